@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -10,9 +10,9 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto lintian mandoc shellcheck prometheus verilator yosys python3-numpy
+	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
-gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/tools run ./skipped
+gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
 test-units test-programs check: SHELL := /bin/bash
 test-units test-programs check: .SHELLFLAGS := -o pipefail -c
 # When go test takes a package for hung. It decides nothing else: tests have bounds of their own, and a machine whose load is 10 gets through.
@@ -27,13 +27,15 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
+# What the pages that are written by hand may have together: CHANGELOG.md and the references that TestReferences writes do not count.
+WORDS := 36000
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
 LONG_MACHINE := TestKernels|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
-LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
-LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtsp ./pipeline/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
+LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
+LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
 SOAK ?= 1h
 SOAK_GUEST ?= 20m
@@ -59,7 +61,7 @@ setup-deb: setup ## what packaging needs: git, and the Go modules of what packs
 setup-test: setup-deb ## what testing needs: Debian packages (as root), Go modules and node packages
 	@$(call install,$(PACKAGES))
 	@command -v npm >/dev/null || { $(call install,nodejs npm); }
-	@go -C tools mod download
+	@go -C .ci/tools mod download
 	@for d in $(NODE_MODULES); do (cd $$d && { [ node_modules/.package-lock.json -nt package-lock.json ] || npm ci --silent --ignore-scripts --no-audit --no-fund; }) || exit 1; done
 
 build: go ## build bin/tegracast
@@ -81,7 +83,7 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 
 check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
 	go -C systemd/deb test -short .
-	@$(call gotest,-short -p 1 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
+	@$(call gotest,-short -p 2 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
 
 test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	@$(MAKE) --no-print-directory --jobs 2 test-units test-programs
@@ -98,16 +100,17 @@ test-programs:
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
 	go vet ./...
+	go vet -tags modelcontrol ./cmd/tegracast/device
 	go tool staticcheck ./...
-	$$(go -C tools tool -n go-errorlint) ./...
-	@$$(go -C tools tool -n misspell) -i mosquitto -error $$(git ls-files | grep -v /testdata/)
-	shellcheck --severity=warning $$(git ls-files '*.sh' '.ci/*' systemd/version systemd/deb/scripts)
+	$$(go -C .ci/tools tool -n go-errorlint) ./...
+	@$$(go -C .ci/tools tool -n misspell) -i mosquitto -error $$(git ls-files | grep -v /testdata/)
+	shellcheck --severity=warning $$(git ls-files '*.sh' ':(glob).ci/*' systemd/version systemd/deb/scripts)
 	go -C systemd/deb vet .
-	go -C tools vet ./...
-	go -C tools test -count=1 ./...
+	go -C .ci/tools vet ./...
+	go -C .ci/tools test -count=1 ./...
 	go mod tidy -diff
 	go -C systemd/deb mod tidy -diff
-	go -C tools mod tidy -diff
+	go -C .ci/tools mod tidy -diff
 
 test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in six targets of at most 75 minutes each
 
@@ -118,7 +121,8 @@ test-long-machine: setup-test ## virtual Jetsons: 50 unplugs, 10 power cuts, 1,0
 	$(call long,$(LONG_MACHINE),./board/vjetson ./cmd/tegracast)
 
 test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disks and networks that fail, 20 boards, a minute to each peer, LiveKit, MediaMTX, the simulated FPGA design
-	go -C pipeline/webrtc/livekittest mod tidy -diff
+	go -C pipeline/rtp/webrtc/livekittest vet .
+	go -C pipeline/rtp/webrtc/livekittest mod tidy -diff
 	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
 
 test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
@@ -183,6 +187,11 @@ gpu-bench: ## the isp on a GPU beside NPP, a copy and the host's link; into docs
 lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 140 MB once)
 	@$(call install,sparse coccinelle perl xz-utils make gcc gcc-aarch64-linux-gnu)
 	tegra/kmod/lint.sh
+
+docs: ## the words of each page that is written by hand, and of all of them: it fails above 36,000
+	@for f in $$(git ls-files '*.md' | grep -vxE 'CHANGELOG\.md|docs/(commands|configuration|json|metrics)\.md'); do \
+		echo "$$(grep -v SPDX-License-Identifier "$$f" | wc -w) $$f"; done | sort -n | \
+		awk '{sum += $$1; printf "%6d %s\n", $$1, $$2} END {printf "%6d words, at most $(WORDS)\n", sum; exit sum > $(WORDS)}'
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...

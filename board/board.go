@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Family is a generation of Jetson modules, by the SoC's name in the device tree's compatible property.
+// Family is a generation of Jetson modules, determined by the SoC's name in the device tree's compatible property.
 type Family string
 
-// The families; Other is a machine that is no Jetson of these.
+// The families; Other is any other machine.
 const (
 	Other  Family = ""
 	Xavier Family = "Xavier" // nvidia,tegra194
@@ -22,26 +22,26 @@ const (
 	Thor   Family = "Thor"   // nvidia,tegra264
 )
 
-// Identity is which board this is. What is not known is empty.
+// Identity identifies a board. Unknown fields are empty.
 type Identity struct {
-	Model   string `json:"model,omitempty"`   // as the device tree says it
+	Model   string `json:"model,omitempty"`   // from the device tree
 	Family  Family `json:"family,omitempty"`  // of the SoC
 	Module  string `json:"module,omitempty"`  // part number of the module, such as p3701-0005
 	Carrier string `json:"carrier,omitempty"` // part number of the carrier board
 	L4T     string `json:"l4t,omitempty"`     // release of Jetson Linux, such as 36.4.3
 }
 
-// family knows the SoCs' names in the compatible property.
+// family returns the family of a SoC by its name in the compatible property.
 func family(soc string) Family {
 	return map[string]Family{"nvidia,tegra194": Xavier, "nvidia,tegra234": Orin, "nvidia,tegra264": Thor}[soc]
 }
 
-// boardNames finds the part numbers in a compatible entry such as nvidia,p3737-0000+p3701-0005: the carrier's and the module's.
-// An emulated module has -as- and the other one's number behind it, one in the fast modes of Jetson Linux 36.4 and
-// later -super. Jetson AGX Xavier has one number for both.
+// boardNames matches the part numbers of carrier and module in a compatible entry such as nvidia,p3737-0000+p3701-0005.
+// For an emulated module, -as- and the other module's number follow; in the fast modes of Jetson Linux 36.4 and later,
+// -super follows. Jetson AGX Xavier has a single number for both.
 var boardNames = regexp.MustCompile(`^nvidia,(?:(p[0-9]{4}-[0-9]{4})\+)?(p[0-9]{4}-[0-9]{4})(?:-as-.*|-super)?$`)
 
-// Identify reads who the machine is; root is the file system's root.
+// Identify identifies the machine whose file system is root.
 func Identify(root fs.FS) Identity {
 	id := Identity{Model: text(root, "proc/device-tree/model"), L4T: release(root)}
 	for _, entry := range strings.Split(text(root, "proc/device-tree/compatible"), "\x00") {
@@ -55,7 +55,7 @@ func Identify(root fs.FS) Identity {
 	return id
 }
 
-// l4tRelease is the first line of /etc/nv_tegra_release: # R36 (release), REVISION: 4.3, GCID: …
+// l4tRelease matches the first line of /etc/nv_tegra_release: # R36 (release), REVISION: 4.3, GCID: …
 var l4tRelease = regexp.MustCompile(`^# R([0-9]+) \(release\), REVISION: ([0-9.]+)`)
 
 func release(root fs.FS) string {
@@ -65,14 +65,14 @@ func release(root fs.FS) string {
 	return ""
 }
 
-// A Zone is a temperature.
+// A Zone is the temperature of a thermal zone.
 type Zone struct {
 	Name    string  `json:"name"` // such as cpu-thermal
 	Celsius float64 `json:"celsius"`
 }
 
-// Zones reads the thermal zones (Documentation/ABI/testing/sysfs-class-thermal). One that is switched off, and answers with an
-// error, is left out.
+// Zones reads the thermal zones (Documentation/ABI/testing/sysfs-class-thermal). It leaves out zones that are switched
+// off, which cannot be read.
 func Zones(root fs.FS) []Zone {
 	var list []Zone
 	for _, dir := range glob(root, "sys/class/thermal/thermal_zone*") {
@@ -84,15 +84,16 @@ func Zones(root fs.FS) []Zone {
 	return list
 }
 
-// A Rail is a supply that an INA3221 measures.
+// A Rail is a power supply rail measured by an INA3221.
 type Rail struct {
 	Name  string  `json:"name"` // such as VDD_GPU_SOC
 	Volts float64 `json:"volts"`
 	Amps  float64 `json:"amps"`
-	Alarm bool    `json:"alarm"` // the current is, or was, above a limit: the board throttles
+	Alarm bool    `json:"alarm"` // the current is or was above a limit, so the board is throttled
 }
 
-// Rails reads the INA3221s (Documentation/hwmon/ina3221.rst): channels 1 to 3 of each.
+// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without a
+// label, or with the label NC.
 func Rails(root fs.FS) []Rail {
 	var list []Rail
 	for _, dir := range glob(root, "sys/class/hwmon/hwmon*") {
@@ -117,14 +118,15 @@ func Rails(root fs.FS) []Rail {
 	return list
 }
 
-// A Clock is one that follows the load, or the temperature.
+// A Clock is a clock whose frequency follows the load or the temperature.
 type Clock struct {
 	Name  string  `json:"name"` // such as cpu0, or 17000000.gpu
 	Hertz float64 `json:"hertz"`
 }
 
-// Clocks reads the CPUs' (Documentation/admin-guide/pm/cpufreq.rst: scaling_cur_freq is in kHz; a policy is of one or more CPUs,
-// and has the first one's number) and those of devices such as the GPU (Documentation/ABI/testing/sysfs-class-devfreq: Hz).
+// Clocks reads the clocks of the CPUs (Documentation/admin-guide/pm/cpufreq.rst: scaling_cur_freq is in kHz; a policy
+// covers one or more CPUs and has the number of the first one) and of devices such as the GPU
+// (Documentation/ABI/testing/sysfs-class-devfreq: Hz).
 func Clocks(root fs.FS) []Clock {
 	var list []Clock
 	for _, dir := range glob(root, "sys/devices/system/cpu/cpufreq/policy*") {
@@ -140,13 +142,13 @@ func Clocks(root fs.FS) []Clock {
 	return list
 }
 
-// A Throttle is a cooling device that holds something back, or an over-current event.
+// A Throttle is a cooling device that reduces performance, or an over-current counter.
 type Throttle struct {
-	Name  string `json:"name"`  // such as cpufreq-cpu0, or soctherm's oc1
-	State int    `json:"state"` // of a cooling device: 0 is free; of an over-current: events so far
+	Name  string `json:"name"`  // such as cpufreq-cpu0, or oc1 of soctherm
+	State int    `json:"state"` // of a cooling device: 0 means no throttling; of an over-current counter: number of events
 }
 
-// Throttles reads the cooling devices that are no fans, and Jetson's over-current counters (Jetson Linux Developer Guide,
+// Throttles reads the cooling devices except fans, and Jetson's over-current counters (Jetson Linux Developer Guide,
 // "Over-Current Throttling": /sys/class/hwmon/hwmon*/ocN_event_cnt of soctherm_oc).
 func Throttles(root fs.FS) []Throttle {
 	var list []Throttle
@@ -164,11 +166,11 @@ func Throttles(root fs.FS) []Throttle {
 	return list
 }
 
-// powerModel finds a model's name in nvpmodel.conf: < POWER_MODEL ID=0 NAME=MAXN >
+// powerModel matches a model's name in nvpmodel.conf: < POWER_MODEL ID=0 NAME=MAXN >
 var powerModel = regexp.MustCompile(`(?m)^< POWER_MODEL ID=([0-9]+) NAME=(\S+) >`)
 
-// PowerMode is the name of nvpmodel's mode, such as MAXN; empty where there is no nvpmodel. /var/lib/nvpmodel/status has the
-// mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
+// PowerMode returns the name of nvpmodel's mode, such as MAXN, or its number if it has no name, or "" if there is no
+// nvpmodel. /var/lib/nvpmodel/status contains the mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
 func PowerMode(root fs.FS) string {
 	digits, ok := strings.CutPrefix(text(root, "var/lib/nvpmodel/status"), "pmode:")
 	id, err := strconv.Atoi(strings.Fields(digits + " x")[0])
@@ -183,10 +185,10 @@ func PowerMode(root fs.FS) string {
 	return strconv.Itoa(id)
 }
 
-// maxText is the longest file that is read whole, in bytes: nvpmodel.conf has tens of thousands.
+// maxText is the maximum number of bytes read from a file; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
-// text reads a small file without the zero bytes and spaces at its end; one that cannot be read is empty.
+// text reads a small file without trailing zero bytes and white space. It returns "" if the file cannot be read.
 func text(root fs.FS, name string) string {
 	file, err := root.Open(name)
 	if err != nil {
@@ -210,7 +212,7 @@ func number(root fs.FS, name string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// glob lists in the order of the numbers at the names' ends.
+// glob returns the matches, sorted by the numbers at the ends of their names.
 func glob(root fs.FS, pattern string) []string {
 	list, err := fs.Glob(root, pattern)
 	if err != nil {
@@ -222,5 +224,24 @@ func glob(root fs.FS, pattern string) []string {
 		}
 		return strings.Compare(a, b)
 	})
+	return list
+}
+
+// A Reading is the value of one sensor.
+type Reading struct {
+	Name  string
+	Value float64
+	Unit  string // °C or W
+	Alarm bool   // the board is throttled
+}
+
+// Readings returns the temperatures of the board in °C and the power of its rails in W. root is /.
+func Readings(root fs.FS) (list []Reading) {
+	for _, z := range Zones(root) {
+		list = append(list, Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})
+	}
+	for _, r := range Rails(root) {
+		list = append(list, Reading{Name: r.Name, Value: r.Volts * r.Amps, Unit: "W", Alarm: r.Alarm})
+	}
 	return list
 }

@@ -11,7 +11,7 @@ import (
 	"testing/fstest"
 )
 
-// files makes a root of texts.
+// files returns a file system of text files.
 func files(m map[string]string) fstest.MapFS {
 	root := fstest.MapFS{}
 	for name, text := range m {
@@ -20,7 +20,7 @@ func files(m map[string]string) fstest.MapFS {
 	return root
 }
 
-// tree is a device tree's root: properties end with a zero byte.
+// tree returns a root with a device tree, whose properties end with a zero byte.
 func tree(model string, compatible ...string) fstest.MapFS {
 	return files(map[string]string{
 		"proc/device-tree/model":      model + "\x00",
@@ -28,8 +28,8 @@ func tree(model string, compatible ...string) fstest.MapFS {
 	})
 }
 
-// TestIdentify: the compatible properties are those of Linux, arch/arm64/boot/dts/nvidia; the release files' lines those that
-// Jetson Linux writes.
+// TestIdentify uses compatible properties from Linux (arch/arm64/boot/dts/nvidia) and release lines as written by
+// Jetson Linux.
 func TestIdentify(t *testing.T) {
 	release := func(root fstest.MapFS, line string) fstest.MapFS {
 		root["etc/nv_tegra_release"] = &fstest.MapFile{Data: []byte(line)}
@@ -86,14 +86,14 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestSensors reads a Jetson Orin's sensors, in the layout of Documentation/hwmon/ina3221.rst, the thermal class's ABI, and
-// NVIDIA's soctherm-oc driver.
+// TestSensors reads a Jetson Orin's sensors, laid out as in Documentation/hwmon/ina3221.rst, the ABI of the thermal
+// class, and NVIDIA's soctherm-oc driver.
 func TestSensors(t *testing.T) {
 	const hwmon, zone, cooling = "sys/class/hwmon/", "sys/class/thermal/thermal_zone", "sys/class/thermal/cooling_device"
 	root := files(map[string]string{
 		zone + "0/type": "cpu-thermal\n", zone + "0/temp": "49531\n",
 		zone + "10/type": "tj-thermal\n", zone + "10/temp": "-1500\n",
-		zone + "2/type":       "off-thermal\n", // switched off: no temp can be read
+		zone + "2/type":       "off-thermal\n", // switched off: temp cannot be read
 		hwmon + "hwmon1/name": "ina3221\n", hwmon + "hwmon1/in1_label": "VDD_GPU_SOC\n", hwmon + "hwmon1/in1_input": "19984\n", hwmon + "hwmon1/curr1_input": "1250\n",
 		hwmon + "hwmon1/in2_label": "NC\n", hwmon + "hwmon1/in2_input": "0\n", hwmon + "hwmon1/curr2_input": "0\n",
 		hwmon + "hwmon1/in3_label": "VIN_SYS_5V0\n", hwmon + "hwmon1/in3_input": "5016\n", hwmon + "hwmon1/curr3_input": "896\n", hwmon + "hwmon1/curr3_crit_alarm": "1\n",
@@ -132,7 +132,7 @@ func TestSensors(t *testing.T) {
 	}
 }
 
-// TestThisMachine: whatever this machine has, reading it harms nothing.
+// TestThisMachine checks that reading this machine's files does no harm.
 func TestThisMachine(t *testing.T) {
 	root := os.DirFS("/")
 	t.Log(Identify(root), Zones(root), Rails(root), Throttles(root), PowerMode(root))

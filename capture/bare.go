@@ -10,11 +10,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ErrBare says that a stream has no camera block.
+// ErrBare is returned for operations that need a camera block, which a bare stream lacks.
 var ErrBare = errors.New("a bare stream has no camera block: its exposure and gain are the design's")
 
-// takeBare emits a completed slot of a bare stream, or ends the frame that fills. All that is known of a frame is when it was
-// complete.
+// takeBare emits a completed slot of a bare stream, or ends the filling frame. The only information about such a frame
+// is the time at which it was complete.
 func (s *session) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	now, period := time.Now(), c.cfg.Rate.Period()
@@ -39,19 +39,19 @@ func (s *session) takeBare(done xdma.Completion, emit func(*pipeline.Frame)) err
 		return nil
 	}
 	f.Arrive(c.format.Height)
-	c.whole(f)
-	s.end(nil)
+	c.countFrame(f)
+	s.endFrame(nil)
 	return nil
 }
 
-// lostSince estimates how many frames were lost when there was a start between two that are gap apart: a start costs one,
-// within which it falls, at least.
+// lostSince estimates how many frames were lost when the stream was restarted between two frames that are gap apart: at
+// least one, because the restart itself falls into a frame.
 func lostSince(gap, period time.Duration) uint64 {
 	return uint64(max(1, (gap+period/2)/period-1))
 }
 
-// lookBare is look for a stream of which nothing is known but its frames.
-func (s *supervisor) lookBare() State {
+// checkBare is checkSession for a bare stream, which can be observed only through its frames.
+func (s *supervisor) checkBare() State {
 	c := s.camera
 	frames := c.frames.Load()
 	moved := frames != s.seen

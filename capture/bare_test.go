@@ -23,8 +23,8 @@ func newBareBench(t *testing.T, plan model.FaultPlan, rate pipeline.Rate, lines 
 	return newBenchOf(t, plan, nil, model.SensorConfig{Width: 64, Height: lines, Period: rate.Period(), Bare: true})
 }
 
-// Frames of a stream without a camera block are right to the byte; number and times are the host's. The second run is a
-// start like any other: it numbers on by the time that has passed.
+// The frames of a stream without a camera block are correct to the byte; their numbers and times are the host's. The
+// second run is a restart like any other: its numbers continue according to the time that has passed.
 func TestBareStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBareBench(t, model.FaultPlan{}, fifty, 48)
@@ -38,7 +38,6 @@ func TestBareStream(t *testing.T) {
 		if exposure, gain := c.Adjustable(); exposure || gain {
 			t.Errorf("adjustable: exposure %t, gain %t", exposure, gain)
 		}
-		c.Trigger() // has no effect
 		w := &witness{bench: b, want: make([]byte, b.sensor.FrameBytes()), at: time.Now()}
 		period, pause := fifty.Period(), 10*time.Second
 		for run := range 2 {
@@ -65,7 +64,8 @@ func TestBareStream(t *testing.T) {
 	})
 }
 
-// Outputs that hold every slot are no fault. What the FPGA drops meanwhile leaves no gap in the numbers.
+// Outputs that hold every slot are no fault of the camera. Frames that the FPGA drops meanwhile leave no gap in the
+// numbers.
 func TestStarvedBareStreamIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBareBench(t, model.FaultPlan{}, fifty, 48)
@@ -100,12 +100,13 @@ func TestStarvedBareStreamIsIdle(t *testing.T) {
 	})
 }
 
-// After a packet of a wrong length the stream is aligned again, and what was lost is numbered as the sensor numbers it.
+// After a packet of wrong length the stream is aligned again, and the numbers account for the lost frames as the
+// sensor's do.
 func TestBareStreamIsNumberedThroughFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBareBench(t, model.FaultPlan{}, fifty, 320)
 		c := b.open(t, 6)
-		var ahead []int64 // the sensor's number less the host's
+		var ahead []int64 // the sensor's number minus the host's
 		n := 0
 		collect(t, c, 400, func(f *pipeline.Frame) {
 			stamp, err := model.ReadStamp(f.Bytes, b.sensor.Config().Format)
@@ -134,7 +135,8 @@ func TestBareStreamIsNumberedThroughFaults(t *testing.T) {
 	})
 }
 
-// Every fault but a stray burst, of which only a CRC tells: no wrong byte, and the stream recovers as a camera's does.
+// Under every fault except a stray burst, which only a CRC can detect, no byte is wrong, and the stream recovers as a
+// camera's does.
 func TestFaultsOnABareStream(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		if id == model.F10 {
@@ -152,7 +154,7 @@ func checkBareFault(t *testing.T, id model.FaultID, seed uint64) {
 	want := faultCases[id]
 	rates := map[model.FaultID]float64{id: 0.03}
 	if id == model.F2 || id == model.F3 {
-		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
+		rates[model.F8] = 0.02 // the fault needs a stop of the engine, which F8 causes
 	}
 	w, out := streamFrom(t, newBareBench(t, model.FaultPlan{Seed: seed, Rates: rates}, faultyRate, 320), 20*time.Second)
 	t.Logf("%d faults, %d frames, %d lost, silence %v, %v %s", out.Faults[id], out.Captured, out.Lost, w.gap, out.Report, out.Err)
@@ -173,7 +175,8 @@ func checkBareFault(t *testing.T, id model.FaultID, seed uint64) {
 	}
 }
 
-// The CPU does not read write-combined memory: a camera whose frames have a CRC is refused it, and a bare one has it.
+// The CPU does not read write-combined memory: it is refused to a camera whose frames have a CRC, and allowed for a
+// bare stream.
 func TestWriteCombinedSlotsAreOfBareStreams(t *testing.T) {
 	b := newBench(t, 64, 16, fifty)
 	cfg := FPGAConfig{Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Rate: fifty, Flags: cudahost.WriteCombined, Slots: 3}

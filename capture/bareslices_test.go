@@ -12,7 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestABareStreamIsReadWhileItArrives: its frames are right, and marked, since no checksum proves it.
+// TestABareStreamIsReadWhileItArrives checks that its frames are correct, and flagged as unverified because there is no
+// checksum.
 func TestABareStreamIsReadWhileItArrives(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -25,7 +26,7 @@ func TestABareStreamIsReadWhileItArrives(t *testing.T) {
 	}
 }
 
-// TestFaultsOnABareStreamInSlices: every fault but a stray burst, of which only a checksum tells.
+// TestFaultsOnABareStreamInSlices tests every fault except a stray burst, which only a checksum can detect.
 func TestFaultsOnABareStreamInSlices(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		if id == model.F10 {
@@ -41,7 +42,7 @@ func checkBareFaultInSlices(t *testing.T, id model.FaultID) {
 	want := faultCases[id]
 	rates := map[model.FaultID]float64{id: 0.03}
 	if id == model.F2 || id == model.F3 {
-		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
+		rates[model.F8] = 0.02 // the fault needs a stop of the engine, which F8 causes
 	}
 	plan := model.FaultPlan{Rates: rates}
 	r, err := readSlicesOf(t, plan, false, 320, true, func(*reader) { time.Sleep(20 * time.Second) })

@@ -17,49 +17,52 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// FPGAConfig is an FPGA camera.
+// FPGAConfig configures an FPGACamera.
 type FPGAConfig struct {
 	Card          *Card
-	Number        int    // of the camera on the card
-	Name          string // in the log and the flight recorder; empty: "camera"
+	Number        int    // number of the camera on the card
+	Name          string // used in the log and the flight recorder; empty: "camera"
 	Width, Height int    // pixels
 	Pixel         pipeline.PixelFormat
-	Rate          pipeline.Rate // not used when Triggered
-	Exposure      time.Duration // 0: the sensor's
-	Gain          float64       // 0: the sensor's
+	Rate          pipeline.Rate // the sensor's, unless Triggered; the watchdog's intervals depend on it in any case
+	Exposure      time.Duration // 0: the sensor's default
+	Gain          float64       // 0: the sensor's default
 	Triggered     bool
-	Slots         int            // frames of memory; 0: 8
-	Flags         cudahost.Flags // of that memory; cudahost.WriteCombined with Bare alone, whose frames the CPU does not read
-	FrameTimeout  time.Duration  // how long no frame may come, though slots are free, before the engine is restarted; 0: 1 s; four frame periods at least
+	Slots         int            // number of frame slots; 0: 8
+	Flags         cudahost.Flags // of the slots' memory; cudahost.WriteCombined only with Bare, because the CPU does not read frames of a bare stream
+	FrameTimeout  time.Duration  // time without a frame, with free slots, after which the engine is restarted; 0: 1 s; raised to at least 4 frame periods
 	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
-	// Bare is a stream without camera block and trailers, whose packets are a frame's pixels each: Channel is its C2H
-	// channel, Rate what it delivers; Number, Exposure, Gain and Triggered are not used. Frames are counted as they come,
-	// so those that the FPGA drops are not seen; where the stream had to be started again, those that were lost are
-	// estimated by the time that has passed. A frame's exposure is taken to be the period before it was complete.
+	// Bare selects a stream without a camera block and trailers, each of whose packets contains the pixels of one
+	// frame. Channel is its C2H channel and Rate its frame rate; Number, Exposure, Gain and Triggered are not used.
+	// Frames are counted as they arrive, so frames dropped by the FPGA are not noticed. If the stream has to be
+	// restarted, the number of lost frames is estimated from the time that has passed. A frame's exposure is assumed to
+	// be the frame period before it was complete.
 	Bare    bool
 	Channel int
-	// Reset pulses the FPGA's reset line, once in a recovery that nothing else has helped for half of GiveUp, the reset of the
-	// Card's function after a quarter included; the hardware has been let go then. It returns false when there is no such line. nil: there never is.
+	// Reset pulses the FPGA's reset line. It is called at most once in a recovery, after the hardware was released,
+	// when recovery has been fruitless for half of GiveUp; a reset of the Card's function has then already been tried,
+	// after a quarter of GiveUp. Reset returns false if there is no reset line. It may be nil.
 	Reset func(context.Context) (bool, error)
-	// SliceLines, if not 0, has frames handed on while they fill, at each so many lines (pipeline.Frame.Fill). The FPGA must say
-	// which frame leaves (fpga.CapOpenFrame); without that frames are handed on when they are complete.
+	// SliceLines, if not 0, makes the camera hand on frames while they are filling, in steps of this many lines
+	// (pipeline.Frame.Fill). Unless Bare, this requires an FPGA that reports the frame being transferred
+	// (fpga.CapOpenFrame); with other FPGAs, frames are handed on when they are complete.
 	SliceLines int
-	// OnFrame, if not nil, is called with each frame when it is complete, before anybody is told so.
+	// OnFrame, if not nil, is called with each complete frame, before any consumer learns that it is complete.
 	OnFrame  func(*pipeline.Frame)
 	Recorder *pipeline.Recorder
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
-// Errors of a camera. They come wrapped with what, where and what to do.
+// Errors of a camera. They are returned wrapped, with the operation, the place and a remedy.
 var (
 	ErrHardware  = errors.New("FPGA camera")
-	ErrStalled   = errors.New("no frame comes, though slots are free and the sensor should deliver")
+	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")
 	ErrStuck     = errors.New("the device holds frames and returns none")
 	ErrReopening = errors.New("the camera is being reopened: its hardware is not available")
 )
 
-// An FPGACamera is the Source of frames that an FPGA writes by DMA into pinned slots. Its slots and the numbering of its
-// frames outlive faults; what lies between (pins, descriptors, engine) is a session, which its supervisor replaces.
+// An FPGACamera is a Source of frames that an FPGA writes by DMA into pinned slots. Its slots and its frame numbering
+// survive faults. Everything else (pins, descriptors, engine) belongs to a session, which the supervisor replaces.
 type FPGACamera struct {
 	cfg     FPGAConfig
 	format  pipeline.Format
@@ -67,23 +70,24 @@ type FPGACamera struct {
 	pool    *pipeline.Pool
 	clock   Clock
 
-	mu       sync.Mutex // guards session's pointer against slots that are released meanwhile, and the setting
+	mu       sync.Mutex // guards the session pointer against concurrent releases of slots, and the exposure setting
 	session  *session
-	exposure time.Duration // of the sessions to come; 0: as the sensor has it
+	exposure time.Duration // for future sessions; 0: the sensor's default
 	gain     float64
 
-	frames   atomic.Uint64 // emitted
-	last     atomic.Uint64 // sequence number of the last one
-	refused  atomic.Uint64 // complete frames whose pixels did not match their CRC
+	frames   atomic.Uint64 // number of emitted frames
+	last     atomic.Uint64 // sequence number of the last emitted frame
+	refused  atomic.Uint64 // complete frames refused because of their CRC or trailer
 	sup      supervisor
-	counters [numStates]atomic.Uint64 // transitions by state
-	state    atomic.Int32             // the supervisor's, for others to read
-	events   [numEvents]atomic.Uint64 // by tellable
+	counters [numStates]atomic.Uint64 // transitions into each state
+	state    atomic.Int32             // the supervisor's state, for other goroutines
+	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
-	completed time.Time // when the last frame of a bare stream was complete
+	completed time.Time // when the last frame of a bare stream was complete, or a frame of any stream was last cut short
 }
 
-// NewFPGACamera finds camera and DMA engine, configures the camera, and allocates, pins and describes all slots.
+// NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all
+// slots.
 func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Slots = cmp.Or(cfg.Slots, 8)
 	cfg.Name = cmp.Or(cfg.Name, "camera")
@@ -98,7 +102,8 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	return c, nil
 }
 
-// open allocates the slots and makes the first session, so that what cannot be is refused before anything runs.
+// open allocates the slots and opens the first session, so that an impossible configuration is refused before anything
+// runs.
 func (c *FPGACamera) open() error {
 	var err error
 	if c.cfg.Bare && c.cfg.Rate.Period() <= 0 {
@@ -138,7 +143,7 @@ func (c *FPGACamera) setSession(s *session) {
 	c.session = s
 }
 
-// closeSession lets go of the hardware, if the camera has any.
+// closeSession closes the session, if there is one, which releases the hardware.
 func (c *FPGACamera) closeSession() (err error) {
 	s := c.session
 	if s == nil {
@@ -149,7 +154,7 @@ func (c *FPGACamera) closeSession() (err error) {
 	return err
 }
 
-// slotFree gives the slot's descriptor credits back to the engine, if there is one.
+// slotFree returns the slot's descriptor credits to the engine, if there is a session.
 func (c *FPGACamera) slotFree(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -161,12 +166,13 @@ func (c *FPGACamera) slotFree(slot int) {
 // Format implements pipeline.Source.
 func (c *FPGACamera) Format() pipeline.Format { return c.format }
 
-// Clock is the mapping of the FPGA's time.
+// Clock returns the clock that maps the FPGA's time to this machine's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Status implements pipeline.Source. The counters are frames refused for their CRC, how often the source got into each state,
-// and what the camera's user interrupt has announced. Outputs that hold all slots make the camera idle, too: theirs is the
-// fault, and it shows in their books.
+// Status implements pipeline.Source. The counters are the frames refused because of their CRC or trailer, the number of
+// times the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle
+// if it waits for a trigger, and also if outputs hold all slots: then the outputs are at fault, and their statistics
+// show it.
 func (c *FPGACamera) Status() pipeline.SourceStatus {
 	r := map[string]uint64{"crc": c.refused.Load()}
 	for s := range numStates {
@@ -182,19 +188,11 @@ func (c *FPGACamera) Status() pipeline.SourceStatus {
 	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, Counters: r}
 }
 
-// State is what the camera is doing.
+// State returns the camera's current state.
 func (c *FPGACamera) State() State { return State(c.state.Load()) }
 
-// Trigger begins one exposure of a triggered camera.
-func (c *FPGACamera) Trigger() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.session != nil && c.session.camera != nil {
-		c.session.camera.Trigger()
-	}
-}
-
-// Exposure is the sensor's exposure and gain as its registers have them. The error wraps ErrReopening, ErrBare or one of fpga's.
+// Exposure returns the sensor's exposure and gain as read from its registers. The error wraps ErrReopening, ErrBare or
+// an error of package fpga.
 func (c *FPGACamera) Exposure() (time.Duration, float64, error) {
 	camera, _ := c.registers()
 	if camera == nil {
@@ -203,9 +201,10 @@ func (c *FPGACamera) Exposure() (time.Duration, float64, error) {
 	return camera.Exposure()
 }
 
-// SetExposure changes exposure and gain while frames come; 0 leaves one as it is. It returns the Sequence of a frame from
-// which on both hold, usually the first one. What was set stays when the camera is opened again after a fault. It waits
-// for registers, but holds up no frame.
+// SetExposure changes exposure and gain while the camera is running; 0 keeps the current value. It returns the Sequence
+// of a frame from which on both apply, usually the first such frame. The values are kept when the camera is reopened
+// after a fault. SetExposure waits for registers, but delays no frame. The error wraps ErrReopening, ErrBare or an
+// error of package fpga.
 func (c *FPGACamera) SetExposure(exposure time.Duration, gain float64) (from uint64, err error) {
 	camera, base := c.registers()
 	if camera == nil {
@@ -220,7 +219,8 @@ func (c *FPGACamera) SetExposure(exposure time.Duration, gain float64) (from uin
 	return base + from, nil
 }
 
-// Adjustable says whether exposure and gain can be changed.
+// Adjustable reports whether exposure and gain can be changed. Neither can be changed while the camera is being
+// reopened, or with a bare stream.
 func (c *FPGACamera) Adjustable() (exposure, gain bool) {
 	camera, _ := c.registers()
 	if camera == nil {
@@ -230,7 +230,8 @@ func (c *FPGACamera) Adjustable() (exposure, gain bool) {
 	return caps&fpga.CapExposure != 0, caps&fpga.CapGain != 0
 }
 
-// registers are those of the camera block, nil while there is none, and what its sequence numbers begin at.
+// registers returns the registers of the camera block, or nil for a bare stream or while there is no session, and the
+// offset of its sequence numbers.
 func (c *FPGACamera) registers() (*fpga.Camera, uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -247,14 +248,14 @@ func (c *FPGACamera) noRegisters() error {
 	return ErrReopening
 }
 
-// Run implements pipeline.Source: it starts engine and camera, emits every good frame, recovers from faults, and
-// stops both before it returns. Frames that were emitted stay valid until they are released.
+// Run implements pipeline.Source. It starts the engine and the camera, emits every good frame, recovers from faults,
+// and stops both before it returns. Emitted frames remain valid until they are released.
 func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return c.sup.run(ctx, emit)
 }
 
-// Close unpins and frees the slots. Run must have returned. While frames are held it frees nothing and returns an
-// error that wraps pipeline.ErrLeaked.
+// Close unpins and frees the slots. Run must have returned. If frames are still held, Close frees nothing and returns
+// an error that wraps pipeline.ErrLeaked.
 func (c *FPGACamera) Close() error {
 	if c.pool != nil && c.pool.Leased() > 0 {
 		return c.pool.Close()

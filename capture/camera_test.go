@@ -20,7 +20,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// bench is a model camera on a simulated SMMU; what it took is checked to be given back.
+// bench is a model camera on a simulated SMMU. It checks that everything taken is given back.
 type bench struct {
 	card   *Card
 	sim    *tegrasim.Sim
@@ -33,19 +33,19 @@ func newBench(t testing.TB, width, height int, rate pipeline.Rate) *bench {
 	return newFaultyBench(t, width, height, rate, model.FaultPlan{})
 }
 
-// newFaultyBench is a bench whose device has the faults of plan; F11 revokes one slot after the other.
+// newFaultyBench returns a bench whose device has the faults of plan. F11 revokes one slot after another.
 func newFaultyBench(t testing.TB, width, height int, rate pipeline.Rate, plan model.FaultPlan) *bench {
 	t.Helper()
 	return newBenchOf(t, plan, nil, model.SensorConfig{Width: width, Height: height, Period: rate.Period()})
 }
 
-// newBenchOf is a bench with several sensors, whose pictures are random, and with frame sinks.
+// newBenchOf returns a bench with several sensors, whose pictures are random, and with frame sinks.
 func newBenchOf(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, sensors ...model.SensorConfig) *bench {
 	t.Helper()
 	return newBenchOn(t, plan, sinks, func(bus model.Bus) model.Bus { return bus }, sensors...)
 }
 
-// newBenchOn has what on makes of the bus between device and memory.
+// newBenchOn is newBenchOf with a bus between device and memory that on has wrapped.
 func newBenchOn(t testing.TB, plan model.FaultPlan, sinks map[int]model.SinkConfig, on func(model.Bus) model.Bus, sensors ...model.SensorConfig) *bench {
 	t.Helper()
 	sim := newSim(t)
@@ -135,7 +135,7 @@ func (b *bench) open(t testing.TB, slots int) *FPGACamera {
 	return c
 }
 
-// collect runs the camera until n frames were emitted and judged.
+// collect runs the camera until n frames were emitted and passed to judge.
 func collect(t testing.TB, c *FPGACamera, n int, judge func(*pipeline.Frame)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -152,13 +152,13 @@ func collect(t testing.TB, c *FPGACamera, n int, judge func(*pipeline.Frame)) {
 	}
 }
 
-// Frames are right to the byte, in order, with their times, however long consumers hold them; twice, since a camera
-// can be started again.
+// Frames are correct to the byte, in order, and have their times, however long consumers hold them. The test streams
+// twice, because a camera can be restarted.
 func TestFPGACamera(t *testing.T) {
 	takesAll(t, newBench(t, 320, 240, pipeline.Rate{Num: 500, Den: 1}), 60)
 }
 
-// takesAll takes n frames, and as many again.
+// takesAll takes n frames, twice.
 func takesAll(t *testing.T, b *bench, n int) {
 	t.Helper()
 	c := b.open(t, 5)
@@ -268,7 +268,7 @@ func BenchmarkFPGACamera1080p(b *testing.B) {
 	collect(b, c, b.N, func(f *pipeline.Frame) { f.Release() })
 }
 
-// without is the card without some of its BARs.
+// without returns the card without some of its BARs.
 func without(c *Card, indices ...int) *Card {
 	h := c.Hardware
 	h.BARs = slices.DeleteFunc(slices.Clone(h.BARs), func(b fpga.BAR) bool { return slices.Contains(indices, b.Index) })

@@ -17,26 +17,28 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// Hardware is what a card stands on: the device's registers and interrupts, who pins memory for it, and who makes that
-// memory.
+// Hardware is the access to one card: the registers and interrupts of the device, the pinner of memory for it, and the
+// allocator of that memory.
 type Hardware struct {
-	Name       string // what errors call it; may be empty
+	Name       string // used in errors; may be empty
 	BARs       []fpga.BAR
 	Interrupts fpga.Interrupts
 	Pinner     tegra.Pinner
 	Memory     cudahost.Allocator
-	Poll       bool // completions are looked for in memory, and no interrupt is waited for (PG195, poll mode)
+	Poll       bool // poll for completions in memory instead of waiting for interrupts (PG195, poll mode)
 
-	// Halt is given the accesses that stop the DMA engine, for whoever takes memory from it without its driver; may be nil.
+	// Halt receives the register accesses that stop the DMA engine, for code that takes memory away from the engine
+	// without the help of its driver. It may be nil.
 	Halt func([]fpga.HaltOp) error
 
-	// Reset resets the function alone (function level reset), for all who use it; a fence is up afterwards. Its error wraps
-	// errors.ErrUnsupported when the function has no such reset. nil: none has.
+	// Reset resets only this function (function level reset), for all its users; afterwards a fence is up. It returns
+	// an error that wraps errors.ErrUnsupported if the function has no such reset. Reset is nil if the hardware cannot
+	// be reset this way at all.
 	Reset func() error
 }
 
-// OpenXDMA finds the XDMA core, which nobody in this process uses yet, and says how it is halted. A fence, of the
-// kernel module or left behind by another process, is lifted when all channels have stopped.
+// OpenXDMA finds the XDMA core, which must not be in use in this process, and calls Halt with its halt list. A fence
+// raised by the kernel module, or left behind by another process, is lifted once all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Poll: h.Poll, Alloc: CoherentMemory(h.Pinner)})
@@ -59,7 +61,7 @@ func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	return d, fencer.Resume(generation)
 }
 
-// name says which card an error is of.
+// name adds the name of the card to an error.
 func (h Hardware) name(err error) error {
 	if h.Name == "" {
 		return err
@@ -67,7 +69,7 @@ func (h Hardware) name(err error) error {
 	return fmt.Errorf("%s: %w", h.Name, err)
 }
 
-// fence asks the pinner, if it is a Fencer, whether the function is fenced.
+// fence returns the state of the function's fence, and the pinner as a Fencer, or nil if it is not one.
 func (h Hardware) fence() (fencer tegra.Fencer, generation uint64, fenced bool) {
 	if fencer, _ = h.Pinner.(tegra.Fencer); fencer != nil {
 		generation, fenced = fencer.Fenced()
@@ -75,7 +77,7 @@ func (h Hardware) fence() (fencer tegra.Fencer, generation uint64, fenced bool) 
 	return fencer, generation, fenced
 }
 
-// A Card is one FPGA, which several cameras and outputs may share. Each has a DMA channel of its own.
+// A Card is one FPGA, which several cameras and outputs may share. Each of them has its own DMA channel.
 type Card struct {
 	Hardware
 
@@ -83,26 +85,27 @@ type Card struct {
 
 	mu    sync.Mutex
 	xdma  *xdma.Device
-	still map[any]bool    // whose memory was revoked, and who has not stopped since
-	stuck map[engine]bool // whose memory was given back although they do not stop
+	still map[any]bool    // users whose memory was revoked and who have not stopped since
+	stuck map[engine]bool // engines that did not stop although their memory was released
 
 	resetting sync.Mutex // one reset at a time
-	reset     time.Time  // when the last one was done; under resetting
+	reset     time.Time  // time of the last successful reset; guarded by resetting
 }
 
-// NewCard returns the card. Its DMA engine is looked for when it is needed first.
+// NewCard returns a card. Its DMA engine is opened when it is first needed.
 func NewCard(h Hardware) *Card {
 	return &Card{Hardware: h, still: map[any]bool{}, stuck: map[engine]bool{}}
 }
 
-// engine is a channel of a card.
+// engine identifies a DMA channel of a card.
 type engine struct {
 	dir     fpga.Direction
 	channel int
 }
 
-// abandon is called before memory is given back that an engine may still use, because it does not stop. The bus addresses would be given
-// out again at once, and the engine would go on in the memory of others. So the fence is raised, and stays until the engine has stopped.
+// abandon must be called before releasing memory that an engine may still use because it does not stop. Otherwise the bus
+// addresses would be reused at once, and the engine would access memory that then belongs to others. abandon raises the
+// fence, if the hardware has one, and the fence stays until the engine has stopped.
 func (c *Card) abandon(dir fpga.Direction, channel int) error {
 	c.mu.Lock()
 	c.stuck[engine{dir, channel}] = true
@@ -114,7 +117,8 @@ func (c *Card) abandon(dir fpga.Direction, channel int) error {
 	return except(fencer.Fence(), tegra.ErrGone)
 }
 
-// idle fails while an engine that was abandoned has not stopped. The caller's own has: it is recovered.
+// idle stops all abandoned engines except recovered, which is the caller's and has already been stopped. It fails if
+// one does not stop.
 func (c *Card) idle(ctx context.Context, device *xdma.Device, recovered engine) error {
 	c.mu.Lock()
 	delete(c.stuck, recovered)
@@ -131,22 +135,22 @@ func (c *Card) idle(ctx context.Context, device *xdma.Device, recovered engine) 
 	return nil
 }
 
-// revoked notes that memory of a user was taken away: until that user has stopped, its engine may still go for the old
-// addresses, and the fence must stay.
+// revoked records that memory of a user was taken away. Until that user has stopped, its engine may still access the
+// old addresses, so the fence must stay.
 func (c *Card) revoked(user any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.still[user] = true
 }
 
-// stopped notes that a user's engine has stopped, or cannot reach any memory.
+// stopped records that a user's engine has stopped, or cannot reach any memory.
 func (c *Card) stopped(user any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.still, user)
 }
 
-// mayResume says whether everybody else has stopped whose memory was revoked.
+// mayResume reports whether all other users whose memory was revoked have stopped.
 func (c *Card) mayResume(user any) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +162,8 @@ func (c *Card) mayResume(user any) bool {
 	return true
 }
 
-// resetFunction resets the card's function, unless that has been done after since by another user who recovers.
+// resetFunction resets the card's function, unless another recovering user has done so after since. It returns
+// errors.ErrUnsupported if Reset is nil.
 func (c *Card) resetFunction(since time.Time) error {
 	if c.Reset == nil {
 		return errors.ErrUnsupported
@@ -175,7 +180,7 @@ func (c *Card) resetFunction(since time.Time) error {
 	return err
 }
 
-// dma is the DMA engine. It is opened once; who fails later recovers his own channel.
+// dma returns the DMA engine. It is opened once; after a failure each user recovers its own channel.
 func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,8 +194,9 @@ func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 	return c.xdma, nil
 }
 
-// channel returns the engine with a user's channel ready to be started: whatever has happened to it before. A fence that
-// a revocation has put up is lifted, unless more memory was revoked meanwhile, or another user still has to stop.
+// channel returns the engine after bringing a user's channel into a state in which it can be started, whatever happened
+// to it before. It lifts the fence if one is up, and returns an error if that is not possible: more memory was revoked
+// meanwhile, or another user has not stopped yet.
 func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index int) (*xdma.Device, error) {
 	fencer, generation, fenced := c.fence()
 	device, err := c.dma(ctx)

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// A fence that somebody else has left is lifted by who opens the engine first, after its channels have stopped, and the
+// The first user to open the engine lifts a fence that another process left, after the channels have stopped, and the
 // kernel is told how to stop them.
 func TestOpenXDMAAfterARevocation(t *testing.T) {
 	b := newBench(t, 64, 4, pipeline.Rate{Num: 30, Den: 1})
@@ -41,7 +41,7 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 	hw.Halt = func(list []fpga.HaltOp) error { halt = list; return nil }
 	dma := hw.BARs[1].Registers
 	const control, setRun = 0x1004, 0x1008                                 // of C2H channel 0 (PG195)
-	b.sim.ExpectFaults(func(f tegrasim.Fault) bool { return f.IOVA == 0 }) // an engine that is started without descriptors
+	b.sim.ExpectFaults(func(f tegrasim.Fault) bool { return f.IOVA == 0 }) // the engine is started without descriptors
 	dma.Write32(setRun, 1)
 	device, err := hw.OpenXDMA(t.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func TestOpenXDMAAfterARevocation(t *testing.T) {
 	}
 }
 
-// countedInterrupts counts who waits for a vector.
+// countedInterrupts counts the calls that wait for a vector.
 type countedInterrupts struct {
 	fpga.Interrupts
 	waits atomic.Int32
@@ -78,7 +78,7 @@ func (n *countedInterrupts) Wait(ctx context.Context, vector int) error {
 	return n.Interrupts.Wait(ctx, vector)
 }
 
-// A card that is polled streams without an interrupt, though it has some.
+// A polled card streams without waiting for interrupts, although it has some.
 func TestPolledCard(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		b := newBench(t, 64, 16, pipeline.Rate{Num: 200, Den: 1})

@@ -8,14 +8,14 @@ import (
 )
 
 // A Clock maps the FPGA's timestamp counter to this machine's time. It keeps paired readings of both clocks: the newest
-// is the anchor, the slope over all of them the counter's rate. Time on this machine is Go's: wall clock and
-// monotonic reading together, so differences of mapped times survive steps of the wall clock, and the wall clock
-// itself is followed at the next reading.
+// pair is the anchor, and the slope over all pairs is the counter's rate. Times on this machine are Go times, which
+// contain both wall clock and monotonic readings. Differences of mapped times are therefore not affected by steps of
+// the wall clock, and mapped times follow the wall clock from the next reading on.
 type Clock struct {
 	mu    sync.Mutex
-	pairs [clockPairs]pair // the oldest first
+	pairs [clockPairs]pair // oldest first
 	n     int
-	rate  float64 // seconds of this machine per counter second
+	rate  float64 // seconds of this machine per second of the counter
 	steps int
 }
 
@@ -23,23 +23,23 @@ type Clock struct {
 type pair struct {
 	host time.Time
 	fpga uint64        // ns
-	half time.Duration // the counter was read within this of host
+	half time.Duration // the counter was read at most this long before or after host
 }
 
 const (
-	clockPairs = 32          // with one reading a second, the window over which the rate is measured
-	pairEvery  = time.Second // between readings
-	pairTries  = 8           // the quickest of them is kept
-	// worstCrystal is the rate error that is reckoned with before there are two readings, and the floor of the
-	// uncertainty afterwards: crystals are specified to ±50 or ±100 ppm and wander by less than 1 ppm in a minute.
+	clockPairs = 32          // number of pairs kept, over which the rate is measured: about as many seconds
+	pairEvery  = time.Second // time between pairs
+	pairTries  = 8           // readings per pair, of which the quickest is used
+	// worstCrystal is the assumed rate error until there are two readings; wander is the minimum rate error afterwards.
+	// Crystals are specified to ±50 or ±100 ppm and wander by less than 1 ppm within a minute.
 	worstCrystal = 100e-6
 	wander       = 1e-6
-	// stepSlack is how far beyond its uncertainty a reading may be off before it counts as a step.
+	// stepSlack is the deviation of a reading, beyond its uncertainty, above which it counts as a step.
 	stepSlack = 200 * time.Microsecond
 )
 
-// Update takes a new pair of readings of counter, in ns. It says whether the counter or the machine's clock has made a
-// step, after which the measurement of the rate restarts.
+// Update adds a pair: a reading of counter, which returns ns, and this machine's time. It reports whether the counter
+// or the machine's clock has stepped; the measurement of the rate then restarts.
 func (c *Clock) Update(counter func() uint64) (stepped bool) {
 	best := pair{half: 1<<63 - 1}
 	for range pairTries {
@@ -75,22 +75,22 @@ func (c *Clock) add(p pair) {
 	}
 }
 
-// due says whether it is time for another reading.
+// due reports whether it is time for another reading.
 func (c *Clock) due(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.n == 0 || now.Sub(c.pairs[c.n-1].host) >= pairEvery
 }
 
-// forget restarts the measurement: the counter has been reset.
+// forget discards all pairs, because the counter may have been reset.
 func (c *Clock) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.n = 0
 }
 
-// At is the time on this machine at which the counter stood at ticks ns, to plus or minus uncertainty. Before the first
-// Update it is the zero Time.
+// At returns the time on this machine at which the counter had the value ticks, in ns, and the uncertainty (plus or
+// minus). While there is no pair, as before the first Update, it returns the zero Time.
 func (c *Clock) At(ticks uint64) (t time.Time, uncertainty time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +111,8 @@ func (c *Clock) at(ticks uint64) (time.Time, time.Duration) {
 	return t, anchor.half + time.Duration(max(since, -since)*rateError) + 1
 }
 
-// Drift is the counter's rate error against this machine in parts per million: positive when the counter is fast.
+// Drift returns the counter's rate error relative to this machine in parts per million, or 0 if there are fewer than
+// two pairs. It is positive if the counter is fast.
 func (c *Clock) Drift() float64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +122,7 @@ func (c *Clock) Drift() float64 {
 	return (1/c.rate - 1) * 1e6
 }
 
-// Steps is how often a clock has made a step.
+// Steps returns the number of clock steps detected.
 func (c *Clock) Steps() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// counter is an FPGA's timestamp counter: off by ppm, read with a delay that differs from read to read.
+// counter is an FPGA's timestamp counter that is off by ppm and is read with varying delays.
 type counter struct {
 	start time.Time
 	ppm   float64

@@ -17,10 +17,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// longRun reports whether the tests that take long run, too.
+// longRun reports whether the long tests should run.
 var longRun = os.Getenv("TEGRACAST_LONG") != ""
 
-// newDesignBench is a bench whose camera is the FPGA's design in simulation, with its test pattern.
+// newDesignBench returns a bench whose camera is the simulated FPGA design with its test pattern.
 func newDesignBench(t testing.TB, plan model.FaultPlan, height int, pixel pipeline.PixelFormat, rate pipeline.Rate) (*bench, *rtltest.Design) {
 	t.Helper()
 	design := rtltest.Open(t, "../fpga/rtl", true)
@@ -36,9 +36,9 @@ func newBenchWith(t testing.TB, plan model.FaultPlan, design *rtltest.Design, se
 	return plugIn(t, sim, cfg, sensor)
 }
 
-// TestDesign runs the tests of this package on the FPGA's design, simulated by Verilator, behind the model's DMA engine: frames of
-// several formats, with a channel that accepts a beat now and then; triggers; exposures; frames that are read while they arrive.
-// Time is that of a bubble.
+// TestDesign runs the tests of this package on the FPGA design, simulated by Verilator, behind the model's DMA engine:
+// frames of several formats on a channel that accepts a beat only now and then, triggers, exposures, and frames read
+// while they arrive. It uses the virtual time of a synctest bubble.
 func TestDesign(t *testing.T) {
 	rate := pipeline.Rate{Num: 200, Den: 1}
 	for name, c := range map[string]struct {
@@ -84,7 +84,8 @@ func TestDesign(t *testing.T) {
 	})
 }
 
-// TestDesignUnderFaults has faults of the engine while the design streams. F8 is one of the camera, and it has none.
+// TestDesignUnderFaults injects faults of the engine while the design streams. It omits F8, a fault of the camera
+// model, which the design does not have.
 func TestDesignUnderFaults(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		if id == model.F8 || id != model.F12 && !longRun {
@@ -93,7 +94,7 @@ func TestDesignUnderFaults(t *testing.T) {
 		t.Run(id.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rates, silence := map[model.FaultID]float64{id: 0.1}, faultCases[id].silence
-				if id == model.F2 || id == model.F3 { // when the engine is stopped: after it hangs
+				if id == model.F2 || id == model.F3 { // they occur when the engine is stopped after a hang
 					rates[model.F1], silence = 0.05, faultCases[model.F1].silence
 				}
 				b, _ := newDesignBench(t, model.FaultPlan{Seed: 1, Rates: rates}, 160, pipeline.RGGB10, faultyRate)
@@ -104,7 +105,7 @@ func TestDesignUnderFaults(t *testing.T) {
 	}
 }
 
-// picture is the lines of frame n of a sensor.
+// picture returns the lines of frame n of a sensor.
 func picture(n, lines int) [][]uint16 {
 	p := make([][]uint16, lines)
 	for y := range p {
@@ -118,7 +119,7 @@ func picture(n, lines int) [][]uint16 {
 
 func sample(n, x, y int) uint16 { return uint16(x + y + n) }
 
-// shows says whether the first lines of a frame are those of picture n, and the others zero.
+// shows reports whether the first lines of a frame are those of picture n, and all others are zero.
 func shows(f *pipeline.Frame, n, lines int) bool {
 	for i := 0; i < len(f.Bytes); i += 2 {
 		x, y, want := i/2%64, i/128, uint16(0)
@@ -132,7 +133,7 @@ func shows(f *pipeline.Frame, n, lines int) bool {
 	return true
 }
 
-// newSensorBench is a bench whose camera is the design with a sensor of its own.
+// newSensorBench returns a bench whose camera is the design with a sensor controlled by the test.
 func newSensorBench(t *testing.T) (*bench, *rtltest.Design) {
 	t.Helper()
 	design := rtltest.Open(t, "../fpga/rtl", false)
@@ -140,13 +141,14 @@ func newSensorBench(t *testing.T) (*bench, *rtltest.Design) {
 	return newBenchWith(t, model.FaultPlan{}, design, rtltest.Sensor(t, 64, 16, fpga.FourCC(pipeline.RGGB10), rate.Period())), design
 }
 
-// TestDesignWithAPoorSensor: a sensor that delivers too little. The frames are flagged, and the camera says so by its user interrupt.
+// TestDesignWithAPoorSensor checks a sensor that delivers too few lines: the frames are flagged, and the camera reports
+// it by its user interrupt.
 func TestDesignWithAPoorSensor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const frames = 20
 		b, design := newSensorBench(t)
 		for n := range frames {
-			design.Shoot(picture(n, 16-n%2)...) // each second one lacks a line
+			design.Shoot(picture(n, 16-n%2)...) // every second one lacks a line
 		}
 		c := b.open(t, 5)
 		padded := uint64(0)
@@ -164,8 +166,8 @@ func TestDesignWithAPoorSensor(t *testing.T) {
 	})
 }
 
-// TestDesignWithAStuckSensor: a sensor that stands still inside a frame, so that the channel waits inside a descriptor. The packet is
-// ended by force, and frames come again when the sensor delivers.
+// TestDesignWithAStuckSensor checks a sensor that stops inside a frame, so that the channel waits inside a descriptor.
+// The packet is ended by force, and frames come again when the sensor continues.
 func TestDesignWithAStuckSensor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, design := newSensorBench(t)
@@ -188,7 +190,7 @@ func TestDesignWithAStuckSensor(t *testing.T) {
 				time.AfterFunc(4*time.Millisecond, func() { design.Halt(true) })
 				time.AfterFunc(2500*time.Millisecond, func() { design.Halt(false) })
 			}
-			n := last // of the picture: the sensor has read out none while it stood still
+			n := last // number of the picture; the sensor has read out none while it was stuck
 			for n < shots && !shows(f, n, 16) {
 				n++
 			}
@@ -197,7 +199,7 @@ func TestDesignWithAStuckSensor(t *testing.T) {
 			}
 			last = n + 1
 		})
-		if said := log.String(); !strings.Contains(said, "no frame comes") || strings.Contains(said, "busy") {
+		if said := log.String(); !strings.Contains(said, "no frame arrives") || strings.Contains(said, "busy") {
 			t.Errorf("the channel did not stop:\n%s", said)
 		}
 		if err := c.Close(); err != nil {

@@ -9,8 +9,9 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// tellable are the events of a camera block that the frames themselves do not count: how the report and the log call them. Frames
-// that were dropped show in the sequence, and a packet is ended by force by this package.
+// tellable lists the camera block's events that the frames themselves do not reveal, with their names in the status
+// report and the log. Events for dropped frames are not among them because drops show as gaps in the sequence, nor is
+// the event for packets ended by force, because this package forces that itself.
 var tellable = [numEvents]struct {
 	bit          fpga.CameraEvents
 	report, says string
@@ -22,32 +23,33 @@ var tellable = [numEvents]struct {
 
 const numEvents = 3
 
-// listen takes the camera's events, which it announces by the user interrupt of its number (docs/fpga-interface.md, interrupts),
-// until ctx ends or the device does not answer: that is the watchdog's to say. Events of one kind that come at once count as
-// one. The first of each kind is logged.
+// listen receives the camera's events, which are announced by the user interrupt with the camera's number
+// (docs/fpga-interface.md, interrupts), until ctx ends or the device no longer answers, which is left to the watchdog
+// to report. It returns at once if the camera announces no events. Events of one kind that occur together count as one.
+// The first event of each kind is logged.
 func (s *session) listen(ctx context.Context) {
 	info := s.camera.Info()
 	if info.Caps&fpga.CapEvents == 0 || s.device.EnableUser(info.Index) != nil {
 		return
 	}
-	defer func() { _ = s.device.DisableUser(info.Index) }() // its number is right: EnableUser took it
+	defer func() { _ = s.device.DisableUser(info.Index) }() // cannot fail, because EnableUser accepted the index
 	var wanted fpga.CameraEvents
 	for _, e := range tellable {
 		wanted |= e.bit
 	}
-	_ = s.camera.Events() // those of before
+	_ = s.camera.Events() // discards earlier events
 	s.camera.EnableEvents(wanted)
 	defer s.camera.EnableEvents(0)
 	for s.device.WaitUser(ctx, info.Index) == nil {
 		events := s.camera.Events()
 		if events == math.MaxUint32 {
-			return // the device has gone
+			return // the device is gone
 		}
-		s.tell(events & wanted)
+		s.logEvents(events & wanted)
 	}
 }
 
-func (s *session) tell(events fpga.CameraEvents) {
+func (s *session) logEvents(events fpga.CameraEvents) {
 	c := s.owner
 	for i, e := range tellable {
 		if events&e.bit == 0 {

@@ -13,15 +13,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestCameraReportsMissedTriggers: a trigger inside an exposure is no frame, and only the camera knows of it. It says so by its
-// user interrupt, with interrupts and where they are polled; after a reset of the device, too.
+// TestCameraReportsMissedTriggers checks that the camera reports a trigger during an exposure, which makes no frame and
+// is otherwise unnoticed. It reports it by its user interrupt, both with interrupts and with polling, and also after a
+// reset of the device.
 func TestCameraReportsMissedTriggers(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) { missesTriggers(t, newBench(t, 64, 16, faultyRate), poll, time.Second) })
 	}
 }
 
-// missesTriggers triggers a camera too early, and waits for a while after that.
+// missesTriggers triggers a camera too early, and then waits for a while.
 func missesTriggers(t *testing.T, b *bench, poll bool, wait time.Duration) {
 	hw := b.card.Hardware
 	hw.Poll = poll
@@ -39,9 +40,9 @@ func missesTriggers(t *testing.T, b *bench, poll bool, wait time.Duration) {
 	go func() { ended <- c.Run(ctx, func(f *pipeline.Frame) { frames++; f.Release() }) }()
 	time.Sleep(wait)
 	trigger := func(apart time.Duration) {
-		c.Trigger()
+		trigger(c)
 		time.Sleep(apart)
-		c.Trigger()
+		trigger(c)
 		time.Sleep(wait)
 	}
 	trigger(100 * time.Millisecond)
@@ -58,7 +59,7 @@ func missesTriggers(t *testing.T, b *bench, poll bool, wait time.Duration) {
 		t.Errorf("poll %t: %d frames, %v", poll, frames, err)
 	}
 	said := strings.Count(log.String(), "a trigger came while a frame was being exposed, and was missed")
-	if n := c.Status().Counters["missed_trigger"]; n != 3 || said != 2 { // once for each opening
+	if n := c.Status().Counters["missed_trigger"]; n != 3 || said != 2 { // one log line for each opening
 		t.Errorf("poll %t: %d missed, logged %d times: %s", poll, n, said, log.String())
 	}
 	if err := c.Close(); err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// newCard returns a card without hardware: the FPGA model with a sensor that replays a test chart, behind a simulated
-// SMMU. On a board, registers and interrupts are those of a tegra.Device, which also pins the memory.
+// newCard returns a card without hardware: the FPGA model, with a sensor that replays a test chart, behind a simulated
+// SMMU. On a board, a tegra.Device provides the registers and interrupts and pins the memory.
 func newCard(ctx context.Context) (*capture.Card, *tegrasim.Sim, error) {
 	sim, err := tegrasim.New(tegrasim.Config{})
 	if err != nil {
@@ -41,8 +41,8 @@ func newCard(ctx context.Context) (*capture.Card, *tegrasim.Sim, error) {
 	return capture.NewCard(capture.Hardware{BARs: fpga.BARs(), Interrupts: fpga.Interrupts(), Pinner: sim, Memory: memory}), sim, nil
 }
 
-// A camera emits three frames. The FPGA writes each by DMA into a slot of pinned memory, and the camera emits it when its
-// length, number and CRC are right. A frame that was lost on a machine that is too slow shows as a gap in the numbers.
+// A camera emits three frames. The FPGA writes each frame by DMA into a slot of pinned memory, and the camera emits it
+// if its length, number and CRC are correct. A frame lost on a slow machine shows as a gap in the numbers.
 func ExampleFPGACamera() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -65,9 +65,9 @@ func ExampleFPGACamera() {
 	defer stop()
 	taken, next := 0, uint64(0)
 	err = camera.Run(running, func(f *pipeline.Frame) {
-		defer f.Release() // the FPGA may write to the slot again
+		defer f.Release() // the FPGA may then reuse the slot
 		if taken == 3 {
-			return // it was on its way already
+			return // it was already on its way
 		}
 		taken++
 		fmt.Println("frame", taken, "has", len(f.Bytes), "bytes and a higher number:", f.Sequence >= next)

@@ -10,13 +10,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Exposure and gain change while frames come: from the frame on that SetExposure says, and they outlive a reset of the
-// card.
+// Exposure and gain change while frames are coming, from the frame that SetExposure returns, and they are kept after a
+// reset of the card.
 func TestFPGACameraExposure(t *testing.T) {
 	changesExposure(t, newBench(t, 64, 48, pipeline.Rate{Num: 200, Den: 1}), 2)
 }
 
-// changesExposure changes the gain, too, if it is not 0.
+// changesExposure also changes the gain, unless gain is 0.
 func changesExposure(t *testing.T, b *bench, gain float64) {
 	c := b.open(t, 4)
 	if e, g, err := c.Exposure(); e != b.sensor.Config().Exposure || g != 1 || err != nil {

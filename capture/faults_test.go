@@ -23,19 +23,19 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// witness watches a faulty stream: no wrong byte, no step back, no long silence.
+// witness checks a faulty stream for wrong bytes, decreasing numbers and long silences.
 type witness struct {
 	bench  *bench
 	want   []byte
 	frames int
 	last   uint64
 	wrong  int
-	at     time.Time     // of the last frame
+	at     time.Time     // time of the last frame
 	gap    time.Duration // the longest silence
 	log    lockedBuffer
 }
 
-// lockedBuffer is a log that may be written from several goroutines.
+// lockedBuffer is a log that can be written from several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -71,22 +71,22 @@ func (w *witness) see(t *testing.T, f *pipeline.Frame) {
 	w.frames, w.last, w.at = w.frames+1, f.Sequence, now
 }
 
-// outcome is what a run came to.
+// outcome is the result of a run.
 type outcome struct {
 	Captured, Lost uint64
 	Report         map[string]uint64
 	Faults         map[model.FaultID]uint64
-	Schedule       string // which faults happened to which frames
+	Schedule       string // which fault occurred at which frame
 	Err            string
 	Log            string
 }
 
-// faultyRate is about 50 frames/s: the period is no multiple of any other time in the system, so that no two things
+// faultyRate is about 50 frames/s. Its period is not a multiple of any other time in the system, so no two events
 // happen at the same instant of the bubble and their order is always the same.
 var faultyRate = pipeline.Rate{Num: 49971, Den: 1000}
 
-// stream runs a camera with faults for d of the bubble's time. A line has 128 bytes, so 16 of them need one descriptor and
-// 320 about six.
+// stream runs a camera with faults for d of virtual time. A line has 128 bytes, so 16 lines need one descriptor and 320
+// about six.
 func stream(t *testing.T, plan model.FaultPlan, lines int, d time.Duration) (*witness, outcome) {
 	return streamFrom(t, newFaultyBench(t, 64, lines, faultyRate, plan), d)
 }
@@ -126,7 +126,7 @@ func streamFrom(t *testing.T, b *bench, d time.Duration) (*witness, outcome) {
 	return w, out
 }
 
-// expected says whether Close may report this after a fault that nothing could recover.
+// expected reports whether Close may return this error after a fault that cannot be recovered.
 func expected(err error) bool {
 	for _, e := range goodbyes {
 		if errors.Is(err, e) {
@@ -136,22 +136,22 @@ func expected(err error) bool {
 	return false
 }
 
-// faultCases says, for each fault while streaming, what the log must name, how long the stream may be silent, and
-// whether the bus may have refused something.
+// faultCases lists for each fault while streaming what the log must contain, how long the stream may be silent, and
+// whether the bus may refuse an access.
 var faultCases = map[model.FaultID]struct {
 	says    string
 	silence time.Duration
 	refused bool
-	ends    bool // it may end the stream, with an error
+	ends    bool // it may end the stream with an error
 }{
-	model.F1:  {says: "no frame comes", silence: 2500 * time.Millisecond}, // seen after a second; the next frame may be hit, too
+	model.F1:  {says: "no frame arrives", silence: 2500 * time.Millisecond}, // detected after one second; the fault may also hit the next frame
 	model.F2:  {silence: 500 * time.Millisecond},
 	model.F3:  {says: "channel is busy", ends: true},
 	model.F4:  {says: "all ones", silence: time.Second, ends: true},
 	model.F5:  {says: "magic_stopped", silence: 500 * time.Millisecond},
 	model.F6:  {silence: 500 * time.Millisecond},
 	model.F7:  {silence: 500 * time.Millisecond},
-	model.F8:  {says: "out of step", silence: 1500 * time.Millisecond}, // a packet without end is ended by force after a second
+	model.F8:  {says: "out of step", silence: 1500 * time.Millisecond}, // a packet without an end is ended by force after one second
 	model.F9:  {silence: time.Second},
 	model.F10: {says: "do not match the FPGA's CRC", silence: 500 * time.Millisecond, refused: true},
 	model.F11: {says: "revoked", silence: 500 * time.Millisecond, refused: true},
@@ -173,13 +173,13 @@ func TestFaultsWhileStreaming(t *testing.T) {
 func checkFault(t *testing.T, id model.FaultID, rate float64, seed uint64) {
 	rates := map[model.FaultID]float64{id: rate}
 	if id == model.F2 || id == model.F3 {
-		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
+		rates[model.F8] = 0.02 // the fault needs a stop of the engine, which F8 causes
 	}
 	w, out := stream(t, model.FaultPlan{Seed: seed, Rates: rates}, 320, 20*time.Second)
 	w.judge(t, id, faultCases[id].silence, out)
 }
 
-// judge says whether the stream went on as it should under the fault, with so long a silence at most.
+// judge checks that the stream survived the fault as it should, with silences of at most silence.
 func (w *witness) judge(t *testing.T, id model.FaultID, silence time.Duration, out outcome) {
 	t.Helper()
 	want := faultCases[id]
@@ -202,15 +202,18 @@ func (w *witness) judge(t *testing.T, id model.FaultID, silence time.Duration, o
 	}
 }
 
-// Half an hour of all faults at random: the same seed gives the same faults and the same books, to the frame. When a
-// fault ends the stream for good (a link that stays lost, an engine that stays busy), the service manager would start the
-// program again: the next life begins with a new device.
+// Half an hour of all faults at random: the same seed gives the same faults and the same counts, to the frame. When a
+// fault ends the stream for good (a lost link, an engine that stays busy), the service manager would restart the
+// program; here the next run begins with a new device.
 func TestFaultsHaveTheSameEndEachTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	rates := map[model.FaultID]float64{}
 	for _, id := range model.FaultIDs() {
 		rates[id] = 0.0005
 	}
-	rates[model.F3] = 0.0001 // it ends every life
+	rates[model.F3] = 0.0001 // it ends every run
 	seeds := uint64(soakSeeds)
 	if testing.Short() {
 		seeds = 2
@@ -226,7 +229,7 @@ func TestFaultsHaveTheSameEndEachTime(t *testing.T) {
 					_, out := stream(t, plan, 16, soakTime-time.Since(began))
 					logs[i] += out.Log
 					out.Log = ""
-					if out.Err != "" { // which of two that see a lost link at the same instant says it first is open
+					if out.Err != "" { // two goroutines may see a lost link at the same instant, and either may report it first
 						out.Err = "ended"
 					}
 					ends[i] = append(ends[i], out)
@@ -244,7 +247,7 @@ func TestFaultsHaveTheSameEndEachTime(t *testing.T) {
 	}
 }
 
-// difference shows where two logs part. Addresses differ from run to run.
+// difference shows where two logs start to differ. Addresses differ from run to run and are ignored.
 func difference(a, b string) string {
 	address := regexp.MustCompile(`0x[0-9a-f]+`)
 	la, lb := strings.Split(address.ReplaceAllString(a, "…"), "\n"), strings.Split(address.ReplaceAllString(b, "…"), "\n")
@@ -256,5 +259,5 @@ func difference(a, b string) string {
 	return strings.Join(la[from:min(i+2, len(la))], "\n") + "\n\n" + strings.Join(lb[from:min(i+2, len(lb))], "\n")
 }
 
-// goodbyes are what a camera may say when it lets go of hardware that is broken for good.
+// goodbyes are the errors that a camera may return when it releases hardware that is broken for good.
 var goodbyes = []error{xdma.ErrBusy, xdma.ErrGone, fpga.ErrCameraGone, tegra.ErrRevoked}

@@ -16,8 +16,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// BenchmarkMany captures from several cameras of 1080p60 in one process, on one card or on one each, in slices. It prints what
-// part of a processor a camera takes in percent, its model included, and how many frames have not come. Nothing is checked.
+// BenchmarkMany captures in slices from several 1080p60 cameras in one process, on one card or on several. It prints
+// the share of a processor per camera in percent, including the model, and the number of missing frames. It checks
+// nothing.
 func BenchmarkMany(b *testing.B) {
 	for _, n := range [][2]int{{1, 1}, {1, 2}, {2, 1}, {1, 4}, {4, 1}} {
 		b.Run(fmt.Sprintf("%d-cards-of-%d", n[0], n[1]), func(b *testing.B) {
@@ -80,7 +81,7 @@ func captureMany(b *testing.B, cards, each int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// processorTime is what the process has taken of its processors.
+// processorTime returns the processor time used by the process.
 func processorTime(b *testing.B) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {

@@ -9,54 +9,57 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// MatcherConfig is how edges of a line belong to frames.
+// MatcherConfig configures how edges of a GPIO line are matched to frames.
 type MatcherConfig struct {
-	Delay     time.Duration // from an edge to the beginning of the exposure
-	Tolerance time.Duration // by which that may be off, besides the uncertainty of the frame's time
-	// Every says that each frame has an edge, as of a trigger: one without is counted.
+	Delay     time.Duration // from an edge to the start of the exposure
+	Tolerance time.Duration // permitted deviation from Delay, in addition to the uncertainty of the frame's time
+	// Every is true if each frame should have an edge, such as that of a trigger. Frames without an edge are then
+	// counted.
 	Every bool
 }
 
-// A Matcher finds the frame that belongs to each edge of a line, by the times of edges and of exposures. Edges and frames
-// come in the order of their times, each from a goroutine of its own; which of the two is known first does not matter.
+// A Matcher finds the frame that belongs to each edge of a line, by comparing the times of edges and exposures. Edges
+// and frames must each be added in the order of their times, by one goroutine each. It does not matter whether the edge
+// or the frame becomes known first.
 type Matcher struct {
 	cfg MatcherConfig
 
 	mu     sync.Mutex
-	edges  []time.Time // that wait for their frame
-	frames []exposed   // that wait for their edge
+	edges  []time.Time // waiting for their frame
+	frames []exposed   // waiting for their edge
 	stats  MatchStats
 }
 
-// exposed is a frame as far as edges are concerned.
+// exposed holds the parts of a frame that matter for matching.
 type exposed struct {
 	start       time.Time
 	uncertainty time.Duration
 }
 
-// MatchStats are the books of a Matcher: edges are those matched, those alone, and those that wait.
+// MatchStats are the statistics of a Matcher. Edges is the sum of matched edges, edges without a frame, and waiting
+// edges.
 type MatchStats struct {
 	Edges       uint64
 	Matched     uint64
 	AloneEdges  uint64        // edges without a frame
-	AloneFrames uint64        // frames without an edge, where each has one
-	Offset      time.Duration // from the edge to the exposure's beginning, of the last frame that was matched
+	AloneFrames uint64        // frames without an edge, if each should have one
+	Offset      time.Duration // from the edge to the start of the exposure, for the last matched frame
 	Uncertainty time.Duration // of Offset
 }
 
-// How long one side waits for the other. An edge is known within milliseconds; a frame after its exposure, which takes up
-// to 4.3 s (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
+// How long an edge or a frame waits for its counterpart. An edge becomes known within milliseconds; a frame becomes
+// known after its exposure, which takes up to 4.3 s (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
 const (
 	edgeIsLate  = time.Second
 	frameIsLate = 10 * time.Second
-	// mostWaiting bounds both lists: a thousand edges a second for a second.
+	// mostWaiting bounds both lists, to one second at a thousand edges per second.
 	mostWaiting = 1024
 )
 
-// NewMatcher matches nothing yet.
+// NewMatcher returns an empty Matcher.
 func NewMatcher(cfg MatcherConfig) *Matcher { return &Matcher{cfg: cfg} }
 
-// Edge takes the time of an edge. It allocates nothing once it runs.
+// Edge adds the time of an edge. Once the lists have grown it allocates nothing.
 func (m *Matcher) Edge(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -68,7 +71,7 @@ func (m *Matcher) Edge(at time.Time) {
 	m.settle(time.Now())
 }
 
-// Frame takes the time of a frame, if that is known. It allocates nothing once it runs.
+// Frame adds the times of a frame, if its exposure time is known. Once the lists have grown it allocates nothing.
 func (m *Matcher) Frame(t pipeline.Times) {
 	if t.ExposureStart.IsZero() {
 		return
@@ -82,7 +85,7 @@ func (m *Matcher) Frame(t pipeline.Times) {
 	m.settle(time.Now())
 }
 
-// Stats returns the books.
+// Stats returns the current statistics.
 func (m *Matcher) Stats() MatchStats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,7 +93,8 @@ func (m *Matcher) Stats() MatchStats {
 	return m.stats
 }
 
-// settle merges the two lists, which are in order: the earlier one of two that do not belong together never finds another.
+// settle matches the two lists, which are sorted, from their beginnings: if the first edge and the first frame do not
+// match, the earlier of the two has no counterpart. It also drops edges and frames that have waited too long.
 func (m *Matcher) settle(now time.Time) {
 	for len(m.edges) > 0 && len(m.frames) > 0 {
 		f := m.frames[0]
@@ -126,5 +130,5 @@ func (m *Matcher) dropFrame() {
 	m.frames = behead(m.frames)
 }
 
-// behead takes off the first one and keeps the room; the lists are short while both sides come.
+// behead removes the first element and keeps the capacity. The lists are short as long as both edges and frames arrive.
 func behead[T any](list []T) []T { return append(list[:0], list[1:]...) }

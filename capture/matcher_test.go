@@ -11,7 +11,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestMatcher: each edge finds its frame, whichever of the two is known first; what has no counterpart is counted, once.
+// TestMatcher checks that each edge finds its frame, whichever becomes known first, and that edges and frames without a
+// counterpart are counted once.
 func TestMatcher(t *testing.T) {
 	const period, delay = 20 * time.Millisecond, 300 * time.Microsecond
 	for name, frameFirst := range map[string]bool{"edge first": false, "frame first": true} {
@@ -33,7 +34,7 @@ func TestMatcher(t *testing.T) {
 					if i%100 == 50 {
 						frame, lostFrames = func() {}, lostFrames+1
 					}
-					if i%100 == 90 { // a line that bounces has an edge more
+					if i%100 == 90 { // a bouncing line has an additional edge
 						m.Edge(at.Add(-5 * time.Millisecond))
 						lostFrames++
 					}
@@ -59,7 +60,8 @@ func TestMatcher(t *testing.T) {
 	}
 }
 
-// TestMatcherOnOneSide: without edges, or without frames, what waits is given up, and is bounded.
+// TestMatcherOnOneSide checks that without edges, or without frames, waiting entries are given up, and that their
+// number is bounded.
 func TestMatcherOnOneSide(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMatcher(MatcherConfig{Tolerance: time.Millisecond, Every: true})
@@ -71,7 +73,7 @@ func TestMatcherOnOneSide(t *testing.T) {
 			t.Errorf("%d edges wait", n)
 		}
 		time.Sleep(frameIsLate + time.Second)
-		m.Frame(pipeline.Times{}) // its time is not known
+		m.Frame(pipeline.Times{}) // its time is unknown
 		for range 30 {
 			m.Frame(pipeline.Times{ExposureStart: time.Now()})
 		}
@@ -82,7 +84,8 @@ func TestMatcherOnOneSide(t *testing.T) {
 	})
 }
 
-// TestPulsePerSecondFindsTheNearestFrame: of many frames the nearest one belongs to the pulse, and the others are not missed.
+// TestPulsePerSecondFindsTheNearestFrame checks that a pulse is matched to the nearest of many frames, and that the
+// others do not count as unmatched.
 func TestPulsePerSecondFindsTheNearestFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period, phase = 33366667 * time.Nanosecond, 7 * time.Millisecond
@@ -90,10 +93,10 @@ func TestPulsePerSecondFindsTheNearestFrame(t *testing.T) {
 		begin := time.Now()
 		for i := range 300 {
 			at := begin.Add(time.Duration(i) * period)
-			if i%30 == 15 { // about a second apart
+			if i%30 == 15 { // about once per second
 				m.Edge(at.Add(-phase))
 			}
-			time.Sleep(period) // it is known later
+			time.Sleep(period) // the frame becomes known later
 			m.Frame(pipeline.Times{ExposureStart: at})
 		}
 		if s := m.Stats(); s.Matched != 10 || s.AloneEdges != 0 || s.AloneFrames != 0 || s.Offset != phase {

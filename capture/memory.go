@@ -13,14 +13,14 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// Surface is pinned memory: a buffer that CPU, GPU and FPGA reach.
+// Surface is pinned memory: a buffer that CPU, GPU and FPGA can access.
 type Surface struct {
 	Buffer *cudahost.Buffer
 	Pin    *tegra.Pin
-	Memory fpga.Memory // the surface's bytes, without what the pin was rounded up by
+	Memory fpga.Memory // the device's view of the surface, without the padding added for the pin
 }
 
-// NewSurface allocates size bytes and pins them, rounded up to tegra.PageSize, for the device.
+// NewSurface allocates size bytes, rounded up to a multiple of tegra.PageSize, and pins them for the device.
 func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cudahost.Flags, dir tegra.Direction) (*Surface, error) {
 	buffer, err := newBuffer(mem, size, flags)
 	if err != nil {
@@ -33,10 +33,10 @@ func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cud
 	return &Surface{Buffer: buffer, Pin: pin, Memory: memory}, nil
 }
 
-// Close unpins and frees. The device must have let go of the surface.
+// Close unpins and frees the surface. The device must no longer use it.
 func (s *Surface) Close() error { return errors.Join(s.Pin.Unpin(), s.Buffer.Close()) }
 
-// newBuffer allocates size bytes rounded up to what can be pinned.
+// newBuffer allocates size bytes, rounded up to whole pages so that they can be pinned.
 func newBuffer(mem cudahost.Allocator, size int, flags cudahost.Flags) (*cudahost.Buffer, error) {
 	if size <= 0 || size > tegra.MaxPinSize {
 		return nil, fmt.Errorf("surface of %d bytes: %w: from 1 to %d", size, tegra.ErrSize, tegra.MaxPinSize)
@@ -53,14 +53,15 @@ func pinBuffer(mem cudahost.Allocator, pinner tegra.Pinner, b *cudahost.Buffer, 
 	return pinBytes(mem, pinner, b.Bytes()[:size], attr, dir)
 }
 
-// inspector is an allocator that knows what kind of memory an address is of (cudahost.CUDA).
+// inspector is an allocator that can determine the kind of memory at an address (cudahost.CUDA).
 type inspector interface {
 	Inspect(addr uintptr) (cudahost.PointerInfo, error)
 }
 
-// pinBytes pins bytes of a buffer, from its beginning, rounded up to whole pages, and returns the device's view of them. Everything
-// that a device of this package reaches is pinned here. Managed memory, which CUDA moves about while it is pinned, is refused
-// with cudahost.ErrManaged (GPUDirect RDMA 12.9, chapter 4).
+// pinBytes pins the first bytes of a buffer, rounded up to whole pages, and returns the device's view of them. All
+// memory that this package makes accessible to a device is pinned here, except descriptors (CoherentMemory). Managed
+// memory, which CUDA moves even while it is pinned, is refused with cudahost.ErrManaged (GPUDirect RDMA 12.9, chapter
+// 4).
 func pinBytes(mem cudahost.Allocator, pinner tegra.Pinner, b []byte, attr tegra.CacheAttr, dir tegra.Direction) (*tegra.Pin, fpga.Memory, error) {
 	if c, ok := mem.(inspector); ok {
 		if info, err := c.Inspect(uintptr(unsafe.Pointer(&b[0]))); err != nil {
@@ -74,7 +75,7 @@ func pinBytes(mem cudahost.Allocator, pinner tegra.Pinner, b []byte, attr tegra.
 		return nil, fpga.Memory{}, err
 	}
 	n, list := len(b), segments(pin.Segments)
-	for i := range list { // the last page may go beyond b
+	for i := range list { // the last page may extend beyond b
 		list[i].Len = min(list[i].Len, n)
 		n -= list[i].Len
 	}
@@ -89,7 +90,7 @@ func segments(list []tegra.Segment) []fpga.Segment {
 	return out
 }
 
-// CoherentMemory gives an XDMA driver the descriptor memory of a pinner.
+// CoherentMemory returns a function that allocates descriptor memory for an XDMA driver from a pinner.
 func CoherentMemory(p tegra.Pinner) func(size int) (xdma.Coherent, error) {
 	return func(size int) (xdma.Coherent, error) {
 		c, err := p.AllocCoherent(size)

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// knowing is an allocator that is asked about addresses, as CUDA is.
+// knowing is an allocator that can be asked about addresses, like CUDA.
 type knowing struct {
 	cudahost.Allocator
 	info  cudahost.PointerInfo
@@ -26,8 +26,8 @@ func (k *knowing) Inspect(addr uintptr) (cudahost.PointerInfo, error) {
 	return k.info, k.err
 }
 
-// TestManagedMemoryIsNotPinned: whatever is pinned for the FPGA was asked about before, and is refused when CUDA moves it about
-// or does not answer. Nothing stays pinned or allocated.
+// TestManagedMemoryIsNotPinned checks that memory is inspected before it is pinned for the FPGA, and refused if CUDA
+// may move it or does not answer. Nothing remains pinned or allocated.
 func TestManagedMemoryIsNotPinned(t *testing.T) {
 	unanswered := errors.New("no answer")
 	for name, c := range map[string]struct {
@@ -61,7 +61,7 @@ func TestManagedMemoryIsNotPinned(t *testing.T) {
 	}
 }
 
-// slotOfAnOutput gives an output a slot that somebody else has allocated.
+// slotOfAnOutput gives an output a slot allocated elsewhere.
 func slotOfAnOutput(t *testing.T, b *bench, rate pipeline.Rate, memory *knowing, want error) {
 	t.Helper()
 	format, err := pipeline.NewFormat(pipeline.UYVY, 64, 16, rate)

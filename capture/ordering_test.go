@@ -15,8 +15,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A slowBus is one on which pixels are under way for long, and completions overtake them, as far as PCI Express lets them:
-// the answer to a read of a register does not overtake the writes before it.
+// A slowBus delays pixels for a long time, and lets completions overtake them as far as PCI Express allows: the answer
+// to a register read does not overtake earlier writes.
 type slowBus struct {
 	model.Bus
 	mu       sync.Mutex
@@ -30,7 +30,7 @@ type posted struct {
 
 const underWayFor = 20 * time.Millisecond
 
-// Write keeps pixels back; the small writes of completions and trailers are there at once.
+// Write delays pixels. Small writes, of completions and trailers, take effect at once.
 func (b *slowBus) Write(addr uint64, p []byte) error {
 	if len(p) < 1024 {
 		return b.Bus.Write(addr, p)
@@ -42,17 +42,17 @@ func (b *slowBus) Write(addr uint64, p []byte) error {
 	return nil
 }
 
-// arrive lets everything that is under way come to memory.
+// arrive completes all delayed writes.
 func (b *slowBus) arrive() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, p := range b.underWay {
-		_ = b.Bus.Write(p.addr, p.bytes) // posted: nobody learns of it
+		_ = b.Bus.Write(p.addr, p.bytes) // a posted write reports no error
 	}
 	b.underWay = b.underWay[:0]
 }
 
-// slowRegisters are behind a slowBus.
+// slowRegisters are registers behind a slowBus.
 type slowRegisters struct {
 	fpga.Registers
 	bus *slowBus
@@ -64,8 +64,8 @@ func (r slowRegisters) Read32(off uint32) uint32 {
 	return v
 }
 
-// A lateKernel is a stage like those on a GPU: a kernel reads the input where it is, a while after it was launched, and the
-// stage does not wait for it. It says what the kernel would have read at its launch.
+// A lateKernel is a stage like those on a GPU: a kernel reads the input in place some time after its launch, and the
+// stage does not wait for it. It passes the input to launched at the launch, when the kernel could first read it.
 type lateKernel struct {
 	launched func(*pipeline.Frame)
 	work     chan func()
@@ -90,7 +90,7 @@ func (k *lateKernel) Process(_ context.Context, in *pipeline.Frame, outs []*pipe
 	return nil
 }
 
-// opening is a fence.
+// opening is a fence that opens when the channel is closed.
 type opening chan struct{}
 
 func (o opening) Wait(ctx context.Context) error {
@@ -102,7 +102,7 @@ func (o opening) Wait(ctx context.Context) error {
 	}
 }
 
-// looking is a sink that looks at every frame.
+// looking is a sink that examines every frame.
 type looking struct{ at func(*pipeline.Frame) }
 
 func (looking) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
@@ -118,8 +118,8 @@ func (l looking) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// A busyCamera is one whose goroutine has other things to do between frames, so that the next one's completion is there,
-// and no register has been read, when it looks.
+// A busyCamera is a camera whose goroutine is busy between frames, so that when it looks the next completion is already
+// there although no register was read.
 type busyCamera struct{ *FPGACamera }
 
 func (c busyCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
@@ -129,9 +129,10 @@ func (c busyCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	})
 }
 
-// TestKernelIsLaunchedAfterCompletion: a kernel that reads the frames where the FPGA writes them is launched when their bytes
-// are there, and not when something only says so; it keeps its input until it is done; and what it makes is looked at only
-// then (GPUDirect RDMA 12.9 §11.7). On a bare stream in write-combined memory nothing else would notice: no CRC is checked there.
+// TestKernelIsLaunchedAfterCompletion checks that a kernel that reads frames where the FPGA writes them is launched
+// only when their bytes have arrived, not merely when a completion says so; that the kernel's input is kept until it is
+// done; and that its output is read only then (GPUDirect RDMA 12.9 §11.7). On a bare stream in write-combined memory
+// nothing else would notice a violation, because no CRC is checked there.
 func TestKernelIsLaunchedAfterCompletion(t *testing.T) {
 	bus := &slowBus{}
 	const width, height, frames = 64, 32, 250
@@ -152,7 +153,7 @@ func TestKernelIsLaunchedAfterCompletion(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	wrong, seen, last := map[string]int{}, map[string]int{}, map[string]uint64{}
-	var mu sync.Mutex // the stage and the sink look
+	var mu sync.Mutex // used by the stage and the sink
 	judge := func(where string, f *pipeline.Frame) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -161,7 +162,7 @@ func TestKernelIsLaunchedAfterCompletion(t *testing.T) {
 		if err == nil {
 			b.sensor.Frame(n, want)
 		}
-		if err != nil || !bytes.Equal(f.Bytes, want) || seen[where] > 0 && n <= last[where] { // what the slot had before is no frame of now
+		if err != nil || !bytes.Equal(f.Bytes, want) || seen[where] > 0 && n <= last[where] { // contents of an earlier frame in this slot are wrong
 			wrong[where]++
 		}
 		last[where] = n
@@ -177,7 +178,7 @@ func TestKernelIsLaunchedAfterCompletion(t *testing.T) {
 		}
 	})
 	graph := pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotsOf{b.card.Memory}})
-	picture, err := pipeline.NewFormat(pipeline.UYVY, width, height, rate) // two bytes a pixel, too
+	picture, err := pipeline.NewFormat(pipeline.UYVY, width, height, rate) // also has two bytes per pixel
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,47 +18,46 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// FPGAOutputConfig is an output that sends processed frames to the card.
+// FPGAOutputConfig configures an FPGAOutput.
 type FPGAOutputConfig struct {
 	Card    *Card
 	Channel int             // H2C stream channel
-	Format  pipeline.Format // of the frames; one that the frame trailer can name
-	Depth   int             // frames that may be with the device at once; 0: 2
-	Name    string          // in the log; empty: "fpga"
-	GiveUp  time.Duration   // how long recovery may take before Run returns the fault; 0: 30 s
+	Format  pipeline.Format // format of the frames; must be one that the frame trailer can describe
+	Name    string          // used in the log; empty: "fpga"
 	Logger  *slog.Logger    // nil: slog.Default()
 }
 
-// An FPGAOutput is a Sink that sends each frame to the card as one packet of an H2C stream: the pixels, read by DMA from
-// the slot where a stage has written them, then the frame trailer of docs/fpga-interface.md. The slots are pinned when the
-// output is attached.
+// sendDepth is the maximum number of frames at the device.
+const sendDepth = 2
+
+// An FPGAOutput is a Sink that sends each frame to the card as one packet of an H2C stream: first the pixels, read by
+// DMA from the slot into which a stage has written them, then the frame trailer of docs/fpga-interface.md. The slots
+// are pinned when the output is attached.
 type FPGAOutput struct {
 	cfg  FPGAOutputConfig
 	ring *xdma.SendRing
 
-	revoked chan struct{} // gets a value when a pin was taken away
+	revoked chan struct{} // receives a value when a pin was revoked
 
 	mu     sync.Mutex
-	slots  map[int]*outSlot        // by the pool's index
-	out    map[int]*pipeline.Frame // with the device, by the ring's slot
-	given  uint64                  // frames that came back
-	sentOK uint64                  // of these, that the device has read
+	slots  map[int]*outSlot        // by pool index
+	out    map[int]*pipeline.Frame // frames at the device, by the ring's slot number
+	given  uint64                  // frames that are no longer at the device
+	sentOK uint64                  // those of them that the device has read
 	queue  *pipeline.Queue
 	done   bool
 }
 
-// outSlot is a slot of the pool as the device knows it.
+// outSlot is a slot of the pool with its pin and its number in the ring.
 type outSlot struct {
 	memory pipeline.Slot
 	pin    *tegra.Pin
-	ring   int // its number in the ring
+	ring   int // number in the ring
 }
 
-// NewFPGAOutput takes the channel.
+// NewFPGAOutput opens the channel and returns the output.
 func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, error) {
-	cfg.Depth = cmp.Or(cfg.Depth, 2)
 	cfg.Name = cmp.Or(cfg.Name, "fpga")
-	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	if f := fpga.FourCC(cfg.Format.Pixel); f.Bits() == 0 || cfg.Format.Memory == pipeline.MemoryDevice {
 		return nil, fmt.Errorf("%w: output %s: the frame trailer has no name for %s: convert the frames first", ErrHardware, cfg.Name, cfg.Format)
@@ -68,7 +67,7 @@ func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, erro
 	if err != nil {
 		return nil, err
 	}
-	o.ring, err = device.NewSendRing(xdma.SendConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Depth: cfg.Depth, Done: o.give})
+	o.ring, err = device.NewSendRing(xdma.SendConfig{Channel: cfg.Channel, Trailer: fpga.TrailerSize, Depth: sendDepth, Done: o.returnFrame})
 	if err != nil {
 		cfg.Card.stopped(o)
 		return nil, err
@@ -76,12 +75,12 @@ func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, erro
 	return o, nil
 }
 
-// Needs implements pipeline.Sink. It holds the frames with the device, and the one that waits for room there.
+// Needs implements pipeline.Sink. The output holds the frames at the device, and one more that waits for room there.
 func (o *FPGAOutput) Needs() pipeline.SinkNeeds {
-	return pipeline.SinkNeeds{Format: o.cfg.Format, Holds: o.cfg.Depth + 1, UseSlot: o.useSlot}
+	return pipeline.SinkNeeds{Format: o.cfg.Format, Holds: sendDepth + 1, UseSlot: o.useSlot}
 }
 
-// useSlot pins a slot and makes its descriptors.
+// useSlot pins a slot and creates its descriptors.
 func (o *FPGAOutput) useSlot(index int, s pipeline.Slot) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -96,7 +95,8 @@ func (o *FPGAOutput) useSlot(index int, s pipeline.Slot) error {
 	return nil
 }
 
-// pin pins a slot; describe makes its descriptors.
+// pin pins a slot and calls describe to create its descriptors. If the pin is revoked later, the card records it, and
+// attempt ends.
 func (o *FPGAOutput) pin(s *outSlot, describe func(fpga.Memory) error) error {
 	pin, memory, err := pinBytes(o.cfg.Card.Memory, o.cfg.Card.Pinner, s.memory.Bytes, tegra.WriteBack, tegra.ToDevice)
 	if err != nil {
@@ -120,7 +120,7 @@ func (o *FPGAOutput) pin(s *outSlot, describe func(fpga.Memory) error) error {
 	return nil
 }
 
-// repin pins again what was taken away. The engine has been stopped.
+// repin lifts the fence, and pins the slots with revoked pins again. The engine must be stopped.
 func (o *FPGAOutput) repin(ctx context.Context) error {
 	if _, err := o.cfg.Card.channel(ctx, o, fpga.H2C, o.cfg.Channel); err != nil { // lifts the fence
 		return err
@@ -144,8 +144,8 @@ func (o *FPGAOutput) repin(ctx context.Context) error {
 	return nil
 }
 
-// Run implements pipeline.Sink: it sends frames, and starts the engine again after a fault. Frames that were with the
-// device then count as dropped.
+// Run implements pipeline.Sink. It sends frames, and restarts the engine after a fault. Frames that were at the device
+// at that time count as dropped. Run closes the output before it returns.
 func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	o.queue = q
 	engine, stop := context.WithCancelCause(ctx)
@@ -155,7 +155,7 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 		stop(o.serve(engine))
 	}()
 	err := o.feed(engine, q)
-	if errors.Is(err, pipeline.ErrDetached) { // what is with the device may still arrive
+	if errors.Is(err, pipeline.ErrDetached) { // frames at the device may still be sent
 		drain, cancel := context.WithTimeout(ctx, time.Second)
 		_ = o.ring.Drain(drain)
 		cancel()
@@ -168,7 +168,7 @@ func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	return errors.Join(err, o.Close())
 }
 
-// feed hands frames to the ring.
+// feed sends the frames of q to the ring until q.Next fails, and returns its error.
 func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 	trailer := make([]byte, 0, fpga.TrailerSize)
 	for {
@@ -188,12 +188,12 @@ func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 			continue
 		}
 		if err := o.ring.Send(ctx, slot.ring, trailer); err != nil {
-			o.give(slot.ring, err)
+			o.returnFrame(slot.ring, err)
 		}
 	}
 }
 
-// describe is the frame's trailer.
+// describe returns the frame's trailer.
 func (o *FPGAOutput) describe(f *pipeline.Frame) fpga.Trailer {
 	format := f.Format
 	return fpga.Trailer{
@@ -210,8 +210,9 @@ func nanoseconds(t time.Time) uint64 {
 	return uint64(t.UnixNano())
 }
 
-// give gives a frame back that the device has read, or that it will not read any more.
-func (o *FPGAOutput) give(slot int, err error) {
+// returnFrame returns a frame to the queue: as delivered if err is nil, because the device has read it, and otherwise
+// as dropped, because the device will not read it any more.
+func (o *FPGAOutput) returnFrame(slot int, err error) {
 	o.mu.Lock()
 	f := o.out[slot]
 	delete(o.out, slot)
@@ -222,20 +223,20 @@ func (o *FPGAOutput) give(slot int, err error) {
 	switch {
 	case f == nil:
 	case err != nil:
-		o.queue.Fail(f, pipeline.DropSink, nil) // the recovery tells the log
+		o.queue.Fail(f, pipeline.DropSink, nil) // the recovery logs the fault
 	default:
 		o.queue.Done(f)
 	}
 }
 
-// serve keeps the engine running until ctx ends, or until it has not worked for too long.
+// serve keeps the engine running until ctx ends, or until recovery has been fruitless for too long.
 func (o *FPGAOutput) serve(ctx context.Context) error {
 	var faults pipeline.FaultLog
-	r := newRecovery(o.cfg.GiveUp)
+	r := newRecovery(giveUp)
 	err := r.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
 		if r.Attempts > 0 {
 			if err := o.repin(ctx); err != nil {
-				return pipeline.Fruitless, fmt.Errorf("output cannot continue yet: %w", err) // the engine would read memory that it has lost
+				return pipeline.Fruitless, fmt.Errorf("output cannot continue yet: %w", err) // the engine would read memory that was revoked
 			}
 		}
 		before := o.good()
@@ -253,18 +254,19 @@ func (o *FPGAOutput) serve(ctx context.Context) error {
 	return except(err, context.Canceled)
 }
 
-// good is how many frames the device has read.
+// good returns the number of frames that the device has read.
 func (o *FPGAOutput) good() uint64 {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.sentOK
 }
 
-// stuckAfter is how long the device may take for a frame before the engine is restarted. A card that takes nothing for
-// as long looks the same from here.
+// stuckAfter limits the time that the device may take for a frame before the engine is restarted. A card that accepts
+// no data for this long cannot be distinguished from a stuck engine.
 const stuckAfter = time.Second
 
-// attempt runs the engine until it fails, or until frames are with the device and none comes back.
+// attempt runs the engine until it fails, a pin is revoked, ctx ends, or the device has held frames without returning
+// one for too long.
 func (o *FPGAOutput) attempt(ctx context.Context) error {
 	run, stop := context.WithCancelCause(ctx)
 	watched := make(chan struct{})
@@ -302,7 +304,8 @@ func (o *FPGAOutput) attempt(ctx context.Context) error {
 	return err
 }
 
-// Close unpins the slots of an output that does not run. A second Close does nothing.
+// Close closes the ring, unpins the slots, and drops the frames that the engine still holds. The engine must not be
+// running. A second Close does nothing.
 func (o *FPGAOutput) Close() error {
 	o.mu.Lock()
 	closed := o.done
@@ -311,7 +314,7 @@ func (o *FPGAOutput) Close() error {
 	if closed {
 		return nil
 	}
-	err := o.ring.Close() // it may still give slots back
+	err := o.ring.Close() // it may still return slots
 	if errors.Is(err, xdma.ErrBusy) {
 		err = errors.Join(err, o.cfg.Card.abandon(fpga.H2C, o.cfg.Channel), o.ring.Abandon())
 	}
@@ -322,14 +325,14 @@ func (o *FPGAOutput) Close() error {
 		errs = append(errs, except(s.pin.Unpin(), tegra.ErrRevoked))
 	}
 	o.cfg.Card.stopped(o)
-	for slot, f := range o.out { // of an engine that did not stop: unpinned, the device cannot read them any more
+	for slot, f := range o.out { // left by an engine that did not stop; it cannot read them any more, because they are unpinned
 		delete(o.out, slot)
-		o.queue.Fail(f, pipeline.DropSink, nil) // err tells
+		o.queue.Fail(f, pipeline.DropSink, nil) // err is reported by Close
 	}
 	return errors.Join(errs...)
 }
 
-// except is err, or nil when it wraps only.
+// except returns err, or nil if err wraps the error that is passed as only.
 func except(err, only error) error {
 	if errors.Is(err, only) {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// newTwoWay is a card with two cameras that jitter, and a frame sink.
+// newTwoWay returns a card with two jittering cameras and a frame sink.
 func newTwoWay(t *testing.T, plan model.FaultPlan) *bench {
 	t.Helper()
 	sensor := model.SensorConfig{Width: 64, Height: 32, Jitter: 2 * time.Millisecond}
@@ -25,7 +25,7 @@ func newTwoWay(t *testing.T, plan model.FaultPlan) *bench {
 	return newBenchOf(t, plan, map[int]model.SinkConfig{0: {}}, sensor, second)
 }
 
-// slotsOf makes a graph's slots of the card's memory.
+// slotsOf allocates a graph's slots from the card's memory.
 type slotsOf struct{ memory cudahost.Allocator }
 
 func (s slotsOf) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
@@ -36,7 +36,7 @@ func (s slotsOf) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: b.Bytes(), Close: b.Close}, nil
 }
 
-// run streams both cameras, the first one's pictures back to the card, for d.
+// run streams from both cameras for d, and sends the first one's pictures back to the card.
 func (b *bench) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats pipeline.Stats) {
 	t.Helper()
 	graph = pipeline.NewGraph(pipeline.GraphConfig{Allocator: slotsOf{b.card.Memory}})
@@ -84,7 +84,7 @@ func (b *bench) run(t *testing.T, d time.Duration) (graph *pipeline.Graph, stats
 	return graph, stats
 }
 
-// copying is a stage that calls the sensor's bytes a picture: both have two bytes a pixel.
+// copying is a stage that relabels the sensor's bytes as a picture; both have two bytes per pixel.
 type copying struct{}
 
 func (copying) Needs(pipeline.Format) (pipeline.StageNeeds, error) { return pipeline.StageNeeds{}, nil }
@@ -98,7 +98,7 @@ func (copying) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.F
 	return nil
 }
 
-// counting takes frames and gives them back.
+// counting is a sink that takes frames and gives them back.
 type counting struct{}
 
 func (counting) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
@@ -113,7 +113,7 @@ func (counting) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// Two cameras and an H2C stream at once on one card: the card gets every picture, in order, with the right CRC.
+// With two cameras and an H2C stream on one card, the card gets every picture, in order, with the correct CRC.
 func TestTwoCamerasAndAnOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTwoWay(t, model.FaultPlan{})
@@ -138,11 +138,12 @@ func TestTwoCamerasAndAnOutput(t *testing.T) {
 	})
 }
 
-// A card that takes less than it is given slows nobody: the output loses its own frames, and counts them.
+// A card that takes fewer frames than it is sent slows nothing down: the output drops frames of its own, and counts
+// them.
 func TestOutputBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTwoWay(t, model.FaultPlan{})
-		if err := w.device.SetSink(0, model.SinkConfig{Rate: 64 * 32 * 2 * 10}); err != nil { // ten frames a second
+		if err := w.device.SetSink(0, model.SinkConfig{Rate: 64 * 32 * 2 * 10}); err != nil { // ten frames per second
 			t.Fatal(err)
 		}
 		_, st := w.run(t, 4*time.Second)
@@ -157,10 +158,10 @@ func TestOutputBackPressure(t *testing.T) {
 	})
 }
 
-// Faults on all channels at once: what the card takes for good is good, and everything comes back.
+// Under faults on all channels at once, every frame that the card accepts is correct, and all streams recover.
 func TestOutputSurvivesFaults(t *testing.T) {
 	for _, id := range model.FaultIDs() {
-		if id == model.F3 { // ends all: TestStuckEngineComesBackAfterAReset
+		if id == model.F3 { // ends everything; see TestStuckEngineComesBackAfterAReset
 			continue
 		}
 		for seed := range uint64(3) {
@@ -196,7 +197,7 @@ func TestOutputRefusals(t *testing.T) {
 	}
 }
 
-// A card that stops taking frames while the output ends: nobody waits for ever, whoever lets go first.
+// If a card stops taking frames while the output ends, nothing waits forever, whichever side ends first.
 func TestOutputEndsWhileTheEngineIsStuck(t *testing.T) {
 	for _, reset := range []time.Duration{time.Millisecond, 2500 * time.Millisecond, time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,7 @@ func TestOutputEndsWhileTheEngineIsStuck(t *testing.T) {
 			defer timer.Stop()
 			began := time.Now()
 			w.run(t, 700*time.Millisecond)
-			if took := time.Since(began); took > 3500*time.Millisecond { // the engine is waited for once, 2 s
+			if took := time.Since(began); took > 3500*time.Millisecond { // the wait for the engine takes 2 s, once
 				t.Errorf("it took %v to its end", took)
 			}
 		})

@@ -8,20 +8,20 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// PinStats are a card's pins: those of now, and what became of others.
+// PinStats counts a card's current and revoked pins.
 type PinStats struct {
 	Pins    int64
 	Bytes   int64
-	Revoked uint64 // pins that were taken away so far, by whoever freed their memory or by the module
+	Revoked uint64 // pins revoked so far: their memory was freed, or the kernel module took it back
 }
 
-// pinCount counts pins by their free callbacks, which run once for each, however it ends.
+// pinCount counts pins by means of their free callbacks, which run exactly once for each pin.
 type pinCount struct {
 	pins, bytes atomic.Int64
 	revoked     atomic.Uint64
 }
 
-// add counts a pin from now until its end.
+// add counts a pin until it is unpinned or revoked.
 func (n *pinCount) add(p *tegra.Pin) {
 	n.pins.Add(1)
 	n.bytes.Add(int64(p.Size))
@@ -34,7 +34,7 @@ func (n *pinCount) add(p *tegra.Pin) {
 	})
 }
 
-// Pins returns the books of the frame memory that cameras and outputs have pinned on this card.
+// Pins returns the statistics of the frame memory that cameras and outputs have pinned on this card.
 func (c *Card) Pins() PinStats {
 	return PinStats{c.pinned.pins.Load(), c.pinned.bytes.Load(), c.pinned.revoked.Load()}
 }

@@ -16,45 +16,46 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// RecordingConfig says which recordings are played and how.
+// RecordingConfig configures a Recording.
 type RecordingConfig struct {
-	Files    []string        // in the order in which they are played
-	From, To record.Position // none: from the beginning, to the end
-	Unpaced  bool            // as fast as the consumers take the frames, none of which is dropped; else at the pace of the frames' times
-	Repeat   bool            // begin again after the last frame; else Run returns nil after it
+	Files    []string        // played in this order
+	From, To record.Position // zero: from the beginning, to the end
+	Unpaced  bool            // play as fast as the consumers take frames, without dropping any; otherwise at the pace of the frames' times
+	Repeat   bool            // restart after the last frame; otherwise Run returns nil
 
-	Slots     int // frames that can be held at the same time
+	Slots     int // maximum number of frames held at the same time
 	Allocator pipeline.Allocator
 	Driver    *cufile.Driver // reads the frames
 	Logger    *slog.Logger   // nil: slog.Default()
 }
 
-// A Recording is a pipeline.Source that plays recordings: its frames have the bytes, numbers, times, flags and results that were
-// recorded. When it begins again numbers and times go on. A frame that is damaged is counted, and not emitted; its number is
-// missing then, as with a camera.
+// A Recording is a pipeline.Source that plays recordings. Its frames have the recorded bytes, numbers, times, flags and
+// results. When it repeats, numbers and times continue. A damaged frame is counted and not emitted; its number is then
+// missing, as with a camera.
 type Recording struct {
 	config RecordingConfig
 	log    *slog.Logger
 	player *record.Player
 	pool   *pipeline.Pool
-	known  []uintptr // slots that are registered with the driver
+	known  []uintptr // slots registered with the driver
 
 	damaged atomic.Uint64
-	idle    atomic.Bool // it waits for a frame that comes much later
+	idle    atomic.Bool // waiting for a frame that is due much later
 }
 
-// NewRecording checks the files, allocates the slots and registers them with the driver. Errors wrap ErrReplay, and record's.
+// NewRecording checks the files, allocates the slots and registers them with the driver. Errors wrap ErrReplay, and the
+// error of package record if there is one.
 func NewRecording(c RecordingConfig) (*Recording, error) {
 	r := &Recording{config: c, log: c.Logger}
 	if r.log == nil {
 		r.log = slog.Default()
 	}
 	var err error
-	if r.player, err = record.NewPlayer(c.Files, c.From, c.To, c.Driver); err != nil {
+	if r.player, err = record.NewPlayer(context.Background(), c.Files, c.From, c.To, c.Driver); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrReplay, err)
 	}
 	for _, why := range r.player.Trouble {
-		r.log.Warn("a recording is played up to where it is damaged", "reason", why)
+		r.log.Warn("a damaged recording is played up to the damage", "reason", why)
 	}
 	slots, err := allocate(c.Allocator, c.Slots, r.player.Format)
 	if err != nil {
@@ -62,7 +63,7 @@ func NewRecording(c RecordingConfig) (*Recording, error) {
 	}
 	for _, s := range slots {
 		base := address(s.Bytes)
-		if err := c.Driver.RegisterBuffer(base, len(s.Bytes), 0); err != nil { // it is slower, and no less
+		if err := c.Driver.RegisterBuffer(base, len(s.Bytes), 0); err != nil { // not fatal: reading is slower without registration
 			r.log.Debug("a slot is not registered for reading", "error", err)
 			continue
 		}
@@ -72,27 +73,27 @@ func NewRecording(c RecordingConfig) (*Recording, error) {
 	return r, nil
 }
 
-// address is where a slot lies.
+// address returns the address of b.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // Format implements pipeline.Source.
 func (r *Recording) Format() pipeline.Format { return r.player.Format }
 
-// Status implements pipeline.Source. The counter is that of damaged frames.
+// Status implements pipeline.Source. The counter is the number of damaged frames.
 func (r *Recording) Status() pipeline.SourceStatus {
 	return pipeline.SourceStatus{
 		Slots: r.config.Slots, Waits: r.config.Unpaced, Idle: r.idle.Load(), Counters: map[string]uint64{"damaged": r.damaged.Load()},
 	}
 }
 
-// ErrAllDamaged says that a recording that begins again has no frame that can be played.
+// ErrAllDamaged means that a repeated recording contains no playable frame.
 var ErrAllDamaged = errors.New("every frame is damaged")
 
 // Run implements pipeline.Source.
 func (r *Recording) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	c := course{period: r.player.Format.Rate.Period()}
 	for {
-		emitted, err := r.pass(ctx, &c, emit)
+		emitted, err := r.playOnce(ctx, &c, emit)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -101,7 +102,7 @@ func (r *Recording) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		case !r.config.Repeat:
 			return nil
 		case emitted == 0:
-			return fmt.Errorf("%w: %s: %w: check it by tegracast record verify", ErrReplay, r.config.Files[0], ErrAllDamaged)
+			return fmt.Errorf("%w: %s: %w: check it with tegracast record verify", ErrReplay, r.config.Files[0], ErrAllDamaged)
 		}
 		if err := r.player.Rewind(); err != nil {
 			return err
@@ -110,8 +111,8 @@ func (r *Recording) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// pass plays all frames once, and says how many.
-func (r *Recording) pass(ctx context.Context, c *course, emit func(*pipeline.Frame)) (emitted int, err error) {
+// playOnce plays all frames once, and returns the number of emitted frames.
+func (r *Recording) playOnce(ctx context.Context, c *course, emit func(*pipeline.Frame)) (emitted int, err error) {
 	timer := time.NewTimer(0)
 	timer.Stop()
 	defer timer.Stop()
@@ -137,7 +138,7 @@ func (r *Recording) pass(ctx context.Context, c *course, emit func(*pipeline.Fra
 			continue
 		}
 		failing = false
-		due := c.take(f)
+		due := c.scheduleFrame(f)
 		if !r.config.Unpaced && r.wait(ctx, timer, due) != nil {
 			f.Release()
 			break
@@ -149,7 +150,7 @@ func (r *Recording) pass(ctx context.Context, c *course, emit func(*pipeline.Fra
 	return emitted, ctx.Err()
 }
 
-// fill reads a frame into a slot.
+// fill waits for a free slot and reads a frame into it.
 func (r *Recording) fill(ctx context.Context, recorded *record.Frame) (*pipeline.Frame, error) {
 	f, err := r.pool.Wait(ctx)
 	if err != nil {
@@ -163,7 +164,7 @@ func (r *Recording) fill(ctx context.Context, recorded *record.Frame) (*pipeline
 	return f, nil
 }
 
-// shortWait is how long a source may wait for the next frame and is not idle.
+// shortWait is the longest wait for the next frame during which the source is not idle.
 const shortWait = 200 * time.Millisecond
 
 func (r *Recording) wait(ctx context.Context, timer *time.Timer, due time.Time) error {
@@ -172,8 +173,8 @@ func (r *Recording) wait(ctx context.Context, timer *time.Timer, due time.Time) 
 	return waitUntil(ctx, timer, due)
 }
 
-// Close closes the files and frees the slots, after Run has returned. It fails with an error that wraps pipeline.ErrLeaked while
-// frames are held; then it can be called again.
+// Close closes the files and frees the slots, after Run has returned. If frames are still held, it returns an error
+// that wraps pipeline.ErrLeaked, and can be called again.
 func (r *Recording) Close() error {
 	if r.pool.Leased() > 0 {
 		return r.pool.Close()
@@ -186,24 +187,25 @@ func (r *Recording) Close() error {
 	return errors.Join(append(errs, r.pool.Close())...)
 }
 
-// A course says when frames are due, and goes on where the recording begins again.
+// A course computes when frames are due, and continues times and numbers when the recording repeats.
 type course struct {
 	period time.Duration
 
 	due    time.Time
-	shown  time.Time // the moment that the last frame shows; zero: it is the first one
-	number uint64    // of the last frame
-	// shift and skip are what is added to times and numbers since the recording has begun again.
+	shown  time.Time // Times.Shown of the last frame; zero before the first
+	number uint64    // sequence number of the last frame
+	// shift is added to a frame's times, and skip to its number; both change when the recording repeats.
 	shift  time.Duration
 	skip   uint64
-	joined bool // the next frame is the first one again
+	joined bool // the next frame is the first of a repetition
 }
 
-// longGap is the longest time between two frames that is played as it was; a longer one is where recordings were not made.
+// longGap is the longest recorded time between two frames that is played unchanged. Longer gaps are assumed to be
+// pauses between recordings.
 const longGap = 10 * time.Second
 
-// take gives a frame its place, and says when it is due.
-func (c *course) take(f *pipeline.Frame) time.Time {
+// scheduleFrame adjusts a frame's number and times, and returns the time at which it is due.
+func (c *course) scheduleFrame(f *pipeline.Frame) time.Time {
 	if c.joined {
 		c.joined = false
 		c.shift, c.skip = c.shown.Add(max(c.period, apart)).Sub(f.Times.Shown()), c.number+1-f.Sequence
@@ -223,12 +225,12 @@ func (c *course) take(f *pipeline.Frame) time.Time {
 		step = c.period
 	}
 	c.due = c.due.Add(step)
-	if now.Sub(c.due) > c.period { // late: what is behind follows at its own pace
+	if now.Sub(c.due) > c.period { // late: the following frames keep their own pace
 		c.due = now
 	}
 	c.shown, c.number = shown, f.Sequence
 	return c.due
 }
 
-// again says that the next frame is the first one again.
+// again marks the next frame as the first of a repetition.
 func (c *course) again() { c.joined = true }

@@ -57,7 +57,8 @@ func storage(t testing.TB) *cufile.Driver {
 	return d
 }
 
-// recorded records a model camera in files of ten frames, and returns what the camera has delivered of it. Frame 7 is left out.
+// recorded records a model camera into files of ten frames, and returns the frames that the camera delivered. Frame 7
+// is missing.
 func recorded(t testing.TB, d *cufile.Driver, frames int) (files []string, delivered []*pipeline.Frame) {
 	t.Helper()
 	b := newBench(t, 320, 240, pipeline.Rate{Num: 100, Den: 1})
@@ -91,14 +92,14 @@ func recorded(t testing.TB, d *cufile.Driver, frames int) (files []string, deliv
 	return files, all.frames
 }
 
-// gap is a camera that loses frame 7, and ends after a number of frames.
+// gap is a camera that loses frame 7, and ends after a given number of frames.
 type gap struct {
 	*FPGACamera
 	frames int
 	end    func()
 }
 
-// Status implements pipeline.Source: an output that is late holds the camera up, so that the test loses no frame.
+// Status implements pipeline.Source. A late output makes the camera wait, so that the test loses no frame.
 func (g gap) Status() pipeline.SourceStatus { return pipeline.SourceStatus{Waits: true} }
 
 func (g gap) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
@@ -116,7 +117,7 @@ func (g gap) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	})
 }
 
-// slots makes slots of memory that is pinned.
+// slots allocates slots of pinned memory.
 type slots struct{ cudahost.Allocator }
 
 func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
@@ -155,7 +156,7 @@ func played(t testing.TB, c RecordingConfig, enough int) ([]*pipeline.Frame, pip
 	return k.frames, r.Status()
 }
 
-// same compares frames with what the camera has delivered.
+// same compares frames with those that the camera delivered.
 func same(t testing.TB, got, want []*pipeline.Frame) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -167,7 +168,7 @@ func same(t testing.TB, got, want []*pipeline.Frame) {
 		}
 		f.Times.Replayed = time.Time{}
 		for _, m := range []*time.Time{&want[i].Times.ExposureStart, &want[i].Times.ExposureEnd, &want[i].Times.Captured} {
-			*m = m.Round(0) // without the monotonic clock
+			*m = m.Round(0) // removes the monotonic reading
 		}
 		if f.Sequence != want[i].Sequence || f.Flags != want[i].Flags || !f.Times.ExposureStart.Equal(want[i].Times.ExposureStart) ||
 			!reflect.DeepEqual(f.Times, want[i].Times) || !reflect.DeepEqual(f.Results, want[i].Results) {
@@ -179,8 +180,8 @@ func same(t testing.TB, got, want []*pipeline.Frame) {
 	}
 }
 
-// TestARecordingPlaysWhatTheCameraDelivered: bytes, numbers, times, flags and results, from several files, with and without their
-// end, from and to times and frames.
+// TestARecordingPlaysWhatTheCameraDelivered checks bytes, numbers, times, flags and results, from several files, with
+// and without the end of a file, and from and to given times and frames.
 func TestARecordingPlaysWhatTheCameraDelivered(t *testing.T) {
 	d := storage(t)
 	files, want := recorded(t, d, 36)
@@ -203,7 +204,7 @@ func TestARecordingPlaysWhatTheCameraDelivered(t *testing.T) {
 	for _, path := range files {
 		b, err := os.ReadFile(path)
 		if err == nil {
-			err = os.WriteFile(path, b[:len(b)-1], 0o600) // without its end there is no index
+			err = os.WriteFile(path, b[:len(b)-1], 0o600) // without its end a file has no index
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -217,7 +218,7 @@ func TestARecordingPlaysWhatTheCameraDelivered(t *testing.T) {
 	}
 }
 
-// TestARecordingThatBeginsAgain goes on with its numbers and times.
+// TestARecordingThatBeginsAgain checks that numbers and times continue when a recording repeats.
 func TestARecordingThatBeginsAgain(t *testing.T) {
 	d := storage(t)
 	files, want := recorded(t, d, 20)
@@ -233,7 +234,8 @@ func TestARecordingThatBeginsAgain(t *testing.T) {
 	}
 }
 
-// TestADamagedFrameIsCounted, and left out; with every frame damaged a recording that begins again ends.
+// TestADamagedFrameIsCounted checks that a damaged frame is counted and skipped, and that a repeating recording ends if
+// every frame is damaged.
 func TestADamagedFrameIsCounted(t *testing.T) {
 	d := storage(t)
 	files, want := recorded(t, d, 30)
@@ -241,7 +243,7 @@ func TestADamagedFrameIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := record.OpenReader(files[1], nil)
+	r, err := record.OpenReader(t.Context(), files[1], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +260,7 @@ func TestADamagedFrameIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, status := played(t, RecordingConfig{Files: []string{files[0], path, files[2]}, Unpaced: true, Driver: d}, 0)
-	r, err = record.OpenReader(files[0], nil)
+	r, err = record.OpenReader(t.Context(), files[0], nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +271,7 @@ func TestADamagedFrameIsCounted(t *testing.T) {
 		t.Errorf("%+v", status)
 	}
 	spoil(3)
-	for i := range chunks[1:] { // the first one says what the format is
+	for i := range chunks[1:] { // the first chunk contains the format
 		spoil(i + 1)
 	}
 	if err := os.WriteFile(path, b, 0o600); err != nil {
@@ -289,7 +291,7 @@ func TestADamagedFrameIsCounted(t *testing.T) {
 	}
 }
 
-// TestARecordingKeepsItsPace: no frame comes before its time.
+// TestARecordingKeepsItsPace checks that no frame comes before it is due.
 func TestARecordingKeepsItsPace(t *testing.T) {
 	d := storage(t)
 	files, want := recorded(t, d, 30)

@@ -22,13 +22,13 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestARefusedCallLeavesNothing: whichever call a camera is refused when it is opened, and by whichever errno, it gives everything back and
-// says why; the next one can be opened.
+// TestARefusedCallLeavesNothing checks that a camera gives everything back and returns the reason, whichever call is
+// refused while it is opened, and with whichever errno. Afterwards the next camera can be opened.
 func TestARefusedCallLeavesNothing(t *testing.T) {
 	for _, call := range []uint{uapi.CallPin, uapi.CallAlloc, uapi.CallControl} {
 		for _, errno := range tegrasim.Errnos(call) {
 			for _, nth := range []int{1, 2, 5} {
-				if call == uapi.CallControl && nth > 1 { // a camera that is opened resumes once
+				if call == uapi.CallControl && nth > 1 { // opening a camera resumes only once
 					continue
 				}
 				t.Run(fmt.Sprintf("%#x %s %d", call, unix.ErrnoName(errno), nth), func(t *testing.T) {
@@ -53,7 +53,7 @@ func refuseOne(t *testing.T, call uint, errno unix.Errno, nth int) {
 	})
 	cfg := FPGAConfig{Card: b.card, Width: 64, Height: 16, Pixel: pipeline.RGGB10, Slots: 6, Rate: faultyRate}
 	c, err := NewFPGACamera(cfg)
-	if n < nth { // it needs fewer
+	if n < nth { // opening needs fewer such calls
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,11 +72,12 @@ func refuseOne(t *testing.T, call uint, errno unix.Errno, nth int) {
 	collect(t, c, 5, func(f *pipeline.Frame) { f.Release() })
 }
 
-// refusing has the module refuse pins, allocations and Resume at a rate, by seed, from the first revocation on.
+// refusing makes the module refuse pins, allocations and Resume at a given rate from the first revocation on; seed
+// selects which.
 func refusing(sim *tegrasim.Sim, seed uint64, rate float64) {
 	draw, begun := tegrasim.Refusals(seed, rate), false
 	sim.Refuse(func(call uint) unix.Errno {
-		begun = begun || call == uapi.CallPut // of a revoked pin
+		begun = begun || call == uapi.CallPut // frees a revoked pin
 		if !begun || call == uapi.CallPut {
 			return 0
 		}
@@ -84,8 +85,8 @@ func refusing(sim *tegrasim.Sim, seed uint64, rate float64) {
 	})
 }
 
-// TestRevocationsUnderRefusals: memory is revoked again and again, and the module refuses some of what is asked for then. The device does not
-// go for memory that it has lost, no frame is wrong, and the camera comes back.
+// TestRevocationsUnderRefusals revokes memory again and again while the module refuses some of the following calls. The
+// device never accesses memory that it has lost, no frame is wrong, and the camera recovers.
 func TestRevocationsUnderRefusals(t *testing.T) {
 	for seed := range uint64(12) {
 		synctest.Test(t, func(t *testing.T) {
@@ -99,7 +100,7 @@ func TestRevocationsUnderRefusals(t *testing.T) {
 	}
 }
 
-// recording is an allocator that keeps what it has made.
+// recording is an allocator that records its buffers.
 type recording struct {
 	cudahost.Allocator
 	made []*cudahost.Buffer
@@ -113,8 +114,9 @@ func (r *recording) AllocHost(size int, flags cudahost.Flags) (*cudahost.Buffer,
 	return b, err
 }
 
-// TestPinsAreRefusedAfterARevocation: each slot of two cameras and an output is revoked in turn, and for two seconds nothing can be pinned. The
-// device does not go for what it has lost, no frame is wrong, and everything comes back.
+// TestPinsAreRefusedAfterARevocation revokes each slot of two cameras and an output in turn; after each revocation
+// nothing can be pinned for two seconds. The device does not access memory that it has lost, no frame is wrong, and
+// everything recovers.
 func TestPinsAreRefusedAfterARevocation(t *testing.T) {
 	slots := 1
 	for n := 0; n < slots; n++ {
@@ -149,8 +151,8 @@ func TestPinsAreRefusedAfterARevocation(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAStuckEngineIsNotGivenOutAgain: an engine that does not stop may go on with its old addresses. Until it has stopped nobody
-// gets them, whatever becomes of the camera.
+// TestMemoryOfAStuckEngineIsNotGivenOutAgain checks that the addresses of an engine that does not stop are not reused
+// until it has stopped, whatever happens to the camera.
 func TestMemoryOfAStuckEngineIsNotGivenOutAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -196,12 +198,13 @@ func TestMemoryOfAStuckEngineIsNotGivenOutAgain(t *testing.T) {
 	})
 }
 
-// TestARevokedSlotKeepsNoDescriptors: however often an output's memory is revoked, it has no more pins and allocations than before.
+// TestARevokedSlotKeepsNoDescriptors checks that revocations of an output's memory, however many, leave no more pins
+// and allocations than before.
 func TestARevokedSlotKeepsNoDescriptors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTwoWay(t, model.FaultPlan{Seed: 1, Rates: map[model.FaultID]float64{model.F11: 0.02}})
 		held, first, most := 0, 0, 0
-		w.sim.Refuse(func(call uint) unix.Errno { // nothing: it counts
+		w.sim.Refuse(func(call uint) unix.Errno { // refuses nothing, only counts
 			switch call {
 			case uapi.CallPin, uapi.CallAlloc:
 				held++

@@ -12,37 +12,40 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
 // ErrReplay is wrapped by every error about a file that cannot be replayed.
 var ErrReplay = errors.New("replay")
 
-// MaxReplayRate is the highest rate in frames a second: RTP's clock of 90 kHz ticks twice from frame to frame (docs/rtp.md).
+// MaxReplayRate is the highest rate in frames per second. At this rate RTP's 90 kHz clock ticks twice per frame
+// (docs/rtp.md).
 const MaxReplayRate = 45000
 
-// maxFrames bounds the index of a file: the frames of three days at 60 a second.
+// maxFrames bounds the index of a file. It corresponds to three days at 60 frames per second.
 const maxFrames = 1 << 24
 
-// apart is the least time between the stamps of two frames: RTP's clock ticks at least once, wherever it is rounded.
+// apart is the minimum time between the timestamps of two frames, so that RTP's clock ticks at least once between them,
+// however it is rounded.
 const apart = time.Second/90000 + 1
 
-// ReplayConfig says which file is replayed and how.
+// ReplayConfig configures a Replay.
 type ReplayConfig struct {
 	Path string
 
-	// Format is what a file without header holds: frames of Format.Size() bytes, one after the other. The zero
-	// Format says that the file is YUV4MPEG2, which describes itself: 4:2:0 becomes I420 and 4:2:2 UYVY.
+	// Format describes a file without header: frames of Format.Size() bytes, one after another. The zero Format means
+	// that the file is YUV4MPEG2, which describes itself; 4:2:0 becomes I420, 4:2:2 UYVY, and mono Grey.
 	Format pipeline.Format
 
-	Rate    pipeline.Rate // frames a second instead of the format's own; when both are zero the replay is unpaced
-	Unpaced bool          // every frame of the file as fast as slots become free, whatever the rate says
-	Loop    bool          // begin again after the last frame; else Run returns nil after it
+	Rate pipeline.Rate // replaces the format's own rate; if both are zero, every frame is played as fast as slots become free
+	Loop bool          // restart after the last frame; otherwise Run returns nil
 
-	Slots     int // frames that can be held at the same time, 1 to 1024
+	Slots     int // maximum number of frames held at the same time, 1 to 1024
 	Allocator pipeline.Allocator
 }
 
-// Validate returns an error that wraps ErrReplay and names the field, its value and the rule. It opens nothing.
+// Validate returns an error that wraps ErrReplay and states the field, its value and the violated rule. It does not
+// open the file.
 func (c ReplayConfig) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrReplay, fmt.Sprintf(format, a...))
@@ -67,31 +70,31 @@ func (c ReplayConfig) Validate() error {
 	return nil
 }
 
-// A Replay is a pipeline.Source that plays a file as a camera would. The file is read frame by frame into the slots;
-// it may be of any length.
+// A Replay is a pipeline.Source that plays a file as a camera would. It reads the file frame by frame into the slots,
+// so the file may be of any length.
 type Replay struct {
 	config  ReplayConfig
 	file    *os.File
 	format  pipeline.Format
-	frames  []int64 // where in the file each begins
-	planes  []byte  // one frame of 4:2:2 planes on its way into a slot; nil for all other files
+	frames  []int64 // offset of each frame in the file
+	planes  []byte  // buffer for one frame of 4:2:2 planes before it is interleaved into a slot; nil for all other files
 	pool    *pipeline.Pool
 	emitted atomic.Uint64
 	skipped atomic.Uint64
 }
 
-// CheckReplay says whether the file can be replayed as frames of the format, which is zero for YUV4MPEG2. Errors are those of
-// NewReplay.
-func CheckReplay(path string, f pipeline.Format) error {
-	r, err := openReplay(ReplayConfig{Path: path, Format: f})
+// CheckReplay returns the format of a file's frames if the file can be replayed as frames of format f, which must be zero
+// for YUV4MPEG2. Its errors are those of NewReplay.
+func CheckReplay(path string, f pipeline.Format, rate pipeline.Rate) (pipeline.Format, error) {
+	r, err := openReplay(ReplayConfig{Path: path, Format: f, Rate: rate})
 	if err != nil {
-		return err
+		return pipeline.Format{}, err
 	}
-	return r.file.Close()
+	return r.format, r.file.Close()
 }
 
-// NewReplay opens the file, checks all of its structure and allocates the slots. Close frees them. Errors wrap
-// ErrReplay, and ErrY4M or the operating system's error where there is one.
+// NewReplay opens the file, checks its structure completely and allocates the slots, which Close frees. Errors wrap
+// ErrReplay, and ErrY4M, ErrY4MKind or the operating system's error if one of these is the cause.
 func NewReplay(c ReplayConfig) (*Replay, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -108,7 +111,7 @@ func NewReplay(c ReplayConfig) (*Replay, error) {
 
 // openReplay opens the file and finds its frames.
 func openReplay(c ReplayConfig) (*Replay, error) {
-	file, size, err := pipeline.OpenRegular(c.Path)
+	file, size, err := files.OpenRegular(c.Path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrReplay, err)
 	}
@@ -178,7 +181,7 @@ func (r *Replay) indexRaw(size int64) error {
 	return nil
 }
 
-// allocate makes the pool.
+// allocate allocates the slots and creates the pool.
 func (r *Replay) allocate() error {
 	slots, err := allocate(r.config.Allocator, r.config.Slots, r.format)
 	if err == nil {
@@ -187,7 +190,7 @@ func (r *Replay) allocate() error {
 	return err
 }
 
-// allocate makes n slots that the CPU can write; on failure it frees what it had got.
+// allocate returns n slots that the CPU can write. On failure it frees those already allocated.
 func allocate(a pipeline.Allocator, n int, f pipeline.Format) (slots []pipeline.Slot, err error) {
 	for i := range n {
 		s, err := a.AllocSlot(f)
@@ -210,32 +213,33 @@ func allocate(a pipeline.Allocator, n int, f pipeline.Format) (slots []pipeline.
 	return slots, nil
 }
 
-// Format is what the frames are; its rate is the nominal one even when the replay is unpaced.
+// Format returns the format of the frames. Its rate is the nominal one even if the replay is unpaced.
 func (r *Replay) Format() pipeline.Format { return r.format }
 
-// Frames is the number of frames in the file.
+// Frames returns the number of frames in the file.
 func (r *Replay) Frames() int { return len(r.frames) }
 
-// Emitted is the number of frames that were handed on.
+// Emitted returns the number of emitted frames.
 func (r *Replay) Emitted() uint64 { return r.emitted.Load() }
 
-// Skipped is the number of frames that were not, because no slot was free or the machine was late at their time.
-// Their sequence numbers are missing.
+// Skipped returns the number of frames that were not emitted, because no slot was free or the machine was late. Their
+// sequence numbers are missing.
 func (r *Replay) Skipped() uint64 { return r.skipped.Load() }
 
-// Status implements pipeline.Source. The counter is that of skipped frames.
+// Status implements pipeline.Source. The counter is the number of skipped frames.
 func (r *Replay) Status() pipeline.SourceStatus {
 	return pipeline.SourceStatus{Counters: map[string]uint64{"skipped": r.skipped.Load()}}
 }
 
-// Run emits the frames until ctx ends, or the file does and is not to be looped. The sequence number is counted from
-// 0 and goes on for frames that are skipped. A paced frame n is due n frame periods after the first; it is skipped
-// when no slot is free then, or when the next one is due already. An unpaced one waits for a slot. No two frames are stamped
-// within one tick of RTP's clock, also when one follows at once that was late: receivers tell frames apart by it.
+// Run emits frames until ctx ends, or until the end of the file unless Loop is set. Sequence numbers start at 0 and
+// include skipped frames. Paced frame n is due n frame periods after the first; it is skipped if no slot is free at
+// that time, or if the next frame is already due. An unpaced frame waits for a slot. No two timestamps are within one
+// tick of RTP's clock, even if a frame immediately follows a late one, because receivers distinguish frames by their
+// timestamps.
 func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	p := newPacer(r.format.Rate)
 	defer p.timer.Stop()
-	paced := !r.config.Unpaced && r.format.Rate.Num > 0
+	paced := r.format.Rate.Num > 0
 	var last time.Time
 	for n := uint64(0); ; n++ {
 		if !r.config.Loop && n >= uint64(len(r.frames)) {
@@ -260,7 +264,8 @@ func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// stamp is now, but apart from the last stamp. It waits when it would run ahead of the clock by more than frames of one rate do.
+// stamp returns the current time, but at least last plus apart. It first sleeps if that is more than a millisecond
+// ahead of the clock, which does not happen with frames of a constant rate.
 func stamp(last time.Time) time.Time {
 	now := time.Now()
 	least := last.Add(apart)
@@ -273,7 +278,7 @@ func stamp(last time.Time) time.Time {
 	return least
 }
 
-// slot waits for the time of frame n and leases a slot for it, or returns nil when the frame is to be skipped.
+// slot waits until frame n is due and leases a slot for it. It returns nil if the frame is to be skipped.
 func (r *Replay) slot(ctx context.Context, p *pacer, n uint64, paced bool) (*pipeline.Frame, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -290,7 +295,7 @@ func (r *Replay) slot(ctx context.Context, p *pacer, n uint64, paced bool) (*pip
 	return r.pool.Get(), nil
 }
 
-// read fills the slot with the frame that begins at the given place of the file.
+// read reads the frame at offset at of the file into the slot.
 func (r *Replay) read(f *pipeline.Frame, at int64) error {
 	dst := f.Bytes[:r.format.Size()]
 	if r.planes == nil {
@@ -311,7 +316,7 @@ func (r *Replay) readAt(dst []byte, at int64) error {
 	return nil
 }
 
-// A pacer knows when frames are due, without a drift.
+// A pacer computes when frames are due, without drift.
 type pacer struct {
 	rate  pipeline.Rate
 	start time.Time
@@ -324,7 +329,8 @@ func newPacer(rate pipeline.Rate) *pacer {
 	return &pacer{rate: rate, start: time.Now(), timer: t}
 }
 
-// due is n periods after the start; seconds and the rest apart, so that nothing overflows in any time to come.
+// due returns the start time plus n periods. It computes whole seconds and the rest separately, so that nothing
+// overflows.
 func (p *pacer) due(n uint64) time.Time {
 	ticks, num := n*uint64(p.rate.Den), uint64(p.rate.Num)
 	return p.start.Add(time.Duration(ticks/num)*time.Second + time.Duration(ticks%num*uint64(time.Second)/num))
@@ -332,7 +338,7 @@ func (p *pacer) due(n uint64) time.Time {
 
 func (p *pacer) wait(ctx context.Context, n uint64) error { return waitUntil(ctx, p.timer, p.due(n)) }
 
-// waitUntil waits by a timer that is stopped.
+// waitUntil waits until due, using a stopped timer, or until ctx ends, in which case it returns ctx.Err().
 func waitUntil(ctx context.Context, timer *time.Timer, due time.Time) error {
 	d := time.Until(due)
 	if d <= 0 {
@@ -347,8 +353,8 @@ func waitUntil(ctx context.Context, timer *time.Timer, due time.Time) error {
 	}
 }
 
-// Close closes the file and frees the slots, after Run has returned. It fails with an error that wraps
-// pipeline.ErrLeaked while frames are held; then it can be called again.
+// Close closes the file and frees the slots, after Run has returned. If frames are still held, it returns an error that
+// wraps pipeline.ErrLeaked, and can be called again.
 func (r *Replay) Close() error {
 	if err := r.pool.Close(); err != nil {
 		return err

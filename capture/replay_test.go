@@ -17,11 +17,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// replayMemory is an Allocator that counts what is not freed and fails after a number of slots.
+// replayMemory is an Allocator that counts unfreed slots and fails after a number of slots.
 type replayMemory struct {
 	live  int
 	limit int
-	short int // bytes that each slot lacks
+	short int // bytes that each slot is too short by
 }
 
 func (m *replayMemory) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
@@ -53,7 +53,7 @@ func replayFormat(t testing.TB, p pipeline.PixelFormat, width, height int, rate 
 	return f
 }
 
-// rawFrames makes n frames of size bytes, each filled with its number plus one.
+// rawFrames returns n frames of size bytes, each filled with its number plus one.
 func rawFrames(n, size int) []byte {
 	var b []byte
 	for i := range n {
@@ -62,7 +62,7 @@ func rawFrames(n, size int) []byte {
 	return b
 }
 
-// newReplay closes the replay at the end of the test, and fails it when a lease or a slot is left.
+// newReplay returns a replay that is closed at the end of the test. The test fails if a lease or a slot is left.
 func newReplay(t testing.TB, c ReplayConfig) *Replay {
 	t.Helper()
 	memory := &replayMemory{}
@@ -124,10 +124,10 @@ func TestReplayLoopsUntilCancelled(t *testing.T) {
 	}
 }
 
-// TestReplayUnpacedWaits holds every slot: nothing is skipped, and Run ends with ctx.
+// TestReplayUnpacedWaits holds every slot and checks that no frame is skipped and that Run ends with ctx.
 func TestReplayUnpacedWaits(t *testing.T) {
-	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{Num: 1, Den: 1})
-	r := newReplay(t, ReplayConfig{Path: replayFile(t, rawFrames(5, 16)), Format: f, Slots: 2, Unpaced: true})
+	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{})
+	r := newReplay(t, ReplayConfig{Path: replayFile(t, rawFrames(5, 16)), Format: f, Slots: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	frames, done := make(chan *pipeline.Frame, 5), make(chan error, 1)
 	go func() { done <- r.Run(ctx, func(f *pipeline.Frame) { frames <- f }) }()
@@ -151,7 +151,8 @@ func TestReplayUnpacedWaits(t *testing.T) {
 	}
 }
 
-// TestReplayPacedSkips holds the only slot until the replay has skipped three frames, then sees their numbers gone.
+// TestReplayPacedSkips holds the only slot until the replay has skipped three frames, and then checks that their
+// numbers are missing.
 func TestReplayPacedSkips(t *testing.T) {
 	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{Num: 200, Den: 1})
 	r := newReplay(t, ReplayConfig{Path: replayFile(t, rawFrames(2, 16)), Format: f, Slots: 1, Loop: true})
@@ -171,7 +172,7 @@ func TestReplayPacedSkips(t *testing.T) {
 	if second.Sequence < before+4 || second.Bytes[0] != byte(second.Sequence%2+1) {
 		t.Errorf("sequence %d, filled with %d", second.Sequence, second.Bytes[0])
 	}
-	if n := second.Sequence + 1; r.Emitted()+r.Skipped() < n { // it skips on, the only slot is taken again
+	if n := second.Sequence + 1; r.Emitted()+r.Skipped() < n { // it skips more frames, because the only slot is taken again
 		t.Errorf("emitted %d + skipped %d is less than %d", r.Emitted(), r.Skipped(), n)
 	}
 	second.Release()
@@ -189,11 +190,11 @@ func TestReplayPacedSkips(t *testing.T) {
 	}
 }
 
-// TestFramesOfAReplayAreApart: however fast frames follow, no two have one timestamp of RTP's clock, 90 kHz, and none is stamped
-// far ahead of its time.
+// TestFramesOfAReplayAreApart checks that no two frames have the same timestamp of RTP's 90 kHz clock, however fast
+// they follow, and that none has a timestamp far ahead of its time.
 func TestFramesOfAReplayAreApart(t *testing.T) {
-	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{Num: 1000, Den: 1})
-	for name, c := range map[string]ReplayConfig{"paced": {Rate: pipeline.Rate{Num: 20000, Den: 1}}, "unpaced": {Unpaced: true}} {
+	f := replayFormat(t, pipeline.RGGB10, 4, 2, pipeline.Rate{})
+	for name, c := range map[string]ReplayConfig{"paced": {Rate: pipeline.Rate{Num: 20000, Den: 1}}, "unpaced": {}} {
 		c.Path, c.Format, c.Loop, c.Slots = replayFile(t, rawFrames(3, 16)), f, true, 2
 		r := newReplay(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -329,10 +330,10 @@ func TestReplayFileCutUnderWay(t *testing.T) {
 }
 
 func TestReplayAllocatesNothing(t *testing.T) {
-	f := replayFormat(t, pipeline.RGGB10, 64, 64, pipeline.Rate{Num: 40000, Den: 1})
-	for _, unpaced := range []bool{true, false} {
+	for _, rate := range []pipeline.Rate{{}, {Num: 40000, Den: 1}} {
+		f := replayFormat(t, pipeline.RGGB10, 64, 64, rate)
 		r := newReplay(t, ReplayConfig{
-			Path: replayFile(t, rawFrames(2, f.Size())), Format: f, Slots: 2, Loop: true, Unpaced: unpaced,
+			Path: replayFile(t, rawFrames(2, f.Size())), Format: f, Slots: 2, Loop: true,
 		})
 		const frames = 2000
 		if n := testing.AllocsPerRun(1, func() {
@@ -347,8 +348,8 @@ func TestReplayAllocatesNothing(t *testing.T) {
 			}); err != nil {
 				t.Error(err)
 			}
-		}); n > 20 { // those of one Run, not of a frame
-			t.Errorf("unpaced %v: %v allocations for %d frames", unpaced, n, frames)
+		}); n > 20 { // of the whole Run, not per frame
+			t.Errorf("rate %v: %v allocations for %d frames", rate, n, frames)
 		}
 	}
 }

@@ -16,25 +16,25 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A session is a camera's hold on the hardware, from finding it to letting go: the camera block, the pins of all slots
-// and the ring of their descriptors.
+// A session is one period during which a camera holds the hardware: the camera block, the pins of all slots and the
+// ring of their descriptors.
 type session struct {
 	owner   *FPGACamera
-	camera  *fpga.Camera // nil of a bare stream
+	camera  *fpga.Camera // nil for a bare stream
 	device  *xdma.Device
-	told    fpga.CameraEvents // that were logged
+	told    fpga.CameraEvents // kinds of events already logged
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
-	revoked chan struct{} // closed when a pin was taken away
-	why     tegra.Reason  // then
-	once    sync.Once     // closes it
-	failed  chan error    // credits could not be given
-	started bool          // the camera takes frames
-	base    uint64        // added to the FPGA's sequence number
-	next    uint64        // the FPGA's sequence number after the last frame seen
-	resumed bool          // a bare stream was started again, and no frame has come since
-	taken   uint64        // frames that the sensor has begun, as the watchdog saw last
-	filling filling
+	revoked chan struct{} // closed when a pin was revoked
+	why     tegra.Reason  // reason of the revocation; valid once revoked is closed
+	once    sync.Once     // guards closing revoked
+	failed  chan error    // error from giving credits to the engine
+	started bool          // the camera is capturing
+	base    uint64        // added to the FPGA's sequence numbers
+	next    uint64        // one more than the FPGA's sequence number of the last frame seen
+	resumed bool          // a bare stream was restarted, and no frame has come since
+	taken   uint64        // number of frames begun by the sensor, as last seen by the watchdog
+	filling fillingFrame
 }
 
 func (c *FPGACamera) newSession(ctx context.Context) (*session, error) {
@@ -61,7 +61,7 @@ func (s *session) open(ctx context.Context) error {
 		return err
 	}
 	ring.Frame = s.owner.format.Size()
-	for i, b := range s.owner.buffers { // each has whole pages
+	for i, b := range s.owner.buffers { // buffers consist of whole pages
 		pin, memory, err := pinBuffer(cfg.Card.Memory, cfg.Card.Pinner, b, descriptors(ring.Frame), tegra.FromDevice)
 		if err != nil {
 			return fmt.Errorf("frame slot %d: %w", i, err)
@@ -76,7 +76,7 @@ func (s *session) open(ctx context.Context) error {
 	return err
 }
 
-// descriptors rounds a number of bytes up to what descriptors hold.
+// descriptors rounds a number of bytes up to the size unit of descriptors.
 func descriptors(n int) int { return (n + fpga.FrameAlign - 1) / fpga.FrameAlign * fpga.FrameAlign }
 
 // openCamera finds the camera block in one of the BARs and configures it.
@@ -108,7 +108,7 @@ func (s *session) openCamera() error {
 	return nil
 }
 
-// pinEnded runs when a slot's memory has been taken from the device.
+// pinEnded is called when a pin has ended. If the pin was revoked, it informs the card and closes s.revoked.
 func (s *session) pinEnded(why tegra.Reason) {
 	if why == tegra.ReasonUnpin {
 		return
@@ -120,7 +120,7 @@ func (s *session) pinEnded(why tegra.Reason) {
 	})
 }
 
-// lost says whether a slot's memory was taken away, with what was being written to it.
+// lost reports whether memory of a slot was revoked. Data being written to that memory is then lost.
 func (s *session) lost() bool {
 	select {
 	case <-s.revoked:
@@ -130,7 +130,7 @@ func (s *session) lost() bool {
 	}
 }
 
-// free gives a slot to the ring.
+// free gives a slot to the ring. If that fails, it sends the error to s.failed.
 func (s *session) free(slot int) {
 	if err := s.ring.Free(slot); err != nil {
 		select {
@@ -140,15 +140,16 @@ func (s *session) free(slot int) {
 	}
 }
 
-// run streams until ctx ends, and returns nil then, or something fails. Afterwards the engine still has to be stopped. The
-// camera keeps taking frames when only the engine has to start again, so the FPGA's own count tells what was lost.
+// run streams until something fails, or until ctx ends, in which case it returns nil, after a short wait for a frame
+// that is still arriving. It leaves stopping the engine to the caller. The camera keeps capturing when only the engine
+// has to be restarted, so that the FPGA's own count shows how many frames were lost.
 func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err error) {
 	defer func() { s.cut(err) }()
 	c := s.owner
 	if err := s.ring.Start(c.freeSlots()); err != nil {
 		return err
 	}
-	c.freeSlots() // those that were released in between
+	c.freeSlots() // slots released in between
 	s.resumed = c.cfg.Bare && !c.completed.IsZero()
 	if s.camera != nil && !s.started {
 		if err := s.camera.Start(); err != nil {
@@ -174,7 +175,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 		if s.lost() {
 			return fmt.Errorf("frame slot: %w", tegra.ErrRevoked)
 		}
-		take := s.take
+		take := s.emitFrame
 		if !done.Done {
 			take = s.part
 		}
@@ -185,7 +186,8 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 	return nil
 }
 
-// freeSlots lists the slots that nobody holds. Releasing gives each to the ring if it runs and does not have it yet.
+// freeSlots returns the slots that are not leased. Releasing each of them gives it to the ring, if the ring is running
+// and does not have it yet.
 func (c *FPGACamera) freeSlots() (free []int) {
 	for i := range c.cfg.Slots {
 		if f, err := c.pool.Lease(i); err == nil {
@@ -196,10 +198,11 @@ func (c *FPGACamera) freeSlots() (free []int) {
 	return free
 }
 
-// take checks a completed slot and emits it. The completion was observed on this goroutine, by a read of a register
-// (xdma.Ring); the consumers get the frame through a lock, which is the synchronising operation that GPUDirect RDMA 12.9
-// §11.7 asks for between the observation and a kernel's launch (TestKernelIsLaunchedAfterCompletion).
-func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
+// emitFrame checks a completed slot and emits its frame, or completes the frame that was emitted while it was filling.
+// A frame whose pixels do not match the CRC is only counted. The completion was observed on this goroutine by a
+// register read (xdma.Ring). Consumers get the frame through a lock, which is the synchronising operation that
+// GPUDirect RDMA 12.9 §11.7 requires between the observation and a kernel launch (TestKernelIsLaunchedAfterCompletion).
+func (s *session) emitFrame(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	if c.cfg.Bare {
 		return s.takeBare(done, emit)
@@ -226,7 +229,7 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	}
 	s.next = trailer.Sequence + 1
 	if crc.Castagnoli(0, f.Bytes) != trailer.PixelCRC {
-		// The graph sees the gap in the sequence.
+		// The graph notices the gap in the sequence.
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: its pixels do not match the FPGA's CRC",
 			"source", c.cfg.Name, "frame", s.base+trailer.Sequence, "slot", done.Slot)
@@ -240,7 +243,7 @@ func (s *session) take(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// describe fills in what only the trailer says of a frame.
+// describe sets the fields of a frame that are known only from its trailer.
 func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) {
 	f.Times.ExposureEnd, _ = c.clock.At(t.End)
 	f.Times.Captured, f.CRC = now, t.PixelCRC
@@ -250,12 +253,12 @@ func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) 
 }
 
 func (c *FPGACamera) deliver(f *pipeline.Frame, emit func(*pipeline.Frame)) {
-	c.whole(f)
+	c.countFrame(f)
 	emit(f)
 }
 
-// whole counts a frame that is complete.
-func (c *FPGACamera) whole(f *pipeline.Frame) {
+// countFrame counts a complete frame and calls OnFrame.
+func (c *FPGACamera) countFrame(f *pipeline.Frame) {
 	c.last.Store(f.Sequence)
 	c.frames.Add(1)
 	if c.cfg.OnFrame != nil {
@@ -263,7 +266,7 @@ func (c *FPGACamera) whole(f *pipeline.Frame) {
 	}
 }
 
-// fits says whether a trailer is of the frames that were asked for.
+// fits reports whether the trailer matches the configured format.
 func (c *FPGACamera) fits(t fpga.Trailer) bool {
 	f := c.format
 	return t.Format == fpga.FourCC(f.Pixel) && t.Width == uint32(f.Width) && t.Height == uint32(f.Height) && t.Stride == uint32(f.Stride)
@@ -277,9 +280,9 @@ func (s *session) channel() int {
 	return s.owner.cfg.Channel
 }
 
-// close stops the camera and lets go of everything. The pins are given back even when the engine does not stop: then it is the
-// unmapping that keeps it from the memory, and a fence that keeps others from its addresses (Card.abandon). next is what the frames
-// of another session are numbered from.
+// close stops the camera and releases everything. It unpins the slots even if the engine does not stop: then the
+// unmapping keeps the engine from the memory, and a fence keeps others from reusing its addresses (Card.abandon). next
+// is the number of the first frame of the next session.
 func (s *session) close() (next uint64, err error) {
 	var errs []error
 	if s.camera != nil && s.started {
@@ -287,7 +290,7 @@ func (s *session) close() (next uint64, err error) {
 		if n, err := s.camera.Counters(); err == nil {
 			s.next = max(s.next, n.Sequence)
 		}
-		s.next = max(s.next, s.taken) // of a device that was reset
+		s.next = max(s.next, s.taken) // needed if the device was reset
 	}
 	if s.ring != nil {
 		stopped := s.ring.Stop()

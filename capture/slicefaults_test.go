@@ -13,13 +13,13 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// TestFaultsInSlices: whatever fault happens somewhere in a frame that is being read, the frame ends, and a wrong one never ends
-// whole.
+// TestFaultsInSlices checks that a frame that is being read ends, whatever fault occurs in it, and that a wrong frame
+// never ends as whole.
 func TestFaultsInSlices(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		for _, poll := range []bool{false, true} {
 			if poll && id == model.F7 {
-				continue // is of interrupts
+				continue // a fault of interrupts
 			}
 			t.Run(fmt.Sprintf("%v/%t", id, poll), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { checkFaultInSlices(t, id, poll) })
@@ -31,7 +31,7 @@ func TestFaultsInSlices(t *testing.T) {
 func checkFaultInSlices(t *testing.T, id model.FaultID, poll bool) {
 	rates := map[model.FaultID]float64{id: 0.1}
 	if id == model.F2 || id == model.F3 {
-		rates[model.F8] = 0.02 // the engine is stopped after it, and that is their occasion
+		rates[model.F8] = 0.02 // the fault needs a stop of the engine, which F8 causes
 	}
 	r, err := readSlices(t, model.FaultPlan{Seed: 1, Rates: rates}, poll, 320, func(*reader) { time.Sleep(5 * time.Second) })
 	if log, says := r.log.String(), faultCases[id].says; !strings.Contains(log, says) {
@@ -58,19 +58,20 @@ func (r *reader) checkFault(id model.FaultID, silence time.Duration, err error) 
 	}
 }
 
-// Where TestFaultsAtEverySlice looks: 64 lines of 128 bytes in eight slices.
+// TestFaultsAtEverySlice uses 64 lines of 128 bytes in eight slices.
 const (
 	faultyLines = 64
 	sliceBytes  = faultyLines * 128 / slicesAFrame
 )
 
-// TestFaultsAtEverySlice has each fault happen in the middle of each slice of a frame, and in its trailer, four times, so that
-// faults that have variants show each: no wrong frame ends whole, every frame is in the books, and the stream goes on.
+// TestFaultsAtEverySlice injects each fault in the middle of each slice of a frame, and in its trailer, four times
+// each, so that faults with variants show each variant. No wrong frame ends as whole, every frame is counted, and the
+// stream continues.
 func TestFaultsAtEverySlice(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		for slice := range slicesAFrame + 1 {
 			if slice == slicesAFrame && (id == model.F5 || id == model.F7) {
-				continue // nothing is fetched there, and one message tells of the last slice and of the trailer
+				continue // nothing is fetched there, and one message announces both the last slice and the trailer
 			}
 			for _, poll := range []bool{false, true} {
 				if poll && id == model.F7 {
@@ -91,9 +92,9 @@ func checkFaultAt(t *testing.T, id model.FaultID, slice int, poll bool) {
 	}
 	silence, by := faultCases[id].silence, model.FaultID(0)
 	switch id {
-	case model.F2, model.F3: // when the engine is stopped: after it hangs
+	case model.F2, model.F3: // occurs when the engine is stopped after a hang
 		by = model.F1
-	case model.F9: // one of its kinds: when the engine starts again
+	case model.F9: // one of its variants occurs when the engine is started again
 		by = model.F5
 	}
 	if by > 0 {
@@ -108,8 +109,8 @@ func checkFaultAt(t *testing.T, id model.FaultID, slice int, poll bool) {
 	}
 }
 
-// suffer lets a fault happen four times, and waits each time until the stream has recovered. by is the one after which it
-// happens, if it does not by itself.
+// suffer makes a fault occur four times, and waits each time until the stream has recovered. by is the fault after
+// which it occurs, if it does not occur on its own.
 func (r *reader) suffer(id, by model.FaultID) {
 	inject := func(id model.FaultID) {
 		if err := r.bench.device.Inject(id); err != nil {

@@ -15,28 +15,29 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// filling is the frame that was handed on before it is complete.
-type filling struct {
-	frame           *pipeline.Frame // nil: there is none
+// fillingFrame is a frame that was handed on before it was complete.
+type fillingFrame struct {
+	frame           *pipeline.Frame // nil if there is none
 	slot            int
-	sequence, start uint64 // by the FPGA's registers; 0 of a bare stream
-	crc             uint32 // of its first checked bytes; of a bare stream none is
+	sequence, start uint64 // from the FPGA's registers; 0 for a bare stream
+	crc             uint32 // CRC of the pixels up to byte checked; not used for a bare stream
 	checked         int
 }
 
-// Why a frame is damaged that was handed on while it filled. Its readers get an error that wraps one of them.
+// Reasons why a frame that was handed on early is damaged. Its readers get an error that wraps one of them.
 var (
 	errCut    = errors.New("the stream was interrupted inside the frame")
 	errPixels = errors.New("its pixels do not match the FPGA's CRC")
 )
 
-// How long the frame that fills is waited for when the stream is to end.
+// Limits of the time to wait for the filling frame when the stream is to end, which is otherwise two frame periods.
 const (
 	endLeast = 100 * time.Millisecond
 	endMost  = time.Second
 )
 
-// slice is how many bytes of a frame are handed on at once; 0: frames are handed on when they are complete.
+// slice returns the number of bytes of a frame that are handed on at a time, or 0 if frames are handed on only when
+// complete.
 func (s *session) slice() int {
 	cfg := &s.owner.cfg
 	if cfg.SliceLines == 0 {
@@ -45,7 +46,8 @@ func (s *session) slice() int {
 	if !cfg.Bare {
 		info := s.camera.Info()
 		if info.Caps&fpga.CapOpenFrame == 0 {
-			cfg.Logger.Info("frames are handed on when they are complete: the FPGA does not say which one leaves (capability bit 6, docs/fpga-interface.md)",
+			cfg.Logger.Info("frames are passed on only when they are complete: the FPGA does not report which one it is sending "+
+				"(capability bit 6, docs/fpga-interface.md)",
 				"source", cfg.Name)
 			return 0
 		}
@@ -54,11 +56,11 @@ func (s *session) slice() int {
 	return descriptors(n)
 }
 
-// part hands on what has come of a frame.
+// part hands on the part of a frame that has arrived.
 func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	f := &s.filling
 	if f.frame == nil {
-		if err := s.begin(done, emit); err != nil || f.frame == nil {
+		if err := s.beginFrame(done, emit); err != nil || f.frame == nil {
 			return err
 		}
 	}
@@ -69,10 +71,11 @@ func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// begin hands on a frame of which the first lines have come, if its number is certain; else it is handed on when it is complete.
-// The FPGA's registers name the frame that leaves now: if that is the one after the last frame seen, it is this one. The
-// frames of a bare stream are counted here, and their exposure is taken to begin with their first line.
-func (s *session) begin(done xdma.Completion, emit func(*pipeline.Frame)) error {
+// beginFrame hands on a frame whose first lines have arrived, provided that its sequence number is certain; otherwise
+// the frame is handed on when it is complete. The FPGA's registers name the frame that is being transferred now: if it
+// is the one after the last frame seen, it is this frame. The frames of a bare stream have no number but the session's
+// count, and their exposure is assumed to begin when the first lines arrive.
+func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	sequence, start, certain := s.next, uint64(0), !s.resumed
 	at, uncertainty := time.Now(), c.cfg.Rate.Period()
@@ -88,26 +91,27 @@ func (s *session) begin(done xdma.Completion, emit func(*pipeline.Frame)) error 
 	if err != nil {
 		return err
 	}
-	s.filling = filling{frame: f, slot: done.Slot, sequence: sequence, start: start}
+	s.filling = fillingFrame{frame: f, slot: done.Slot, sequence: sequence, start: start}
 	f.Sequence = s.base + sequence
 	f.Times.ExposureStart, f.Times.Uncertainty = at, uncertainty
 	f.Fill()
-	f.Retain() // one lease goes to the consumers
+	f.Retain() // one of the two leases goes to the consumers
 	f.Arrive(done.Filled / c.format.Stride)
 	emit(f)
 	return nil
 }
 
-// check goes on with the CRC, up to byte end of the pixels.
-func (f *filling) check(end int) {
+// check continues the CRC up to byte end of the pixels.
+func (f *fillingFrame) check(end int) {
 	f.crc, f.checked = crc.Castagnoli(f.crc, f.frame.Bytes[f.checked:end]), end
 }
 
-// complete ends the frame that fills: its trailer has come.
+// complete ends the filling frame, whose trailer has arrived: with an error if the trailer contradicts the registers or
+// the CRC.
 func (s *session) complete(t fpga.Trailer, now time.Time) {
 	c, f := s.owner, &s.filling
 	s.next = t.Sequence + 1
-	f.frame.Arrive(c.format.Height) // the last lines need not wait for the CRC
+	f.frame.Arrive(c.format.Height) // readers of the last lines need not wait for the CRC
 	f.check(c.format.Size())
 	var why error
 	switch {
@@ -119,41 +123,42 @@ func (s *session) complete(t fpga.Trailer, now time.Time) {
 	if why != nil {
 		c.refused.Add(1)
 		c.cfg.Logger.Error("frame refused: "+why.Error(), "source", c.cfg.Name, "frame", s.base+f.sequence, "slot", f.slot)
-		s.end(why)
+		s.endFrame(why)
 		return
 	}
 	c.describe(f.frame, t, now)
-	c.whole(f.frame)
-	s.end(nil)
+	c.countFrame(f.frame)
+	s.endFrame(nil)
 }
 
-// cut ends the frame that fills, if there is one, since the session ends: by why, or because it was told to.
+// cut ends the filling frame, if there is one, because the session ends. why is the fault, or nil if the session was
+// stopped.
 func (s *session) cut(why error) {
 	if s.filling.frame == nil {
 		return
 	}
-	s.next = s.filling.sequence + 1 // also when the FPGA begins again from 0: no other frame has this number
-	s.owner.completed = time.Now()  // what a bare stream loses is counted from now on
+	s.next = s.filling.sequence + 1 // no other frame may get this number, even if the FPGA restarts from 0
+	s.owner.completed = time.Now()  // from which the losses of a bare stream are estimated
 	switch {
 	case s.lost():
-		s.end(fmt.Errorf("%w: %w (%v)", errCut, tegra.ErrRevoked, s.why))
+		s.endFrame(fmt.Errorf("%w: %w (%v)", errCut, tegra.ErrRevoked, s.why))
 	case why != nil:
-		s.end(fmt.Errorf("%w: %w", errCut, why))
+		s.endFrame(fmt.Errorf("%w: %w", errCut, why))
 	default:
-		s.end(errCut)
+		s.endFrame(errCut)
 	}
 }
 
-// mayEnd says whether the frame that fills can be waited for: nothing is wrong, the stream is just to end.
+// mayEnd reports whether the session may wait for the filling frame: there is one, and ctx ended without a fault.
 func (s *session) mayEnd(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return s.filling.frame != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded))
 }
 
-// end finishes the frame that fills, and gives up the session's lease.
-func (s *session) end(err error) {
+// endFrame finishes the filling frame, and releases the session's lease on it.
+func (s *session) endFrame(err error) {
 	f := s.filling.frame
-	s.filling = filling{}
+	s.filling = fillingFrame{}
 	f.Finish(err)
 	f.Release()
 }

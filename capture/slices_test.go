@@ -18,7 +18,7 @@ import (
 
 const slicesAFrame = 8
 
-// reader is an output that reads the frames of a camera as their lines arrive.
+// reader is an output that reads a camera's frames line by line as they arrive.
 type reader struct {
 	t     *testing.T
 	bench *bench
@@ -27,13 +27,13 @@ type reader struct {
 
 	mu             sync.Mutex
 	first, last    uint64
-	frames, early  int // emitted; and those whose first line was read before the last one was there
+	frames, early  int // emitted frames; frames whose first line was read before the last one had arrived
 	whole, damaged int
-	reached        []int     // lines of the damaged ones that were read
+	reached        []int     // lines read of each damaged frame
 	misled         int       // frames of which wrong lines were read; all of them are damaged
-	at             time.Time // when the last whole one ended
+	at             time.Time // end of the last whole frame
 	gap            time.Duration
-	flags          pipeline.FrameFlags // that all whole ones have
+	flags          pipeline.FrameFlags // flags common to all whole frames
 }
 
 func (*reader) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{} }
@@ -52,7 +52,7 @@ func (r *reader) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// read says whether the frame ended whole.
+// read reports whether the frame ended as whole.
 func (r *reader) read(ctx context.Context, f *pipeline.Frame) (whole bool) {
 	sensor := r.bench.sensor
 	height, stride := f.Format.Height, f.Format.Stride
@@ -114,7 +114,7 @@ func (r *reader) ended(f *pipeline.Frame, err error, lines int, wrong bool) (who
 	return true
 }
 
-// checkBooks: every frame that was handed on is accounted for, once.
+// checkBooks checks that every frame that was handed on is accounted for, once.
 func (r *reader) checkBooks() {
 	r.t.Helper()
 	in, out := r.stats.Sources[0], r.stats.Outputs[0]
@@ -127,13 +127,13 @@ func (r *reader) checkBooks() {
 	}
 }
 
-// readSlices streams from a camera whose lines come over most of its period, in eight slices a frame, until play returns, and
-// checks the books.
+// readSlices streams from a camera whose lines arrive over most of its period, in eight slices per frame, until play
+// returns, and checks the counts.
 func readSlices(t *testing.T, plan model.FaultPlan, poll bool, lines int, play func(*reader)) (*reader, error) {
 	return readSlicesOf(t, plan, poll, lines, false, play)
 }
 
-// readSlicesOf is readSlices, of a bare stream, too.
+// readSlicesOf is readSlices with a choice between a camera and a bare stream.
 func readSlicesOf(t *testing.T, plan model.FaultPlan, poll bool, lines int, bare bool, play func(*reader)) (*reader, error) {
 	sensor := model.SensorConfig{Width: 64, Height: lines, Period: faultyRate.Period(), Readout: faultyRate.Period() * 3 / 4, Bare: bare}
 	if !bare {
@@ -142,7 +142,7 @@ func readSlicesOf(t *testing.T, plan model.FaultPlan, poll bool, lines int, bare
 	return readSlicesFrom(t, newBenchOf(t, plan, nil, sensor), poll, play)
 }
 
-// readSlicesFrom is readSlices, of the camera of a bench.
+// readSlicesFrom is readSlices for the camera of a given bench.
 func readSlicesFrom(t *testing.T, b *bench, poll bool, play func(*reader)) (*reader, error) {
 	b.card.Poll = poll
 	lines, bare := b.sensor.Config().Height, b.sensor.Config().Bare
@@ -179,11 +179,11 @@ func readSlicesFrom(t *testing.T, b *bench, poll bool, play func(*reader)) (*rea
 	if closed := errors.Join(g.Close(), c.Close()); closed != nil && !expected(closed) {
 		t.Errorf("close: %v", closed)
 	}
-	<-played // a stream may end by itself
+	<-played // a stream may end on its own
 	return r, err
 }
 
-// TestFramesAreReadWhileTheyArrive, with interrupts and in poll mode: all of them are right.
+// TestFramesAreReadWhileTheyArrive checks that all frames are correct, with interrupts and in poll mode.
 func TestFramesAreReadWhileTheyArrive(t *testing.T) {
 	for _, poll := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestFramesAreReadWhileTheyArrive(t *testing.T) {
 	}
 }
 
-// TestARevocationEndsAFrameThatFills: whoever waits for its lines gets an error at once.
+// TestARevocationEndsAFrameThatFills checks that goroutines waiting for the frame's lines get an error at once.
 func TestARevocationEndsAFrameThatFills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBenchOf(t, model.FaultPlan{}, nil, model.SensorConfig{

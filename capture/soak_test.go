@@ -6,7 +6,8 @@ package capture
 
 import "time"
 
-// Half an hour of virtual time at 20 seeds, each twice. The race detector, under which this takes minutes, gets less.
+// Half an hour of virtual time with 20 seeds, each twice. Under the race detector, which would take minutes, the values
+// are smaller.
 const (
 	soakSeeds = 20
 	soakTime  = 30 * time.Minute

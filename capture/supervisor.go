@@ -16,16 +16,16 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A State is what a supervised source is doing.
+// A State is the current activity of a supervised source.
 type State int
 
 const (
 	Starting   State = iota // engine and camera are being started
-	Streaming               // frames come
-	Idle                    // nothing to say: an untriggered camera, or outputs that hold all slots
-	Restarting              // the engine is stopped and started again
+	Streaming               // frames are coming
+	Idle                    // no frames are expected: the camera waits for a trigger, or outputs hold all slots
+	Restarting              // the engine is being stopped and started again
 	Reopening               // everything is closed and opened again, after a pause
-	Resetting               // the same, and the function was reset or the FPGA's reset line pulsed
+	Resetting               // as Reopening, and the function was reset or the FPGA's reset line was pulsed
 	Ended                   // stopped, or given up
 	numStates
 )
@@ -34,12 +34,12 @@ func (s State) String() string {
 	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
 }
 
-// Bounds of recovery.
+// Limits of recovery.
 const (
-	firstPause    = 10 * time.Millisecond // after the first fault; it doubles
+	firstPause    = 10 * time.Millisecond // after the first fault; doubles with each further one
 	lastPause     = 2 * time.Second
-	giveUp        = 30 * time.Second // how long recovery may take, unless the configuration says otherwise
-	settledFrames = 3                // good frames after which the next fault is a new one
+	giveUp        = 30 * time.Second // how long recovery may take by default
+	settledFrames = 3                // number of good frames after which the next fault counts as a new one
 )
 
 // newRecovery returns the recovery of an engine.
@@ -47,7 +47,7 @@ func newRecovery(giveUp time.Duration) pipeline.Recovery {
 	return pipeline.Recovery{First: firstPause, Last: lastPause, GiveUp: giveUp}
 }
 
-// Bounds of the time between looks of the watchdog; else it is four frame periods, and a quarter of FrameTimeout at most.
+// Limits of the watchdog's interval, which is otherwise four frame periods, and at most a quarter of FrameTimeout.
 const (
 	watchLeast = 50 * time.Millisecond
 	watchMost  = 5 * time.Second
@@ -55,25 +55,25 @@ const (
 
 const defaultFrameTimeout = time.Second
 
-// supervisor is the one owner of a camera's recovery: it stops the engine, lets go, backs off, starts again, or ends
-// with the fault.
+// supervisor supervises a camera of an FPGA, as the sole owner of its recovery: it stops the engine, releases the
+// hardware, backs off, starts again, or ends with the fault. Outputs are supervised in pipeline/supervision.go.
 type supervisor struct {
 	pipeline.Recovery
 	camera  *FPGACamera
 	state   State
-	told    State // to the log
+	told    State // the last state logged at a level above debug
 	faults  pipeline.FaultLog
-	resorts int    // resets that were tried in this recovery
-	rested  bool   // the watchdog has seen it idle in this session
-	seen    uint64 // frames when the watchdog looked last
-	base    uint64 // the next session numbers its frames from here: restarts of the camera do not show
+	resorts int    // number of resets tried in this recovery
+	rested  bool   // the watchdog has seen the camera idle in this attempt
+	seen    uint64 // frame count at the watchdog's last look
+	base    uint64 // first frame number of the next session, so that restarts of the camera do not show
 }
 
-// to makes a transition, and tells the log, the flight recorder and the counters.
+// to changes the state, and reports the transition to the log, the flight recorder and the counters.
 func (s *supervisor) to(state State, why error) {
 	c, changed := s.camera, s.state != state
 	if !changed && why == nil {
-		s.tell(state, changed)
+		s.logState(state, changed)
 		return
 	}
 	s.state = state
@@ -81,7 +81,7 @@ func (s *supervisor) to(state State, why error) {
 	c.state.Store(int32(state))
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
 	if why == nil {
-		s.tell(state, changed)
+		s.logState(state, changed)
 		return
 	}
 	level := slog.LevelDebug
@@ -93,8 +93,9 @@ func (s *supervisor) to(state State, why error) {
 	c.cfg.Logger.Log(context.Background(), level, "source "+state.String(), about...)
 }
 
-// tell tells the log of a state that is no fault, while faults come again and again only when they have ended.
-func (s *supervisor) tell(state State, changed bool) {
+// logState logs a state that was not entered because of a fault: at level info once faults no longer recur, unless it
+// is the last state logged above debug, and otherwise, if it is a new state, at level debug.
+func (s *supervisor) logState(state State, changed bool) {
 	level := slog.LevelDebug
 	if s.told != state && s.faults.Calm(time.Now()) {
 		level, s.told = slog.LevelInfo, state
@@ -104,7 +105,7 @@ func (s *supervisor) tell(state State, changed bool) {
 	s.camera.cfg.Logger.Log(context.Background(), level, "source "+state.String(), "source", s.camera.cfg.Name)
 }
 
-// run keeps sessions going until ctx ends or recovery has been fruitless for too long.
+// run runs sessions until ctx ends or recovery has been fruitless for too long.
 func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	s.to(Starting, nil)
 	err := s.Recovery.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
@@ -123,7 +124,7 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 	return onlyBusy(err)
 }
 
-// outcomeOf judges an attempt by the frames that were good.
+// outcomeOf grades an attempt by its number of good frames.
 func outcomeOf(frames uint64) pipeline.Outcome {
 	switch {
 	case frames == 0:
@@ -134,7 +135,8 @@ func outcomeOf(frames uint64) pipeline.Outcome {
 	return pipeline.Settled
 }
 
-// afterFault prepares for the next attempt: a restart of the engine, or a session that is opened again.
+// afterFault prepares the next attempt: a restart of the engine, or a new session. It reports whether that attempt may
+// follow without a pause.
 func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) {
 	c := s.camera
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(s.Attempts-1))
@@ -151,8 +153,9 @@ func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) 
 	return false
 }
 
-// resort takes the next reset when a recovery has been fruitless for long enough: that of the function after a quarter of GiveUp,
-// the FPGA's reset line after half. It returns how many were tried. Whatever comes of it, the device is opened again afterwards.
+// resort performs the next reset if a recovery has been fruitless for long enough: the reset of the function after a
+// quarter of GiveUp, the FPGA's reset line after half. It returns the number of resets tried so far. Whatever the
+// result, the device is reopened afterwards.
 func (s *supervisor) resort(ctx context.Context, tried int, since time.Time) int {
 	bound := s.camera.cfg.GiveUp / 4
 	switch waited := time.Since(since); {
@@ -166,7 +169,7 @@ func (s *supervisor) resort(ctx context.Context, tried int, since time.Time) int
 	return tried
 }
 
-// resetFunction is the reset that PCI Express has for a function alone.
+// resetFunction performs a PCI Express function level reset, unless another user of the card has done so after since.
 func (s *supervisor) resetFunction(since time.Time) {
 	c := s.camera
 	switch err := c.cfg.Card.resetFunction(since); {
@@ -196,7 +199,7 @@ func (s *supervisor) resetLine(ctx context.Context) {
 	}
 }
 
-// onlyBusy is what of an error matters at the end: an engine that does not stop. A device that has gone does no harm.
+// onlyBusy drops every error except ErrBusy: an engine that does not stop is dangerous, a device that is gone is not.
 func onlyBusy(err error) error {
 	if errors.Is(err, xdma.ErrBusy) {
 		return err
@@ -204,8 +207,8 @@ func onlyBusy(err error) error {
 	return nil
 }
 
-// restartable says whether stopping and starting the engine can fix what err names. Everything else, and what a
-// restart has not fixed, needs a new session.
+// restartable reports whether stopping and starting the engine can fix the fault err. All other faults, and those that
+// a restart has not fixed, need a new session.
 func restartable(err error) bool {
 	for _, needsSession := range []error{xdma.ErrBusy, xdma.ErrGone, xdma.ErrReset, fpga.ErrCameraGone, tegra.ErrRevoked} {
 		if errors.Is(err, needsSession) {
@@ -215,7 +218,7 @@ func restartable(err error) bool {
 	return true
 }
 
-// attempt makes a session if there is none and runs it under the watchdog.
+// attempt opens a session if there is none, and runs it under the watchdog.
 func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) error {
 	c := s.camera
 	if c.session == nil {
@@ -240,12 +243,12 @@ func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) er
 	beside.Wait()
 	err = both(err, c.session.ring.Stop())
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) && !errors.Is(cause, context.DeadlineExceeded) {
-		return both(cause, err) // what the watchdog saw
+		return both(cause, err) // the watchdog's finding comes first
 	}
 	return err
 }
 
-// both is one error of two, of which either may be nil, on one line.
+// both joins two errors, either of which may be nil, into one error on one line.
 func both(a, b error) error {
 	switch {
 	case a == nil:
@@ -256,7 +259,8 @@ func both(a, b error) error {
 	return fmt.Errorf("%w; %w", a, b)
 }
 
-// letGo closes the session. What it says has been said by the fault, but for an engine that does not stop.
+// letGo closes the session. It logs errors of closing only as a warning, because the fault itself has already been
+// reported.
 func (s *supervisor) letGo() {
 	c := s.camera
 	if err := c.closeSession(); err != nil {
@@ -264,8 +268,8 @@ func (s *supervisor) letGo() {
 	}
 }
 
-// watch looks after a session until ctx ends or something is wrong: memory that was revoked, credits that could not be
-// given, a device that has gone, frames that do not come though they should.
+// watch monitors a session until ctx ends, in which case it returns nil, or something is wrong: a revoked pin, credits
+// that could not be given, a device that is gone, or missing frames.
 func (s *supervisor) watch(ctx context.Context, session *session) error {
 	period, timeout := s.camera.cfg.Rate.Period(), s.camera.cfg.FrameTimeout
 	interval := min(max(4*period, watchLeast), watchMost, timeout/4).Round(time.Millisecond)
@@ -283,8 +287,8 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 			return err
 		case <-tick.C:
 		}
-		silent := quiet.look(time.Now())
-		verdict, err := s.look(session)
+		silent := quiet.length(time.Now())
+		verdict, err := s.checkSession(session)
 		switch {
 		case err != nil:
 			return err
@@ -295,19 +299,19 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 			quiet.end()
 			s.rested = true
 			s.to(Idle, nil)
-		case silent >= timeout && !session.ring.Pending(): // what this process has not taken yet a restart would lose
+		case silent >= timeout && !session.ring.Pending(): // a restart would lose frames that this process has not yet taken
 			return fmt.Errorf("%w: none for %v, in which this process had no processor for %v", ErrStalled,
 				(silent + quiet.late).Round(time.Millisecond), quiet.late.Round(time.Millisecond))
 		}
 	}
 }
 
-// silence measures how long no frame has come, less the time for which this process itself was held up: no frame can be taken then,
-// and a model of the FPGA makes none.
+// silence measures how long no frame has come, not counting the time during which this process itself was held up,
+// because then it could take no frame, and a model of the FPGA would produce none.
 type silence struct {
 	interval    time.Duration // between looks
-	since, last time.Time     // a frame; a look
-	late        time.Duration // by which looks were late, since then
+	since, last time.Time     // time of the last frame; time of the last look
+	late        time.Duration // total lateness of looks since then
 }
 
 func newSilence(interval time.Duration) silence {
@@ -315,8 +319,8 @@ func newSilence(interval time.Duration) silence {
 	return silence{interval: interval, since: now, last: now}
 }
 
-// look returns how long the silence has lasted.
-func (q *silence) look(now time.Time) time.Duration {
+// length is called at each look, and returns the length of the silence so far.
+func (q *silence) length(now time.Time) time.Duration {
 	if late := now.Sub(q.last) - q.interval; late > q.interval/4 {
 		q.late += late
 	}
@@ -324,14 +328,14 @@ func (q *silence) look(now time.Time) time.Duration {
 	return now.Sub(q.since) - q.late
 }
 
-// end ends the silence.
+// end ends the silence, at the time of the last look.
 func (q *silence) end() { q.since, q.late = q.last, 0 }
 
-// look is one look of the watchdog. Starting means that it should be streaming and is not.
-func (s *supervisor) look(session *session) (State, error) {
+// checkSession examines a session once. It returns Starting if frames should be coming but are not.
+func (s *supervisor) checkSession(session *session) (State, error) {
 	c := s.camera
 	if c.cfg.Bare {
-		return s.lookBare(), nil
+		return s.checkBare(), nil
 	}
 	n, err := session.camera.Counters()
 	if err != nil {
@@ -340,14 +344,14 @@ func (s *supervisor) look(session *session) (State, error) {
 	frames, taken := c.frames.Load(), n.Sequence
 	moved, sensed := frames != s.seen, taken != session.taken
 	s.seen, session.taken = frames, taken
-	inside := taken - uint64(n.Delivered) - uint64(n.Dropped) - uint64(n.Lost) // frames in the FPGA's memory, or on their way
+	inside := taken - uint64(n.Delivered) - uint64(n.Dropped) - uint64(n.Lost) // frames in the FPGA's memory or in transfer
 	switch {
 	case moved:
 		return Streaming, nil
 	case c.cfg.Triggered && !sensed && (inside == 0 || session.camera.Status()&fpga.StatusExposing != 0):
 		return Idle, nil
 	case c.pool.Leased() >= c.cfg.Slots:
-		return Idle, nil // the outputs hold all slots: theirs is the fault
+		return Idle, nil // the outputs hold all slots and are at fault
 	}
 	return Starting, nil
 }

@@ -18,7 +18,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A camera that waits for its trigger is idle, not broken, for as long as it takes.
+// trigger starts one exposure of a triggered camera.
+func trigger(c *FPGACamera) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.session.camera.Trigger()
+}
+
+// A camera that waits for its trigger is idle, not broken, however long it waits.
 func TestUntriggeredCameraIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -38,7 +45,7 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 			if r := c.Status().Counters; r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || !c.Status().Idle {
 				t.Errorf("idle %v, report %v", c.Status().Idle, r)
 			}
-			c.Trigger()
+			trigger(c)
 			time.Sleep(time.Second)
 		}
 		cancel()
@@ -55,7 +62,7 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 	})
 }
 
-// Outputs that hold every slot are no fault of the camera: it waits, and goes on with the slots that come back.
+// Outputs that hold every slot are no fault of the camera: it waits, and continues with the slots that are released.
 func TestStarvedCameraIsIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -81,7 +88,7 @@ func TestStarvedCameraIsIdle(t *testing.T) {
 			last = f.Sequence
 			f.Release()
 		}
-		if last < 2900 { // a minute at 50 frames a second was lost, and counted
+		if last < 2900 { // a minute at 50 frames per second was lost, and counted
 			t.Errorf("the frame after those that the FPGA had kept is %d", last)
 		}
 		cancel()
@@ -94,7 +101,8 @@ func TestStarvedCameraIsIdle(t *testing.T) {
 	})
 }
 
-// Two lives of one camera: what it took is given back in between, and a fault of the first does not reach the second.
+// A camera runs twice: everything it took is given back in between, and a fault of the first run does not affect the
+// second.
 func TestCameraRunsAgainAfterAFault(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -111,7 +119,7 @@ func TestCameraRunsAgainAfterAFault(t *testing.T) {
 	})
 }
 
-// Idleness is no part of a recovery: a camera that has waited for long gets its full time to recover.
+// Idle time does not count towards recovery: a camera that was idle for long still gets its full time to recover.
 func TestIdleCameraRecoversFromAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -128,18 +136,18 @@ func TestIdleCameraRecoversFromAReset(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		b.device.Reset()
 		time.Sleep(time.Second)
-		c.Trigger()
+		trigger(c)
 		time.Sleep(time.Second)
 		if n := frames.Load(); n != 1 {
 			t.Errorf("%d frames after the reset", n)
 		}
-		// A hang in a triggered frame is seen, though triggers are far apart.
+		// A hang in a triggered frame is detected, although triggers are far apart.
 		if err := b.device.Inject(model.F1); err != nil {
 			t.Fatal(err)
 		}
-		c.Trigger()
+		trigger(c)
 		time.Sleep(2 * time.Second)
-		c.Trigger()
+		trigger(c)
 		time.Sleep(time.Second)
 		if n := frames.Load(); n != 2 {
 			t.Errorf("%d frames, want the one after the hang, too", n)
@@ -154,7 +162,8 @@ func TestIdleCameraRecoversFromAReset(t *testing.T) {
 	})
 }
 
-// An engine that stays busy is left alone; once the device was reset, frames come again without a restart of the program.
+// An engine that stays busy is left alone. Once the device was reset, frames come again without a restart of the
+// program.
 func TestStuckEngineComesBackAfterAReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -162,7 +171,7 @@ func TestStuckEngineComesBackAfterAReset(t *testing.T) {
 		if err := b.device.Inject(model.F3); err != nil {
 			t.Fatal(err)
 		}
-		if err := b.device.Inject(model.F8); err != nil { // the occasion to stop
+		if err := b.device.Inject(model.F8); err != nil { // makes the engine stop
 			t.Fatal(err)
 		}
 		time.AfterFunc(10*time.Second, b.device.Reset)
@@ -178,11 +187,11 @@ func TestStuckEngineComesBackAfterAReset(t *testing.T) {
 	})
 }
 
-// resets counts what a recovery resorts to.
+// resets counts the resets that a recovery performs.
 type resets struct{ function, line int }
 
-// stuck opens a camera with a function level reset, which ends in err and resets the device when that is nil, and with a reset
-// line, which does; then it has its engine stuck, and waits for frames. It returns the longest silence.
+// stuck opens a camera whose function level reset returns err, and resets the device if err is nil, and whose reset
+// line works. It then makes the engine stuck, and waits for frames. It returns the longest silence.
 func (n *resets) stuck(t *testing.T, patience time.Duration, log *lockedBuffer, err error) (silence time.Duration, report map[string]uint64) {
 	t.Helper()
 	b := newBench(t, 64, 16, faultyRate)
@@ -214,7 +223,7 @@ func (n *resets) stuck(t *testing.T, patience time.Duration, log *lockedBuffer, 
 		t.Fatal(openErr)
 	}
 	for range 2 {
-		for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
+		for _, id := range []model.FaultID{model.F3, model.F8} { // the engine gets stuck, then has to stop
 			if err := b.device.Inject(id); err != nil {
 				t.Fatal(err)
 			}
@@ -232,7 +241,8 @@ func (n *resets) stuck(t *testing.T, patience time.Duration, log *lockedBuffer, 
 	return silence, report
 }
 
-// An engine that stays stuck for a quarter of the time of a recovery has its function reset, once; the reset line is left alone then.
+// The function of an engine that stays stuck for a quarter of the recovery time is reset, once; the reset line is then
+// not used.
 func TestFunctionLevelResetComesBeforeTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const patience = giveUp
@@ -249,7 +259,8 @@ func TestFunctionLevelResetComesBeforeTheLine(t *testing.T) {
 	})
 }
 
-// Where the function has no reset, or where that fails, the FPGA's reset line is pulsed after half of the time, once.
+// If the function has no reset, or if its reset fails, the FPGA's reset line is pulsed, once, after half of the
+// recovery time.
 func TestResetLineIsTheLastResort(t *testing.T) {
 	for says, err := range map[string]error{
 		"has no function level reset":             fmt.Errorf("reset: %w", syscall.EOPNOTSUPP),
@@ -292,7 +303,8 @@ func TestOneResetForAllUsersOfACard(t *testing.T) {
 	}
 }
 
-// TestFramesThatWaitAreNoStall: a process that does not take its frames for long loses what the FPGA drops, and nothing that the ring has.
+// TestFramesThatWaitAreNoStall checks that a process that takes no frames for a long time loses only those that the
+// FPGA drops, and none that are in the ring.
 func TestFramesThatWaitAreNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)
@@ -316,14 +328,14 @@ func TestFramesThatWaitAreNoStall(t *testing.T) {
 	})
 }
 
-// TestSilence: time in which the process was held up is no silence of the FPGA.
+// TestSilence checks that time during which the process was held up does not count as silence of the FPGA.
 func TestSilence(t *testing.T) {
 	const interval = 100 * time.Millisecond
 	q := newSilence(interval)
 	now := q.last
 	after := func(d time.Duration) time.Duration {
 		now = now.Add(d)
-		return q.look(now)
+		return q.length(now)
 	}
 	for _, x := range []struct{ wait, silent, late time.Duration }{
 		{interval, interval, 0},
@@ -341,7 +353,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestACameraThatFailsAfterEachFrame waits longer each time, is not given up, and logs a line a minute; when it goes on, the log says so.
+// TestACameraThatFailsAfterEachFrame checks that such a camera waits longer each time, is not given up, and logs one
+// line per minute, and that the log reports when it works again.
 func TestACameraThatFailsAfterEachFrame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, 64, 16, faultyRate)

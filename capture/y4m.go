@@ -4,41 +4,58 @@ package capture
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
+	"regexp"
 	"strconv"
-	"strings"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ErrY4M is wrapped by every error about the contents of a YUV4MPEG2 file.
-var ErrY4M = errors.New("malformed YUV4MPEG2")
+// Errors about the contents of a YUV4MPEG2 file wrap one of these.
+var (
+	ErrY4M     = errors.New("malformed YUV4MPEG2")
+	ErrY4MKind = errors.New("unsupported YUV4MPEG2") // valid, but of a kind that is not read
+)
 
 const (
 	y4mMagic   = "YUV4MPEG2"
 	y4mFrame   = "FRAME"
-	y4mMaxLine = 4096 // a header line with its newline; mjpegtools allows fewer
+	y4mMaxLine = 4096 // maximum length of a header line with its newline; mjpegtools accept less
 )
 
-// A y4m says where the frames of a YUV4MPEG2 file are (yuv4mpeg(5)).
+// A y4m is the index of a YUV4MPEG2 file (yuv4mpeg(5)).
 type y4m struct {
 	format pipeline.Format
 	planar bool    // 4:2:2 in planes, to be interleaved into UYVY
-	frames []int64 // where the samples of each frame begin
+	frames []int64 // offset of the samples of each frame
 }
 
-// y4mChroma are the values of the C parameter that are read.
-var y4mChroma = []string{"420jpeg", "420mpeg2", "420", "422"}
+// y4mPixels maps the supported values of the C parameter to pixel formats. The three names of 4:2:0 with a suffix
+// differ in where chroma samples are sited, which is not used; they say nothing about the range.
+var y4mPixels = map[string]pipeline.PixelFormat{
+	"": pipeline.I420, "420": pipeline.I420, "420jpeg": pipeline.I420, "420mpeg2": pipeline.I420, "420paldv": pipeline.I420,
+	"422": pipeline.UYVY, "mono": pipeline.Grey,
+}
 
-// y4mError names the place.
+// y4mChroma matches the values of the C parameter that other programs write for samples that are not supported.
+var y4mChroma = regexp.MustCompile(`^(411|440|444|444alpha|(420|422|440|444|mono)p?[0-9]+)$`)
+
+// y4mRate is the rate of a file that does not give one, in frames per second.
+const y4mRate = 30
+
+// y4mError adds the offset in the file to an error, which wraps ErrY4M unless it wraps ErrY4MKind.
 func y4mError(at int64, format string, a ...any) error {
-	return fmt.Errorf("%w: byte %d: %w", ErrY4M, at, fmt.Errorf(format, a...))
+	err := fmt.Errorf(format, a...)
+	if errors.Is(err, ErrY4MKind) {
+		return fmt.Errorf("byte %d: %w", at, err)
+	}
+	return fmt.Errorf("%w: byte %d: %w", ErrY4M, at, err)
 }
 
-// parseY4M reads the stream header and all frame headers of the file of the given size, but no samples.
+// parseY4M reads the stream header and all frame headers of a file of the given size, but no samples.
 func parseY4M(r io.ReaderAt, size int64) (*y4m, error) {
 	buf := make([]byte, y4mMaxLine)
 	line, err := y4mLine(r, buf, 0, size)
@@ -74,7 +91,7 @@ func parseY4M(r io.ReaderAt, size int64) (*y4m, error) {
 	return y, nil
 }
 
-// y4mLine reads a header line without its newline into buf.
+// y4mLine reads a header line into buf and returns it without its newline.
 func y4mLine(r io.ReaderAt, buf []byte, at, size int64) ([]byte, error) {
 	buf = buf[:min(int64(len(buf)), size-at)]
 	if _, err := r.ReadAt(buf, at); err != nil && err != io.EOF {
@@ -94,36 +111,35 @@ func checkFrameHeader(line []byte, at int64) error {
 	}
 	for _, field := range bytes.Fields(rest) {
 		if field[0] == 'I' {
-			return y4mError(at, "frame parameter %q: only progressive frames of constant rate are read", field)
+			return y4mError(at, "%w: frame parameter %q: only progressive frames of constant rate are read", ErrY4MKind, field)
 		}
 	}
 	return nil
 }
 
-// y4mTags are the parameters of the stream header.
+// y4mTags holds the parameters of the stream header.
 type y4mTags struct {
 	seen          [256]bool
 	width, height int
 	rate          pipeline.Rate
 	chroma        string
 	full          bool
-	ranged        bool
 }
 
-// header parses the stream header: the magic and parameters that a space separates, each a letter and its value.
+// header parses the stream header: the magic, then parameters separated by spaces, each a letter followed by its value.
 func (y *y4m) header(line []byte) error {
 	rest, ok := bytes.CutPrefix(line, []byte(y4mMagic))
 	if !ok || (len(rest) > 0 && rest[0] != ' ') {
 		return y4mError(0, "%q instead of %q", line[:min(len(line), 16)], y4mMagic)
 	}
-	t := y4mTags{chroma: "420jpeg"} // what yuv4mpeg(5) says when there is no C
+	t := y4mTags{chroma: "420jpeg"} // the default of yuv4mpeg(5) if there is no C
 	for at := len(y4mMagic); at < len(line); {
 		at++ // the space
 		field := line[at:]
 		if n := bytes.IndexByte(field, ' '); n >= 0 {
 			field = field[:n]
 		}
-		if len(field) > 0 { // writers leave double and trailing spaces
+		if len(field) > 0 { // some writers produce double or trailing spaces
 			if err := t.set(field[0], string(field[1:])); err != nil {
 				return y4mError(int64(at), "parameter %q: %w", field, err)
 			}
@@ -148,24 +164,30 @@ func (t *y4mTags) set(tag byte, value string) error {
 	case 'H':
 		t.height, err = y4mNumber(value)
 	case 'F':
-		t.rate, err = y4mRate(value)
+		t.rate, err = parseY4MRate(value)
 	case 'C':
-		if t.chroma = value; !slices.Contains(y4mChroma, value) {
-			err = fmt.Errorf("only %s, of 8 bits, are read: convert with ffmpeg -pix_fmt yuv420p or yuv422p",
-				strings.Join(y4mChroma, ", "))
+		t.chroma = value
+		if _, known := y4mPixels[value]; !known && y4mChroma.MatchString(value) {
+			err = fmt.Errorf("%w: only 4:2:0, 4:2:2 and mono of 8 bits are read: convert with ffmpeg -pix_fmt yuv420p or yuv422p", ErrY4MKind)
+		} else if !known || value == "" {
+			err = errors.New("no such samples: C420 and C422 are read")
 		}
 	case 'I':
-		if value != "p" && value != "?" {
-			err = errors.New("only progressive frames (Ip) are read; deinterlace the file first")
+		switch value {
+		case "p", "?":
+		case "t", "b", "m":
+			err = fmt.Errorf("%w: the frames are interlaced: deinterlace them with ffmpeg -vf yadif", ErrY4MKind)
+		default:
+			err = errors.New("must be p, t, b, m or ?")
 		}
 	case 'X':
 		switch value {
 		case "COLORRANGE=FULL":
-			t.full, t.ranged = true, true
+			t.full = true
 		case "COLORRANGE=LIMITED":
-			t.full, t.ranged = false, true
+			t.full = false
 		}
-	case 'A': // pixel aspect: not ours
+	case 'A': // pixel aspect ratio, not used
 	default:
 		err = errors.New("unknown parameter; known are W, H, F, I, A, C and X")
 	}
@@ -180,8 +202,8 @@ func y4mNumber(s string) (int, error) {
 	return int(n), nil
 }
 
-// y4mRate parses num:den; 0:0 means unknown.
-func y4mRate(s string) (pipeline.Rate, error) {
+// parseY4MRate parses num:den. 0:0 means an unknown rate.
+func parseY4MRate(s string) (pipeline.Rate, error) {
 	num, den, ok := bytes.Cut([]byte(s), []byte(":"))
 	n, err1 := strconv.ParseUint(string(num), 10, 31)
 	d, err2 := strconv.ParseUint(string(den), 10, 31)
@@ -191,26 +213,23 @@ func y4mRate(s string) (pipeline.Rate, error) {
 	return pipeline.Rate{Num: int(n), Den: int(d)}, nil
 }
 
-// adopt chooses the format. YUV4MPEG2 does not name the matrix: full range is taken as BT.601, as JFIF has it, and
-// limited range as BT.709. Without XCOLORRANGE, 4:2:0 sited as in JPEG is of full range and all else limited.
+// adopt chooses the format. The range is limited unless XCOLORRANGE=FULL says otherwise, as ffmpeg writes and reads it.
+// YUV4MPEG2 does not specify the matrix: full range is taken as BT.601, as in JFIF, and limited range as BT.709.
 func (y *y4m) adopt(t y4mTags) error {
-	pixel := pipeline.I420
-	if t.chroma == "422" {
-		pixel, y.planar = pipeline.UYVY, true
-	}
-	full := t.full || t.chroma == "420jpeg" && !t.ranged
-	f, err := pipeline.NewFormat(pixel, t.width, t.height, t.rate)
+	pixel := y4mPixels[t.chroma]
+	y.planar = pixel == pipeline.UYVY
+	f, err := pipeline.NewFormat(pixel, t.width, t.height, cmp.Or(t.rate, pipeline.Rate{Num: y4mRate, Den: 1}))
 	if err != nil {
 		return y4mError(0, "%w", err)
 	}
-	if f.Color = pipeline.BT709Limited; full {
+	if f.Color = pipeline.BT709Limited; t.full {
 		f.Color = pipeline.BT601Full
 	}
 	y.format = f
 	return nil
 }
 
-// interleave makes UYVY out of 4:2:2 planes of a tight frame; both are of the same size.
+// interleave converts a tight frame of 4:2:2 planes to UYVY. dst and planes have the same size.
 func interleave(dst, planes []byte) {
 	n := len(planes) / 4 // chroma samples
 	y, cb, cr := planes[:2*n], planes[2*n:3*n], planes[3*n:4*n]

@@ -8,32 +8,32 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// callbacks are the functions that streams of a driver will call.
+// callbacks holds the functions that the streams of a driver will call.
 type callbacks struct {
 	mu      sync.Mutex
-	entry   uintptr // what CUDA calls; 0: not made yet. It is never freed, so a driver makes one.
+	entry   uintptr // address that CUDA calls; 0: not created yet. It is never freed, so there is one per driver.
 	last    uintptr
 	waiting map[uintptr]func()
 }
 
-// Call puts a call of f on the stream, which what comes later waits for (cuLaunchHostFunc). f runs on a thread of CUDA, and must not
-// call CUDA, nor wait for work of the GPU. After an error that is sticky f may never be called.
+// Call enqueues a call of f on the stream; later work waits for it (cuLaunchHostFunc). f runs on a CUDA thread, and
+// must neither call CUDA nor wait for work of the GPU. After a sticky error, f may never be called.
 func (s *Stream) Call(f func()) error {
-	return s.device.do(func(d *driver) error {
-		entry, key := d.back.add(f)
+	return s.device.withContext(func(d *driver) error {
+		entry, key := d.back.addCallback(f)
 		err := d.quick(cuLaunchHostFunc, s.handle, entry, key)
 		if err != nil {
-			d.back.take(key)
+			d.back.takeCallback(key)
 		}
 		return err
 	})
 }
 
-func (c *callbacks) add(f func()) (entry, key uintptr) {
+func (c *callbacks) addCallback(f func()) (entry, key uintptr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry == 0 {
-		c.entry = purego.NewCallback(func(key uintptr) { c.take(key)() })
+		c.entry = purego.NewCallback(func(key uintptr) { c.takeCallback(key)() })
 		c.waiting = map[uintptr]func(){}
 	}
 	c.last++
@@ -41,7 +41,7 @@ func (c *callbacks) add(f func()) (entry, key uintptr) {
 	return c.entry, c.last
 }
 
-func (c *callbacks) take(key uintptr) func() {
+func (c *callbacks) takeCallback(key uintptr) func() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.waiting[key]

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// framesCalls are what a stage calls for a frame, through the stand-in.
+// framesCalls returns the calls that a stage makes for a frame, on the stand-in.
 func framesCalls(t testing.TB) map[string]func() error {
 	t.Helper()
 	c := openStandin(t)
@@ -51,7 +51,7 @@ func framesCalls(t testing.TB) map[string]func() error {
 	}
 }
 
-// BenchmarkCalls: what a call of the driver costs in this process.
+// BenchmarkCalls measures the cost of driver calls in this process.
 func BenchmarkCalls(b *testing.B) {
 	for name, f := range framesCalls(b) {
 		b.Run(name, func(b *testing.B) {
@@ -65,7 +65,7 @@ func BenchmarkCalls(b *testing.B) {
 	}
 }
 
-// TestFramesCallsAllocateNothing: a frame takes up to twenty of them.
+// TestFramesCallsAllocateNothing matters because a frame takes up to twenty calls.
 func TestFramesCallsAllocateNothing(t *testing.T) {
 	for name, f := range framesCalls(t) {
 		if n := testing.AllocsPerRun(200, func() {

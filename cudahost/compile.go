@@ -18,19 +18,22 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// ErrCompile is wrapped by the errors of Compile; the message has the compiler's log.
+// ErrCompile is wrapped by the error of a Compile whose source does not compile; the message contains the compiler's
+// log.
 var ErrCompile = errors.New("CUDA source does not compile")
 
-// ErrInterrupted and context.Canceled are wrapped by the error of a Compile that the device's Interrupt ended.
+// ErrInterrupted and context.Canceled are wrapped by the error of a Compile that was interrupted by the device's
+// Interrupt.
 var ErrInterrupted = errors.New("compiling kernels was interrupted")
 
-// nvrtcNames are the compiler's library across releases: the toolkit's 13, 12 and 11.2 to 11.8 (NVRTC's own numbers).
+// nvrtcNames are the names of the compiler's library in releases 13, 12 and 11.2 to 11.8 of the toolkit (with NVRTC's
+// own numbers).
 var nvrtcNames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11"}
 
-// toolkitFolders are where the toolkit lies when the linker does not know.
+// toolkitFolders are the folders to search for the toolkit's libraries; "" leaves the search to the linker.
 var toolkitFolders = []string{"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/aarch64-linux/lib/", "/usr/local/cuda/targets/x86_64-linux/lib/"}
 
-// A Compiler is NVRTC: it compiles CUDA C++ for the device's own capability.
+// A Compiler compiles CUDA C++ for the device's own compute capability with NVRTC.
 type Compiler struct {
 	device  *Device
 	cache   string
@@ -40,8 +43,8 @@ type Compiler struct {
 	logSize, log, errorString uintptr
 }
 
-// NewCompiler opens NVRTC. What it compiles is kept in the folder cache, by source, options, capability, driver and
-// compiler; "" keeps nothing. Errors wrap ErrNoCUDA.
+// NewCompiler opens NVRTC. Compiled code is cached in the folder cache, by source, options, capability, driver and
+// compiler; "" disables the cache. The error wraps ErrNoCUDA if NVRTC is missing or too old.
 func (g *Device) NewCompiler(cache string) (*Compiler, error) {
 	return g.newCompiler(cache, nvrtcNames)
 }
@@ -70,7 +73,8 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 	return c, nil
 }
 
-// openToolkit opens the first of a toolkit library's names that there is. The error is that of the first.
+// openToolkit opens a toolkit library by the first of the given names that works. If none does, it returns the first
+// error.
 func openToolkit(names []string) (handle uintptr, err error) {
 	for _, folder := range toolkitFolders {
 		for _, name := range names {
@@ -103,8 +107,8 @@ func (c *Compiler) check(code int32) error {
 	return fmt.Errorf("nvrtc: %s (%d)", text, code)
 }
 
-// Compile compiles source, which errors call name. cached says that it was done before. It takes seconds, and what cannot
-// be kept in the cache is compiled all the same: the log says both.
+// Compile compiles source; name is its name in errors. cached reports whether the code comes from the cache. Compiling
+// takes seconds, and succeeds even if the code cannot be cached; both are logged.
 func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
 	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
 	h := sha256.New()
@@ -125,7 +129,7 @@ func (c *Compiler) Compile(name, source string, options ...string) (code []byte,
 	return code, false, nil
 }
 
-// keep writes the file as a whole or not at all.
+// keep writes the file atomically.
 func (c *Compiler) keep(file string, code []byte) error {
 	if err := os.MkdirAll(c.cache, 0o755); err != nil {
 		return err
@@ -144,8 +148,8 @@ func (c *Compiler) keep(file string, code []byte) error {
 	return nil
 }
 
-// buildUnlessInterrupted does not wait for build once the device's Interrupt is closed. NVRTC cannot be stopped: it ends later, or
-// with the process.
+// buildUnlessInterrupted calls build, but returns early if the device's Interrupt is closed. NVRTC cannot be stopped:
+// it ends later, or with the process.
 func (c *Compiler) buildUnlessInterrupted(name, source string, options []string) ([]byte, error) {
 	var code []byte
 	var err error

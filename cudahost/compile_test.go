@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// TestCompiler has NVIDIA's own compiler, for Orin.
+// TestCompiler compiles for Orin with NVIDIA's own compiler.
 func TestCompiler(t *testing.T) {
 	compiling(t, func(cache string, log *slog.Logger) *cudahost.Compiler { return cudatest.Compiler(t, 87, cache, log) })
 }
@@ -32,8 +32,8 @@ func TestGPUCompiler(t *testing.T) {
 	})
 }
 
-// compiling: what was compiled before is found, even by another Compiler; a mistake is told with its line; a cache that
-// cannot be written is told, and costs nothing else.
+// compiling checks that code compiled before is found, even by another Compiler, that a mistake is reported with its
+// line, and that a cache that cannot be written is reported and has no other effect.
 func compiling(t *testing.T, open func(cache string, log *slog.Logger) *cudahost.Compiler) {
 	const source = "extern \"C\" __global__ void k(int *p) {\n\t*p = 1;\n}\n"
 	var log bytes.Buffer

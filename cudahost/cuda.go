@@ -8,13 +8,14 @@ import (
 	"unsafe"
 )
 
-// CUDA is the back end of machines with a GPU: memory of cuMemHostAlloc, which CPU, GPU and, pinned, the FPGA share.
+// CUDA is the back end for machines with a GPU. Its memory comes from cuMemHostAlloc and can be used by the CPU, the
+// GPU and, once pinned, the FPGA.
 type CUDA struct {
 	Device      *Device
 	invalidator Invalidator
 }
 
-// Close releases the device; the buffers must have been closed.
+// Close releases the device. The buffers must have been closed.
 func (c *CUDA) Close() error { return c.Device.Close() }
 
 // Backend implements Allocator.
@@ -31,9 +32,9 @@ const (
 	memoryTypeHost    = 1
 )
 
-// AllocHost allocates one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
-// that ends where a pin begins for a change of the pin, so no foreign mapping may end there. SYNC_MEMOPS is set, once
-// (GPUDirect RDMA 12.9 §11.6).
+// AllocHost allocates one more page than requested, in front of the buffer: nv-p2p's notifier mistakes a change of a
+// mapping that ends where a pin starts for a change of the pin, so no foreign mapping may end there. SYNC_MEMOPS is set
+// once (GPUDirect RDMA 12.9 §11.6).
 func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	var base unsafe.Pointer
 	var info PointerInfo
 	var device uintptr
-	err := c.Device.do(func(d *driver) error {
+	err := c.Device.withContext(func(d *driver) error {
 		if err := d.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&base)), uintptr(length), uintptr(flags)); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 			info, err = d.inspect(uintptr(base))
 		}
 		if err != nil {
-			_ = d.call(cuMemFreeHost, uintptr(base)) // the first error says more
+			_ = d.call(cuMemFreeHost, uintptr(base)) // the first error is more informative
 		}
 		return err
 	})
@@ -66,7 +67,7 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	b := &Buffer{
 		id: info.BufferID, flags: flags, invalidator: c.invalidator, bytes: bytes, addr: uintptr(base) + pageSize,
 		free: func() error {
-			return c.Device.do(func(d *driver) error { return d.call(cuMemFreeHost, uintptr(base)) })
+			return c.Device.withContext(func(d *driver) error { return d.call(cuMemFreeHost, uintptr(base)) })
 		},
 	}
 	if device != 0 {
@@ -75,7 +76,8 @@ func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	return b, nil
 }
 
-// prepare sets SYNC_MEMOPS and finds the device pointer; 0 is the host's.
+// prepare sets SYNC_MEMOPS and finds the device pointer. It leaves *device 0 if the device pointer equals the host
+// pointer, or if flags lack Mapped.
 func (d *driver) prepare(base uintptr, unified bool, flags Flags, device *uintptr) error {
 	on := uint32(1)
 	if err := d.call(cuPointerSetAttribute, uintptr(unsafe.Pointer(&on)), pointerSyncMemops, base); err != nil {
@@ -87,18 +89,18 @@ func (d *driver) prepare(base uintptr, unified bool, flags Flags, device *uintpt
 	return d.call(cuMemHostGetDevicePointer, uintptr(unsafe.Pointer(device)), base, 0)
 }
 
-// PointerInfo is what CUDA knows of an address.
+// PointerInfo describes an address as known to CUDA.
 type PointerInfo struct {
-	BufferID uint64 // never repeats
-	Host     bool   // memory of the host
-	Managed  bool   // migrates between host and device: cannot be pinned
+	BufferID uint64 // unique
+	Host     bool   // host memory
+	Managed  bool   // migrates between host and device, so it cannot be pinned
 	Start    uintptr
 	Size     int // of the allocation
 }
 
-// Inspect asks CUDA about an address, in one call.
+// Inspect queries CUDA about an address, in one call.
 func (c *CUDA) Inspect(addr uintptr) (info PointerInfo, err error) {
-	err = c.Device.do(func(d *driver) error {
+	err = c.Device.withContext(func(d *driver) error {
 		info, err = d.inspect(addr)
 		return err
 	})
@@ -119,5 +121,5 @@ func (d *driver) inspect(addr uintptr) (PointerInfo, error) {
 	return info, err
 }
 
-// ErrManaged is wrapped when memory cannot be pinned since CUDA moves it about.
+// ErrManaged is wrapped if memory cannot be pinned because CUDA migrates it.
 var ErrManaged = errors.New("managed memory cannot be pinned: allocate it with cudaHostAlloc")

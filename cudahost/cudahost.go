@@ -12,22 +12,22 @@ import (
 	"sync"
 )
 
-// Flags are those of cuMemHostAlloc, with its values, and Shared.
+// Flags are the flags of cuMemHostAlloc, with their values, and Shared.
 type Flags uint
 
 const (
 	Default       Flags = 0
 	Portable      Flags = 1 << 0 // usable from every CUDA context
 	Mapped        Flags = 1 << 1 // has a device pointer
-	WriteCombined Flags = 1 << 2 // fast for devices, ruinous to read with the CPU
+	WriteCombined Flags = 1 << 2 // fast for devices, extremely slow for the CPU to read
 
-	// Shared memory lies in a memfd, which another process can map to read (Buffer.File). It cannot be write-combined.
+	// Shared memory is in a memfd, which another process can map read-only (Buffer.File). It cannot be write-combined.
 	Shared Flags = 1 << 16
 
 	knownFlags = Portable | Mapped | WriteCombined | Shared
 )
 
-// Errors that callers tell apart. They come wrapped with what, where and what to do.
+// Errors that callers distinguish. They are wrapped with the details, and with what to do.
 var (
 	ErrBackend = errors.New("no such memory back end")
 	ErrSize    = errors.New("impossible buffer size")
@@ -35,35 +35,35 @@ var (
 	ErrFreed   = errors.New("buffer was freed already")
 )
 
-// An Allocator makes buffers.
+// An Allocator allocates buffers.
 type Allocator interface {
 	// AllocHost returns size bytes of zeroed memory, 4 KiB aligned.
 	AllocHost(size int, flags Flags) (*Buffer, error)
-	// Backend is "cuda" or "host".
+	// Backend returns "cuda" or "host".
 	Backend() string
-	// Close gives back what the back end holds; its buffers must have been closed.
+	// Close frees the back end's resources. Its buffers must have been closed.
 	Close() error
 }
 
-// An Invalidator is told before memory goes away, as the kernel's MMU notifier tells nv-p2p: when it returns, no
-// device may touch the range any more.
+// An Invalidator is notified before memory goes away, like nv-p2p by the kernel's MMU notifier: when Invalidate
+// returns, no device may access the range any more.
 type Invalidator interface {
 	Invalidate(addr uintptr, size int)
 }
 
-// Config chooses a back end.
+// Config selects a back end.
 type Config struct {
-	Backend     string      // "auto" (also ""), "cuda" or "host"
+	Backend     string      // "auto" or "", "cuda", or "host"
 	Invalidator Invalidator // may be nil
 	Logger      *slog.Logger
-	Beside      Allocator // another one of the same process: what host memory has to warn of is said by one of the two; may be nil
+	Beside      Allocator // another allocator of the same process, or nil; only one of the two logs the warning about host memory
 
-	library string // instead of libcuda
-	root    fs.FS  // instead of the machine's files
+	library string // used instead of libcuda
+	root    fs.FS  // used instead of the machine's files
 }
 
-// Open returns the back end that cfg names. "auto" takes CUDA where it works and says why where it does not, with a warning
-// where a GPU is there.
+// Open returns the back end selected by cfg. "auto" uses CUDA if it works; otherwise it logs the reason, as a warning
+// if there is a GPU.
 func Open(cfg Config) (Allocator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -93,38 +93,39 @@ func Open(cfg Config) (Allocator, error) {
 	}
 	if files := DeviceFiles(cfg.root); len(files) > 0 {
 		trouble, remedy := Trouble(files)
-		cfg.Logger.Warn("a GPU is there and is not used: memory back end is host", "reason", err, "files", trouble, "remedy", remedy)
+		cfg.Logger.Warn("a GPU is present, but not used: memory back end is host", "reason", err, "files", trouble, "remedy", remedy)
 	} else {
 		cfg.Logger.Info("memory back end is host", "reason", err)
 	}
 	return host, nil
 }
 
-// A Buffer is memory that CPU and devices share.
+// A Buffer is memory shared by the CPU and devices.
 type Buffer struct {
 	id          uint64
 	flags       Flags
 	invalidator Invalidator
 	free        func() error
-	file        *os.File // nil: the memory is not Shared
+	file        *os.File // nil if the memory is not Shared
 
 	mu    sync.Mutex
 	bytes []byte
 	addr  uintptr
-	dev   uintptr // 0: addr
+	dev   uintptr // 0: same as addr
 }
 
-// Bytes is the CPU's view, as long as was asked for; nil after Close.
+// Bytes returns the memory as seen by the CPU, with the requested size. It returns nil after Close.
 func (b *Buffer) Bytes() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.bytes
 }
 
-// Addr is the CPU's virtual address.
+// Addr returns the CPU's virtual address.
 func (b *Buffer) Addr() uintptr { return b.addr }
 
-// DevicePointer is the address of the same memory for kernels. On the host back end it is the CPU's.
+// DevicePointer returns the address of the same memory for kernels. It equals the CPU's address on the host back end,
+// on GPUs that use the CPU's addresses, and for memory without Mapped, which kernels on other GPUs cannot access.
 func (b *Buffer) DevicePointer() uintptr {
 	if b.dev != 0 {
 		return b.dev
@@ -132,16 +133,12 @@ func (b *Buffer) DevicePointer() uintptr {
 	return b.addr
 }
 
-// ID never repeats while the allocator lives: the same address with another ID is other memory
-// (GPUDirect RDMA 12.9 §12.5).
-func (b *Buffer) ID() uint64 { return b.id }
-
-// Flags are those that the buffer was allocated with.
+// Flags returns the flags that the buffer was allocated with.
 func (b *Buffer) Flags() Flags { return b.flags }
 
-// File is the memfd that Shared memory lies in, and the offset at which Bytes begin in it; nil of other memory. Whoever gets the
-// descriptor can map the memory to read, and can neither write to it nor change its length. It is closed with the buffer;
-// the memory stays until the last process has unmapped it.
+// File returns the memfd that contains Shared memory and the offset of Bytes in it, or nil for other memory. A process
+// that gets the descriptor can map the memory read-only; it can neither write to it nor change its length. The file is
+// closed with the buffer; the memory remains until the last process has unmapped it.
 func (b *Buffer) File() (file *os.File, offset int64) {
 	if b.file == nil {
 		return nil, 0
@@ -149,7 +146,7 @@ func (b *Buffer) File() (file *os.File, offset int64) {
 	return b.file, pageSize
 }
 
-// Close frees the memory. Devices that still reach it are cut off first. A second Close returns ErrFreed.
+// Close frees the memory. Devices that can still access it are cut off first. A second Close returns ErrFreed.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,10 +32,10 @@ func TestBuffers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if len(b.Bytes()) != size || b.Addr()%4096 != 0 || b.DevicePointer() != b.Addr() || b.Flags() != flags || ids[b.ID()] {
-				t.Errorf("size %d: %d bytes at %#x, device %#x, flags %#x, id %d", size, len(b.Bytes()), b.Addr(), b.DevicePointer(), b.Flags(), b.ID())
+			if len(b.Bytes()) != size || b.Addr()%4096 != 0 || b.DevicePointer() != b.Addr() || b.Flags() != flags || ids[b.id] {
+				t.Errorf("size %d: %d bytes at %#x, device %#x, flags %#x, id %d", size, len(b.Bytes()), b.Addr(), b.DevicePointer(), b.Flags(), b.id)
 			}
-			ids[b.ID()] = true
+			ids[b.id] = true
 			if !bytes.Equal(b.Bytes(), make([]byte, size)) {
 				t.Error("memory is not zeroed")
 			}
@@ -53,7 +53,7 @@ func TestBuffers(t *testing.T) {
 	}
 }
 
-// The page in front belongs to the same mapping: the kernel's own list of mappings says so.
+// The page in front belongs to the same mapping, according to the kernel's list of mappings.
 func TestLeadingPage(t *testing.T) {
 	b, err := open(t, Config{Backend: "host"}).AllocHost(3*4096, Default)
 	if err != nil {
@@ -79,7 +79,7 @@ func TestLeadingPage(t *testing.T) {
 	t.Error("the buffer is not mapped")
 }
 
-// rerun runs one test of this program again, in a process of its own.
+// rerun runs one test of this program again, in a separate process.
 func rerun(t *testing.T, test string, env ...string) ([]byte, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+test+"$", "-test.v")
@@ -132,7 +132,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// An unprivileged process with a small limit gets its memory and one warning that names the remedy, from two allocators, too.
+// An unprivileged process with a small limit gets its memory, and a single warning that names the remedy, even with two
+// allocators.
 func TestLockLimit(t *testing.T) {
 	if os.Getenv("TEGRACAST_TEST_LIMIT") != "" {
 		log := slog.New(slog.NewTextHandler(os.Stdout, nil))

@@ -34,9 +34,9 @@ type Device struct {
 	Capability    int             // 90 is compute capability 9.0
 	Processors    int             // streaming multiprocessors
 	Integrated    bool            // shares its memory with the CPU
-	GPUDirectRDMA bool            // the driver supports it; false on drivers that do not know the question
-	Logger        *slog.Logger    // what compilers say; nil: slog.Default()
-	Interrupt     <-chan struct{} // compilers end with ErrInterrupted once it is closed; nil: never
+	GPUDirectRDMA bool            // supported by the driver; false for drivers that do not know the attribute
+	Logger        *slog.Logger    // for messages of compilers; nil: slog.Default()
+	Interrupt     <-chan struct{} // once closed, compilers end with ErrInterrupted; nil: never
 	unified       bool            // host pointers are device pointers
 
 	closing sync.Once
@@ -65,7 +65,7 @@ func (g *Device) open() error {
 	if err := d.call(cuDriverGetVersion, uintptr(unsafe.Pointer(&version))); err != nil {
 		return err
 	}
-	const oldest = 11040 // Xavier's
+	const oldest = 11040 // that of Xavier
 	if g.DriverVersion = int(version); g.DriverVersion < oldest {
 		return fmt.Errorf("the driver knows CUDA %d.%d, 11.4 is needed: update it", version/1000, version%1000/10)
 	}
@@ -109,19 +109,19 @@ func (g *Device) attributes() error {
 	return nil
 }
 
-// String is one line about the device.
+// String describes the device in one line.
 func (g *Device) String() string {
 	return fmt.Sprintf("%s, compute capability %d.%d, CUDA %d.%d", g.Name, g.Capability/10, g.Capability%10,
 		g.DriverVersion/1000, g.DriverVersion%1000/10)
 }
 
-// Do calls f on a thread that has the context, for libraries of CUDA.
+// Do calls f on a thread on which the context is current, for CUDA libraries.
 func (g *Device) Do(f func() error) error {
-	return g.do(func(*driver) error { return f() })
+	return g.withContext(func(*driver) error { return f() })
 }
 
-// do calls f on a thread that has the context: CUDA's current context belongs to the thread.
-func (g *Device) do(f func(d *driver) error) error {
+// withContext calls f on a thread on which the context is current: CUDA's current context is a property of the thread.
+func (g *Device) withContext(f func(d *driver) error) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := g.driver.quick(cuCtxSetCurrent, g.context); err != nil {
@@ -130,20 +130,20 @@ func (g *Device) do(f func(d *driver) error) error {
 	return f(g.driver)
 }
 
-// Synchronize waits until the device has done all its work.
+// Synchronize waits until the device has finished all its work.
 func (g *Device) Synchronize() error {
-	return g.do(func(d *driver) error { return d.call(cuCtxSynchronize) })
+	return g.withContext(func(d *driver) error { return d.call(cuCtxSynchronize) })
 }
 
-// FreeMemory is what the device has left of its memory in bytes.
+// FreeMemory returns the free and the total device memory in bytes.
 func (g *Device) FreeMemory() (free, total int, err error) {
-	err = g.do(func(d *driver) error {
+	err = g.withContext(func(d *driver) error {
 		return d.call(cuMemGetInfo, uintptr(unsafe.Pointer(&free)), uintptr(unsafe.Pointer(&total)))
 	})
 	return free, total, err
 }
 
-// Close releases the context; what was allocated must have been freed before. A second Close does nothing.
+// Close releases the context. Everything allocated must have been freed before. Further calls do nothing.
 func (g *Device) Close() error {
 	g.closing.Do(func() { g.closed = g.driver.call(cuDevicePrimaryCtxRelease, uintptr(g.number)) })
 	return g.closed

@@ -12,21 +12,21 @@ import (
 	"syscall"
 )
 
-// A DeviceFile is one of those that CUDA opens.
+// A DeviceFile is one of the device files that CUDA opens.
 type DeviceFile struct {
 	Path string // such as /dev/nvmap
-	Err  error  // of opening it; nil when it can be opened
+	Err  error  // error on opening it, or nil
 }
 
-// gpuFiles are made by a GPU's driver: nvgpu on Jetson, by its newer and its older names (os/linux/ioctl.c), and nvidia. With
-// one of them there is a GPU.
+// gpuFiles are patterns of the files that a GPU's driver creates: nvgpu on Jetson, under its newer and older names
+// (os/linux/ioctl.c), and nvidia. If one of them exists, there is a GPU.
 var gpuFiles = []string{"dev/nvgpu/*/power", "dev/nvgpu/*/ctrl", "dev/nvhost-ctrl-gpu", "dev/nvhost-gpu", "dev/nvidiactl", "dev/nvidia[0-9]*"}
 
-// besideGPU are files of other drivers that CUDA needs as well where they are.
+// besideGPU are patterns of the files of other drivers that CUDA also needs, where they exist.
 var besideGPU = []string{"dev/nvmap", "dev/host1x-fence", "dev/nvhost-ctrl", "dev/nvidia-uvm", "dev/dri/renderD*"}
 
-// DeviceFiles opens, for reading, the device files that CUDA needs for a GPU. root is the machine's file system. Without a GPU
-// whose driver is loaded there are none.
+// DeviceFiles tries to open, for reading, the device files that CUDA needs for a GPU. root is the machine's file
+// system. The list is empty if there is no GPU with a loaded driver.
 func DeviceFiles(root fs.FS) []DeviceFile {
 	files := tryFiles(root, gpuFiles)
 	if len(files) == 0 {
@@ -37,11 +37,11 @@ func DeviceFiles(root fs.FS) []DeviceFile {
 
 func tryFiles(root fs.FS, patterns []string) (files []DeviceFile) {
 	for _, pattern := range patterns {
-		names, _ := fs.Glob(root, pattern) // the patterns are right
+		names, _ := fs.Glob(root, pattern) // the patterns are valid
 		for _, name := range names {
 			f, err := root.Open(name)
 			if err == nil {
-				_ = f.Close() // nothing was written
+				_ = f.Close() // only read from
 			}
 			if path := (*fs.PathError)(nil); errors.As(err, &path) {
 				err = path.Err
@@ -52,8 +52,8 @@ func tryFiles(root fs.FS, patterns []string) (files []DeviceFile) {
 	return files
 }
 
-// Trouble says which device files cannot be opened and why, and what to do, as a line for root's shell. When all can be opened
-// it is the driver's library that does not work.
+// Trouble describes which device files cannot be opened and why, and returns the remedy as a command for root's shell.
+// If all of them can be opened, the problem is the driver's library, and the remedy is to run tegracast doctor.
 func Trouble(files []DeviceFile) (trouble, remedy string) {
 	var parts []string
 	var errs []error
@@ -69,7 +69,7 @@ func Trouble(files []DeviceFile) (trouble, remedy string) {
 	switch {
 	case len(errs) == 0:
 		return "all can be opened", "tegracast doctor"
-	case is(syscall.EPERM): // of the control group; a file's own rights give EACCES
+	case is(syscall.EPERM): // from the control group; a file's permissions cause EACCES
 		return trouble + " (the device rules of a service let in what is there when it starts)", "systemctl restart tegracast"
 	case is(syscall.EACCES):
 		return trouble + " (on Jetson Linux the groups video and render may, from the next login or start on)", "usermod -aG video,render " + userName()
@@ -77,7 +77,7 @@ func Trouble(files []DeviceFile) (trouble, remedy string) {
 	return trouble, "journalctl -k -g 'nvgpu|nvmap|NVRM'"
 }
 
-// userName is whose right to the files is missing.
+// userName returns the name of the user who lacks permission.
 func userName() string {
 	u, err := user.Current()
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 )
 
-// guarded are files of which some cannot be opened.
+// guarded is a file system with some files that cannot be opened.
 type guarded struct {
 	fstest.MapFS
 	errs map[string]error
@@ -33,8 +33,8 @@ func machine(errs map[string]error, files ...string) guarded {
 	return g
 }
 
-// TestGPUThatIsNotUsed: with a GPU in the machine "auto" goes on with host memory only with a warning, which says which device
-// file cannot be opened, why, and what to do. Without one it is not worth a warning.
+// TestGPUThatIsNotUsed checks that on a machine with a GPU, "auto" only falls back to host memory with a warning that
+// says which device file cannot be opened, why, and what to do. Without a GPU there is no warning.
 func TestGPUThatIsNotUsed(t *testing.T) {
 	orin := []string{"dev/nvgpu/igpu0/power", "dev/nvgpu/igpu0/ctrl", "dev/nvgpu/igpu0/dbg", "dev/nvmap", "dev/host1x-fence", "dev/dri/renderD128"}
 	xavier := []string{"dev/nvhost-ctrl", "dev/nvhost-ctrl-gpu", "dev/nvhost-gpu", "dev/nvmap"}

@@ -8,14 +8,15 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// told prints what an Invalidator is told, before memory goes.
+// told prints what an Invalidator is told before memory goes away.
 type told struct{}
 
 func (told) Invalidate(_ uintptr, size int) {
 	fmt.Println("no device may touch these", size, "bytes now")
 }
 
-// A buffer is allocated, written by the CPU, and freed. With the back end auto it is CUDA's where there is a GPU.
+// A buffer is allocated, written by the CPU, and freed. With the back end "auto" it would come from CUDA if there is a
+// GPU.
 func Example() {
 	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Invalidator: told{}})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// gpu opens CUDA, or skips: CI has no GPU. `make gpu-test` runs these tests on a machine that has one.
+// gpu opens CUDA, or skips the test: CI has no GPU. `make gpu-test` runs these tests on a machine that has one.
 func gpu(t testing.TB) *CUDA {
 	t.Helper()
 	a, err := Open(Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
@@ -46,10 +46,10 @@ func TestGPUBuffers(t *testing.T) {
 				t.Fatal(err)
 			}
 			info, err := c.Inspect(b.Addr())
-			if err != nil || !info.Host || info.Managed || info.BufferID != b.ID() || info.Start > b.Addr()-pageSize || ids[b.ID()] {
-				t.Errorf("%d bytes, flags %d: %+v, id %d, %v", size, flags, info, b.ID(), err)
+			if err != nil || !info.Host || info.Managed || info.BufferID != b.id || info.Start > b.Addr()-pageSize || ids[b.id] {
+				t.Errorf("%d bytes, flags %d: %+v, id %d, %v", size, flags, info, b.id, err)
 			}
-			ids[b.ID()] = true
+			ids[b.id] = true
 			if len(b.Bytes()) != size || b.Addr()%pageSize != 0 || b.DevicePointer() == 0 {
 				t.Errorf("%d bytes at %#x, device %#x", len(b.Bytes()), b.Addr(), b.DevicePointer())
 			}
@@ -77,7 +77,7 @@ extern "C" __global__ void twice(const unsigned *in, unsigned *out, int n) {
 	if (i < n) out[i] = 2 * in[i] + 1;
 }`
 
-// compiled compiles a source, and returns the module and a kernel of it.
+// compiled compiles a source, and returns the module and one of its kernels.
 func compiled(t *testing.T, c *CUDA, source, kernel string) (*Module, *Kernel) {
 	t.Helper()
 	compiler, err := c.Device.NewCompiler("")
@@ -117,7 +117,7 @@ func TestGPUKernel(t *testing.T) {
 	}
 }
 
-// runTwice has the kernel read one host buffer and write another, in place.
+// runTwice makes the kernel read one host buffer and write another, in place.
 func runTwice(t *testing.T, c *CUDA, k *Kernel, s *Stream, flags Flags) {
 	t.Helper()
 	const n = 1 << 20
@@ -156,7 +156,7 @@ func runTwice(t *testing.T, c *CUDA, k *Kernel, s *Stream, flags Flags) {
 	}
 }
 
-// TestGPUNoLeak: what is made and freed again and again leaves the memory as it was.
+// TestGPUNoLeak checks that creating and freeing objects many times leaves the memory as it was.
 func TestGPUNoLeak(t *testing.T) {
 	c := gpu(t)
 	cycle := func() {
@@ -180,7 +180,7 @@ func TestGPUNoLeak(t *testing.T) {
 		cycle()
 	}
 	gone := 0
-	for range 3 { // others may use the GPU: what leaks is gone every time
+	for range 3 { // other processes may use the GPU, whereas a leak would recur every time
 		before, _, err := c.Device.FreeMemory()
 		if err != nil {
 			t.Fatal(err)
@@ -199,8 +199,8 @@ func TestGPUNoLeak(t *testing.T) {
 	t.Errorf("%d bytes of device memory are gone", gone)
 }
 
-// TestGPUOutOfMemory takes all memory that the GPU has, piece by piece: the first that cannot be had is an error that says so,
-// nothing is lost by it, and what was given back can be had again.
+// TestGPUOutOfMemory allocates all memory of the GPU, piece by piece. The first failure must be an error that says so
+// and loses nothing, and memory that was freed must be available again.
 func TestGPUOutOfMemory(t *testing.T) {
 	c := gpu(t)
 	pieces, err := exhaust(c.Device)
@@ -224,7 +224,7 @@ func TestGPUOutOfMemory(t *testing.T) {
 	}
 }
 
-// exhaust allocates ever smaller pieces, down to 1 MiB, until there is none left, and returns them with the last error.
+// exhaust allocates ever smaller pieces, down to 1 MiB, until none is left, and returns them with the last error.
 func exhaust(g *Device) (pieces []*DeviceMemory, err error) {
 	for size := 1 << 32; size >= 1<<20; size /= 2 {
 		for {
@@ -239,10 +239,10 @@ func exhaust(g *Device) (pieces []*DeviceMemory, err error) {
 	return pieces, err
 }
 
-// TestGPUSticky ends the process's CUDA: it runs in a process of its own.
+// TestGPUSticky makes CUDA unusable for the process, so it runs in a separate one.
 func TestGPUSticky(t *testing.T) {
 	if os.Getenv("TEGRACAST_STICKY") == "" {
-		gpu(t) // or skip
+		gpu(t) // or skips the test
 		out, err := rerun(t, "TestGPUSticky", "TEGRACAST_STICKY=1")
 		if err != nil {
 			t.Errorf("%v\n%s", err, out)

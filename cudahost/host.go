@@ -17,27 +17,27 @@ import (
 
 const pageSize = 4096
 
-// hostAllocator is the back end for machines without CUDA: anonymous memory, locked as far as the limit allows.
+// hostAllocator is the back end for machines without CUDA. It uses anonymous memory, locked as far as the limit allows.
 type hostAllocator struct {
 	invalidator Invalidator
 	log         *slog.Logger
 	lastID      atomic.Uint64
-	warn        *sync.Once // shared by the allocators of a process that know of each other
+	warn        *sync.Once // shared between the allocators of a process
 }
 
 func (a *hostAllocator) Backend() string { return "host" }
 
-// Close implements Allocator: it holds nothing.
+// Close implements Allocator. There is nothing to free.
 func (a *hostAllocator) Close() error { return nil }
 
-// AllocHost maps one page more than asked, in front of the buffer: nv-p2p's notifier takes a change of the mapping
-// that ends where a pin begins for a change of the pin, so no foreign mapping may end there.
+// AllocHost maps one more page than requested, in front of the buffer: nv-p2p's notifier mistakes a change of a mapping
+// that ends where a pin starts for a change of the pin, so no foreign mapping may end there.
 func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	return a.alloc(context.Background(), size, flags)
 }
 
-// During is a whose AllocHost fails with the cause of ctx's end when ctx ends, where the memory is this machine's own: large memory
-// takes seconds.
+// During returns an Allocator like a, except that AllocHost of the host back end fails with the cause of ctx's end once
+// ctx ends, because large memory takes seconds to allocate.
 func During(ctx context.Context, a Allocator) Allocator {
 	if host, is := a.(*hostAllocator); is {
 		return &during{host, ctx}
@@ -77,7 +77,7 @@ func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buff
 	if err := a.fill(ctx, used); err != nil {
 		return nil, errors.Join(err, unix.Munmap(mem))
 	}
-	// A device keeps the physical pages: a child must not make them copy-on-write.
+	// A device keeps using the physical pages, so a child process must not make them copy-on-write.
 	if err := unix.Madvise(mem, unix.MADV_DONTFORK); err != nil {
 		return nil, errors.Join(fmt.Errorf("madvise(MADV_DONTFORK): %w", err), unix.Munmap(mem))
 	}
@@ -89,15 +89,15 @@ func (a *hostAllocator) alloc(ctx context.Context, size int, flags Flags) (*Buff
 	}, nil
 }
 
-// fill has the kernel give all pages, and locks them as far as the limit allows. Its pieces begin at huge pages, which the kernel would
-// split else.
+// fill makes the kernel provide all pages, and locks them as far as the limit allows. Its pieces start at huge pages,
+// because the kernel would otherwise split these.
 func (a *hostAllocator) fill(ctx context.Context, memory []byte) error {
 	const piece = 8 << 20
 	locked := true
 	pieces := slices.Collect(slices.Chunk(memory[pageSize:], piece))
 	for _, part := range append(pieces, memory[:pageSize]) {
 		if ctx.Err() != nil {
-			return fmt.Errorf("%d bytes of memory are not made: %w", len(memory), context.Cause(ctx))
+			return fmt.Errorf("%d bytes of memory were not allocated: %w", len(memory), context.Cause(ctx))
 		}
 		for i := 0; i < len(part); i += pageSize {
 			part[i] = 0
@@ -113,12 +113,12 @@ func (a *hostAllocator) fill(ctx context.Context, memory []byte) error {
 	return nil
 }
 
-// hugePage is what one entry of a page table can map: a frame in few of them costs less to walk, to pin and to send
-// without copying.
+// hugePage is the size that one page table entry can map. A frame in few huge pages is cheaper to walk, to pin and to
+// send without copying.
 const hugePage = 2 << 20
 
-// inHugePages is the part of mem, length bytes long, whose second page begins at a huge one, and asks the kernel for
-// those; it may have none, which does no harm.
+// inHugePages returns a part of mem that is length bytes long and whose second page starts at a huge page boundary, and
+// asks the kernel for huge pages. It does no harm if the kernel has none.
 func inHugePages(mem []byte, length int) []byte {
 	at := -(uintptr(unsafe.Pointer(&mem[0])) + pageSize) % hugePage
 	used := mem[at:][:length]
@@ -126,8 +126,9 @@ func inHugePages(mem []byte, length int) []byte {
 	return used
 }
 
-// inWholeHugePages is the length of a mapping whose last huge page is whole, too, where that takes at most an eighth more: else the
-// kernel has that in small pages, each of which is pinned by itself.
+// inWholeHugePages returns the length of a mapping in which the last huge page is complete too, unless that takes more
+// than an eighth more memory. In an incomplete one, the kernel uses small pages, each of which must be pinned
+// separately.
 func inWholeHugePages(length int) int {
 	whole := (length-pageSize+hugePage-1)&^(hugePage-1) + pageSize
 	if whole-length > length/8 {
@@ -145,10 +146,10 @@ func LockedBytes(size int, flags Flags) int {
 	return inWholeHugePages(length)
 }
 
-// withLeadingPage is the length of a mapping for a buffer of size bytes that begins at its second page.
+// withLeadingPage returns the length of a mapping for a buffer of size bytes that starts at its second page.
 func withLeadingPage(size int) int { return pageSize + (size+pageSize-1)&^(pageSize-1) }
 
-// checkRequest checks what is asked of any back end.
+// checkRequest checks the arguments of AllocHost for every back end.
 func checkRequest(size int, flags Flags) error {
 	const most = 1 << 40
 	switch {
@@ -162,7 +163,7 @@ func checkRequest(size int, flags Flags) error {
 	return nil
 }
 
-// warnLimit says once that memory is not locked, and what to do.
+// warnLimit logs that memory is not locked, and what to do.
 func (a *hostAllocator) warnLimit(length int, err error) {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)

@@ -12,7 +12,8 @@ import (
 	"unsafe"
 )
 
-// TestWholeHugePages: the kernel may give huge pages for all of a frame, also for its last part, unless that would take much more memory.
+// TestWholeHugePages checks that huge pages are requested for a whole frame, including its last part, unless that would
+// take much more memory.
 func TestWholeHugePages(t *testing.T) {
 	a, err := Open(Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -33,7 +34,7 @@ func TestWholeHugePages(t *testing.T) {
 	}
 }
 
-// advised is how many bytes follow an address for which huge pages are asked.
+// advised returns the number of bytes after an address for which huge pages were requested.
 func advised(t *testing.T, at uintptr) (bytes int) {
 	t.Helper()
 	f, err := os.Open("/proc/self/smaps")

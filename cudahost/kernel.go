@@ -7,17 +7,17 @@ import (
 	"unsafe"
 )
 
-// A Module is compiled code on the GPU.
+// A Module is code loaded onto the GPU.
 type Module struct {
 	device *Device
 	handle uintptr
 }
 
-// Load loads code that Compile has made.
+// Load loads code compiled by Compile.
 func (g *Device) Load(code []byte) (*Module, error) {
 	m := &Module{device: g}
 	image := append(code[:len(code):len(code)], 0) // PTX is a C string
-	err := g.do(func(d *driver) error {
+	err := g.withContext(func(d *driver) error {
 		return d.call(cuModuleLoadData, uintptr(unsafe.Pointer(&m.handle)), uintptr(unsafe.Pointer(&image[0])))
 	})
 	if err != nil {
@@ -28,7 +28,7 @@ func (g *Device) Load(code []byte) (*Module, error) {
 
 // Close unloads the code, which must not be running.
 func (m *Module) Close() error {
-	return m.device.do(func(d *driver) error { return d.call(cuModuleUnload, m.handle) })
+	return m.device.withContext(func(d *driver) error { return d.call(cuModuleUnload, m.handle) })
 }
 
 // A Kernel is a function of a module.
@@ -38,11 +38,11 @@ type Kernel struct {
 	name   string
 }
 
-// Kernel finds an extern "C" function.
+// Kernel returns an extern "C" function of the module.
 func (m *Module) Kernel(name string) (*Kernel, error) {
 	k := &Kernel{device: m.device, name: name}
 	text := append([]byte(name), 0)
-	err := m.device.do(func(d *driver) error {
+	err := m.device.withContext(func(d *driver) error {
 		return d.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), m.handle, uintptr(unsafe.Pointer(&text[0])))
 	})
 	if err != nil {
@@ -54,10 +54,10 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 // Dim is the size of a grid in blocks or of a block in threads.
 type Dim struct{ X, Y, Z int }
 
-// Launch puts a run of the kernel on the stream. args are pointers to the parameters, as cuLaunchKernel takes them: it
-// has copied what they point to when it returns.
+// Launch enqueues a run of the kernel on the stream. args are pointers to the parameters, as for cuLaunchKernel; the
+// parameters have been copied when Launch returns.
 func (k *Kernel) Launch(s *Stream, grid, block Dim, args ...unsafe.Pointer) error {
-	err := k.device.do(func(d *driver) error {
+	err := k.device.withContext(func(d *driver) error {
 		const params = 9
 		return d.pointed(cuLaunchKernel, uintptr(unsafe.Pointer(unsafe.SliceData(args))), params, []uintptr{
 			k.handle, uintptr(grid.X), uintptr(max(1, grid.Y)), uintptr(max(1, grid.Z)),

@@ -12,24 +12,24 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// ErrNoCUDA is wrapped by all that says why CUDA cannot be had on this machine.
+// ErrNoCUDA is wrapped by all errors that say why CUDA is not available on this machine.
 var ErrNoCUDA = errors.New("no CUDA")
 
-// The driver's library, by the name of its interface and not of a file that a development package brings.
+// libcuda is the driver's library, by its soname rather than by the file name that a development package installs.
 const libcuda = "libcuda.so.1"
 
-// driver has the functions of libcuda that are used, under their newest names (CUDA Driver API).
+// driver holds the functions of libcuda that are used, under their newest names (CUDA Driver API).
 type driver struct {
 	handle  uintptr
 	symbols [symbolCount]uintptr
 
 	mu   sync.Mutex
-	free []*arguments // that no call uses: purego makes them escape
+	free []*arguments // unused ones: purego makes them escape, so they are reused
 
 	back callbacks
 }
 
-// arguments are those of a call; no function of the driver has more.
+// arguments are the arguments of a call. No function of the driver that is used has more than 11.
 type arguments [11]uintptr
 
 // symbol is a function of libcuda.
@@ -120,7 +120,7 @@ var symbolNames = [symbolCount]string{
 	cuLaunchHostFunc:          "cuLaunchHostFunc",
 }
 
-// openDriver opens the library of that name or path and finds all functions.
+// openDriver loads the library with that name or path and looks up all functions.
 func openDriver(name string) (*driver, error) {
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -135,7 +135,8 @@ func openDriver(name string) (*driver, error) {
 	return d, nil
 }
 
-// call calls a function; a result other than CUDA_SUCCESS is an *Error. Pointers may be converted in the argument list.
+// call calls a function and returns an *Error for a result other than CUDA_SUCCESS. Pointers may be converted to
+// uintptr in the argument list.
 //
 //go:uintptrescapes
 func (d *driver) call(f symbol, args ...uintptr) error {
@@ -146,7 +147,7 @@ func (d *driver) call(f symbol, args ...uintptr) error {
 	return nil
 }
 
-// quick is call for arguments of which none is a pointer to Go's memory: it allocates nothing.
+// quick is call for arguments that are not pointers to Go memory. It does not allocate.
 func (d *driver) quick(f symbol, args ...uintptr) error {
 	w := d.arguments()
 	r, _, _ := purego.SyscallN(d.symbols[f], w[:copy(w[:], args)]...)
@@ -171,7 +172,8 @@ func (d *driver) arguments() *arguments {
 	return w
 }
 
-// pointed is quick with one pointer to Go's memory, which replaces args[at]. It stays where it is: it escapes.
+// pointed is quick with one pointer to Go memory, which replaces args[at]. The memory does not move, because the
+// pointer escapes.
 //
 //go:uintptrescapes
 //go:noinline
@@ -185,20 +187,20 @@ type Error struct {
 	Call    string // the function
 	Code    int    // CUresult
 	Name    string // such as CUDA_ERROR_OUT_OF_MEMORY
-	Meaning string // in the driver's words
+	Meaning string // as described by the driver
 }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s: %s (%d): %s", e.Call, e.Name, e.Code, e.Meaning)
 }
 
-// Sticky says whether the process cannot go on with CUDA: after a fault of a kernel every further call fails, and not
-// even a new context recovers. The process must end, and its service manager must restart it.
+// Sticky reports whether the process cannot continue with CUDA: after a fault in a kernel every further call fails, and
+// not even a new context recovers. The process must end, and its service manager must restart it.
 func (e *Error) Sticky() bool {
 	return slices.Contains(sticky, e.Code)
 }
 
-// sticky are ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR,
+// sticky lists ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR,
 // ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC and LAUNCH_FAILED (cuda.h: "the process
 // must be terminated and relaunched").
 var sticky = []int{214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719}

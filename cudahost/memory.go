@@ -8,20 +8,21 @@ import (
 	"unsafe"
 )
 
-// A DeviceMemory is memory of the GPU, which the CPU does not see. On an integrated GPU it is the same memory.
+// A DeviceMemory is memory of the GPU, which the CPU cannot access. On an integrated GPU it is physically the same
+// memory.
 type DeviceMemory struct {
 	Pointer uintptr
 	Size    int
 	device  *Device
 }
 
-// AllocDevice allocates memory of the GPU, aligned to 256 bytes. What it holds is not known.
+// AllocDevice allocates memory of the GPU, aligned to 256 bytes. Its contents are undefined.
 func (g *Device) AllocDevice(size int) (*DeviceMemory, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("%w: %d bytes of device memory", ErrSize, size)
 	}
 	m := &DeviceMemory{Size: size, device: g}
-	err := g.do(func(d *driver) error {
+	err := g.withContext(func(d *driver) error {
 		return d.call(cuMemAlloc, uintptr(unsafe.Pointer(&m.Pointer)), uintptr(size))
 	})
 	if err != nil {
@@ -30,12 +31,12 @@ func (g *Device) AllocDevice(size int) (*DeviceMemory, error) {
 	return m, nil
 }
 
-// Close frees the memory, which no work may use any more.
+// Close frees the memory, which must no longer be in use.
 func (m *DeviceMemory) Close() error {
-	return m.device.do(func(d *driver) error { return d.call(cuMemFree, m.Pointer) })
+	return m.device.withContext(func(d *driver) error { return d.call(cuMemFree, m.Pointer) })
 }
 
-// Write copies b to the beginning of the memory, and returns when it is there.
+// Write copies b to the start of the memory, and returns once it has arrived.
 func (m *DeviceMemory) Write(b []byte) error {
 	if len(b) > m.Size {
 		return fmt.Errorf("%w: %d bytes into %d of device memory", ErrSize, len(b), m.Size)
@@ -43,13 +44,13 @@ func (m *DeviceMemory) Write(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	return m.device.do(func(d *driver) error {
+	return m.device.withContext(func(d *driver) error {
 		err := d.call(cuMemcpyHtoD, m.Pointer, uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
-		return errors.Join(err, d.call(cuStreamSynchronize, 0)) // the first returns when b has been read
+		return errors.Join(err, d.call(cuStreamSynchronize, 0)) // cuMemcpyHtoD may return as soon as b has been read
 	})
 }
 
-// Lines are a rectangle of bytes: Height lines of Width bytes, Stride from one to the next.
+// Lines describe a rectangle of bytes: Height lines of Width bytes, Stride bytes from one to the next.
 type Lines struct{ Width, Height, Stride int }
 
 // copy2D is CUDA_MEMCPY2D.
@@ -72,12 +73,13 @@ type copy2D struct {
 
 const memoryTypeDevice = 2
 
-// CopyIn puts a copy of lines from host memory, an address that AllocHost's buffers have, to the same place behind to.
+// CopyIn enqueues a copy of lines from host memory, which must come from AllocHost, to device memory with the same
+// stride.
 func (s *Stream) CopyIn(to, from uintptr, l Lines) error {
 	return s.copy(copy2D{srcType: memoryTypeHost, srcHost: from, dstType: memoryTypeDevice, dstDevice: to}, l)
 }
 
-// CopyOut puts a copy of lines to host memory on the stream; the bytes between the lines stay as they are.
+// CopyOut enqueues a copy of lines from device memory to host memory. The bytes between the lines are not changed.
 func (s *Stream) CopyOut(to, from uintptr, l Lines) error {
 	return s.copy(copy2D{srcType: memoryTypeDevice, srcDevice: from, dstType: memoryTypeHost, dstHost: to}, l)
 }
@@ -87,49 +89,49 @@ func (s *Stream) copy(c copy2D, l Lines) error {
 	s.copying.Lock()
 	defer s.copying.Unlock()
 	s.rectangle = c
-	return s.device.do(func(d *driver) error {
+	return s.device.withContext(func(d *driver) error {
 		return d.pointed(cuMemcpy2DAsync, uintptr(unsafe.Pointer(&s.rectangle)), 0, []uintptr{0, s.handle})
 	})
 }
 
-// Read puts a copy from device memory to host memory on the stream.
+// Read enqueues a copy from device memory to host memory.
 func (s *Stream) Read(to, from uintptr, size int) error {
-	return s.device.do(func(d *driver) error { return d.quick(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
+	return s.device.withContext(func(d *driver) error { return d.quick(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
 }
 
-// Clear puts zeros into device memory on the stream.
+// Clear enqueues the clearing of device memory.
 func (s *Stream) Clear(at uintptr, size int) error { return s.Fill(at, 0, size) }
 
-// Fill sets bytes of device memory, or of host memory that is mapped, on the stream.
+// Fill enqueues the filling of device memory, or of mapped host memory, with a byte value.
 func (s *Stream) Fill(at uintptr, value byte, size int) error {
-	return s.device.do(func(d *driver) error { return d.quick(cuMemsetD8Async, at, uintptr(value), uintptr(size), s.handle) })
+	return s.device.withContext(func(d *driver) error { return d.quick(cuMemsetD8Async, at, uintptr(value), uintptr(size), s.handle) })
 }
 
-// An Event is a place in a stream that other streams wait for. It can be used again and again.
+// An Event is a point in a stream that other streams can wait for. It can be reused.
 type Event struct {
 	device *Device
 	handle uintptr
 }
 
-// NewEvent makes an event.
+// NewEvent creates an event.
 func (g *Device) NewEvent() (*Event, error) {
 	e := &Event{device: g}
-	return e, g.do(func(d *driver) error {
+	return e, g.withContext(func(d *driver) error {
 		return d.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), eventNoTiming)
 	})
 }
 
-// Mark puts the event at the present end of the stream's work.
+// Mark sets the event to the current end of the stream's work.
 func (s *Stream) Mark(e *Event) error {
-	return s.device.do(func(d *driver) error { return d.quick(cuEventRecord, e.handle, s.handle) })
+	return s.device.withContext(func(d *driver) error { return d.quick(cuEventRecord, e.handle, s.handle) })
 }
 
-// After makes what comes on the stream wait for the event's last mark.
+// After makes further work on the stream wait for the event's last mark.
 func (s *Stream) After(e *Event) error {
-	return s.device.do(func(d *driver) error { return d.quick(cuStreamWaitEvent, s.handle, e.handle, 0) })
+	return s.device.withContext(func(d *driver) error { return d.quick(cuStreamWaitEvent, s.handle, e.handle, 0) })
 }
 
 // Close frees the event.
 func (e *Event) Close() error {
-	return e.device.do(func(d *driver) error { return d.call(cuEventDestroy, e.handle) })
+	return e.device.withContext(func(d *driver) error { return d.call(cuEventDestroy, e.handle) })
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCopiesThroughStandin: what is asked of the driver; TestGPUCopies asks a GPU.
+// TestCopiesThroughStandin checks the requests to the driver; TestGPUCopies uses a GPU.
 func TestCopiesThroughStandin(t *testing.T) {
 	c := openStandin(t)
 	if c.Device.Processors != 14 {
@@ -26,7 +26,7 @@ func TestCopiesThroughStandin(t *testing.T) {
 
 func TestGPUCopies(t *testing.T) { checkCopies(t, gpu(t)) }
 
-// checkCopies takes lines to the device on one stream and back on another, which waits for the first.
+// checkCopies copies lines to the device on one stream and back on another one, which waits for the first.
 func checkCopies(t *testing.T, c *CUDA) {
 	t.Helper()
 	const stride, height = 100, 30

@@ -10,10 +10,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// nvjpegNames are nvJPEG's library by its versioned names: an unrelated libnvjpeg.so comes with Jetson Linux.
+// nvjpegNames are the versioned names of the nvJPEG library. Jetson Linux contains an unrelated libnvjpeg.so.
 var nvjpegNames = []string{"libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.11"}
 
-// ErrJPEG is wrapped by what nvJPEG refuses.
+// ErrJPEG is wrapped by errors of nvJPEG.
 var ErrJPEG = errors.New("nvJPEG")
 
 // nvjpegStatus are the names of nvjpegStatus_t from 1 on.
@@ -22,8 +22,9 @@ var nvjpegStatus = [...]string{
 	"architecture mismatch", "internal error", "implementation not supported", "incomplete bitstream",
 }
 
-// A JPEGEncoder is nvJPEG's encoder: baseline, 4:2:0, with the standard Huffman tables. One goroutine uses it at a time.
-type JPEGEncoder struct {
+// An NVJPEG encodes with nvJPEG: baseline, 4:2:0, with the standard Huffman tables. Only one goroutine may use it
+// at a time.
+type NVJPEG struct {
 	stream *Stream
 	create, destroy, stateCreate, stateDestroy, paramsCreate, paramsDestroy,
 	quality, sampling, encode, retrieve uintptr
@@ -31,17 +32,17 @@ type JPEGEncoder struct {
 	handle, state, params uintptr
 }
 
-// NewJPEGEncoder opens nvJPEG for files of a quality of 1 to 100. Errors wrap ErrNoCUDA where it is missing.
-func (g *Device) NewJPEGEncoder(quality int) (*JPEGEncoder, error) {
-	return g.newJPEGEncoder(quality, nvjpegNames)
+// NewNVJPEG opens nvJPEG for files with a quality of 1 to 100. The error wraps ErrNoCUDA if nvJPEG is missing.
+func (g *Device) NewNVJPEG(quality int) (*NVJPEG, error) {
+	return g.newNVJPEG(quality, nvjpegNames)
 }
 
-func (g *Device) newJPEGEncoder(quality int, names []string) (*JPEGEncoder, error) {
+func (g *Device) newNVJPEG(quality int, names []string) (*NVJPEG, error) {
 	library, err := openToolkit(names)
 	if err != nil {
 		return nil, fmt.Errorf("%w: nvJPEG is not installed (libnvjpeg of the CUDA toolkit or of JetPack): %w", ErrNoCUDA, err)
 	}
-	e := &JPEGEncoder{}
+	e := &NVJPEG{}
 	for name, to := range map[string]*uintptr{
 		"nvjpegCreateEx": &e.create, "nvjpegDestroy": &e.destroy, "nvjpegEncoderStateCreate": &e.stateCreate,
 		"nvjpegEncoderStateDestroy": &e.stateDestroy, "nvjpegEncoderParamsCreate": &e.paramsCreate,
@@ -50,13 +51,13 @@ func (g *Device) newJPEGEncoder(quality int, names []string) (*JPEGEncoder, erro
 		"nvjpegEncodeRetrieveBitstream": &e.retrieve,
 	} {
 		if *to, err = purego.Dlsym(library, name); err != nil {
-			return nil, errors.Join(fmt.Errorf("%w: libnvjpeg is too old, or another one: %w", ErrNoCUDA, err), purego.Dlclose(library))
+			return nil, errors.Join(fmt.Errorf("%w: libnvjpeg is too old, or another library: %w", ErrNoCUDA, err), purego.Dlclose(library))
 		}
 	}
 	if e.stream, err = g.NewStream(); err != nil {
 		return nil, err
 	}
-	if err := g.do(func(*driver) error { return e.open(quality) }); err != nil {
+	if err := g.withContext(func(*driver) error { return e.open(quality) }); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
@@ -64,7 +65,7 @@ func (g *Device) newJPEGEncoder(quality int, names []string) (*JPEGEncoder, erro
 
 const chroma420 = 2 // NVJPEG_CSS_420
 
-func (e *JPEGEncoder) open(quality int) error {
+func (e *NVJPEG) open(quality int) error {
 	stream := e.stream.handle
 	err := jpegError("nvjpegCreateEx", call(e.create, 0, 0, 0, 0, uintptr(unsafe.Pointer(&e.handle))))
 	if err == nil {
@@ -92,8 +93,8 @@ func jpegError(call string, code int32) error {
 	return fmt.Errorf("%w: %s: status %d", ErrJPEG, call, code)
 }
 
-// A Picture420 is three planes that the device reaches, of bytes: luma, and Cb and Cr of half the width and height,
-// rounded up.
+// A Picture420 consists of three planes of bytes that the device can access: luma, and Cb and Cr with half the width
+// and height, rounded up.
 type Picture420 struct {
 	Planes        [3]uintptr
 	Strides       [3]int
@@ -106,15 +107,16 @@ type nvjpegImage struct {
 	pitch   [4]uintptr
 }
 
-// Encode makes a JPEG file of the picture and appends it to dst, without writing beyond its capacity. It returns when
-// that is done. Colours are BT.601's of full range, as JFIF has them.
-func (e *JPEGEncoder) Encode(dst []byte, p Picture420) ([]byte, error) {
+// Encode encodes the picture as a JPEG file, appends it to dst without exceeding its capacity, and returns when that is
+// done. Colours must be BT.601 full range, as in JFIF. With an error, which wraps ErrJPEG if the capacity is too small,
+// Encode returns dst with its old length.
+func (e *NVJPEG) Encode(dst []byte, p Picture420) ([]byte, error) {
 	image := &nvjpegImage{}
 	for i := range p.Planes {
 		image.channel[i], image.pitch[i] = p.Planes[i], uintptr(p.Strides[i])
 	}
 	var size uintptr
-	err := e.stream.device.do(func(d *driver) error {
+	err := e.stream.device.withContext(func(d *driver) error {
 		if err := jpegError("nvjpegEncodeYUV", call(e.encode, e.handle, e.state, e.params, uintptr(unsafe.Pointer(image)),
 			chroma420, uintptr(p.Width), uintptr(p.Height), e.stream.handle)); err != nil {
 			return err
@@ -139,9 +141,9 @@ func (e *JPEGEncoder) Encode(dst []byte, p Picture420) ([]byte, error) {
 	return dst[:len(dst)+int(size)], nil
 }
 
-// Close gives everything back.
-func (e *JPEGEncoder) Close() error {
-	err := e.stream.device.do(func(*driver) error {
+// Close frees all resources.
+func (e *NVJPEG) Close() error {
+	err := e.stream.device.withContext(func(*driver) error {
 		var errs []error
 		for _, part := range []struct {
 			name    string

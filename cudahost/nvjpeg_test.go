@@ -24,7 +24,7 @@ func nvjpegStandin(t *testing.T, defines ...string) []string {
 	return []string{lib}
 }
 
-// picture420 is a picture in a buffer of the back end, and its planes.
+// picture420 returns a picture in a buffer of the back end, and its planes.
 func picture420(t *testing.T, a Allocator, width, height, stride int) (Picture420, []byte) {
 	t.Helper()
 	b, err := a.AllocHost(stride*height*3/2, Mapped)
@@ -45,7 +45,7 @@ func picture420(t *testing.T, a Allocator, width, height, stride int) (Picture42
 
 func TestCallsOfNVJPEG(t *testing.T) {
 	c := openStandin(t)
-	e, err := c.Device.newJPEGEncoder(90, nvjpegStandin(t))
+	e, err := c.Device.newNVJPEG(90, nvjpegStandin(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,20 +65,20 @@ func TestCallsOfNVJPEG(t *testing.T) {
 	if err := e.Close(); err != nil {
 		t.Error(err)
 	}
-	for reason, names := range map[string][]string{"not installed": {"libno-such-nvjpeg.so"}, "another one": nvjpegStandin(t, "-DANOTHER")} {
-		if _, err := c.Device.newJPEGEncoder(90, names); !errors.Is(err, ErrNoCUDA) || !strings.Contains(err.Error(), reason) {
+	for reason, names := range map[string][]string{"not installed": {"libno-such-nvjpeg.so"}, "another library": nvjpegStandin(t, "-DANOTHER")} {
+		if _, err := c.Device.newNVJPEG(90, names); !errors.Is(err, ErrNoCUDA) || !strings.Contains(err.Error(), reason) {
 			t.Errorf("%s: %v", reason, err)
 		}
 	}
-	if _, err := c.Device.newJPEGEncoder(0, nvjpegStandin(t)); !errors.Is(err, ErrJPEG) || !strings.Contains(err.Error(), "SetQuality") {
+	if _, err := c.Device.newNVJPEG(0, nvjpegStandin(t)); !errors.Is(err, ErrJPEG) || !strings.Contains(err.Error(), "SetQuality") {
 		t.Errorf("quality 0: %v", err)
 	}
 }
 
-// TestGPUJPEG compares files with the picture, by Go's decoder.
+// TestGPUJPEG decodes the files with Go's decoder and compares them with the picture.
 func TestGPUJPEG(t *testing.T) {
 	c := gpu(t)
-	e, err := c.Device.NewJPEGEncoder(90)
+	e, err := c.Device.NewNVJPEG(90)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapToRead maps the file of a Shared buffer as another process does.
+// mapToRead maps the file of a Shared buffer, as another process would.
 func mapToRead(t *testing.T, fd uintptr) []byte {
 	t.Helper()
 	var st unix.Stat_t
@@ -29,7 +29,8 @@ func mapToRead(t *testing.T, fd uintptr) []byte {
 	return m
 }
 
-// TestRegisterReadOnly: a mapping to read is registered with the flag that it needs, once at a time; kernels have its address.
+// TestRegisterReadOnly checks that a read-only mapping is registered with the required flag, only once at a time, and
+// that kernels get its address.
 func TestRegisterReadOnly(t *testing.T) {
 	for name, defines := range map[string][]string{"unified": nil, "not unified": {"-DUNIFIED=0"}} {
 		c := openStandin(t, defines...)
@@ -40,7 +41,7 @@ func TestRegisterReadOnly(t *testing.T) {
 		file, _ := b.File()
 		m := mapToRead(t, file.Fd())
 		var e *Error
-		if err := c.Device.do(func(d *driver) error {
+		if err := c.Device.withContext(func(d *driver) error {
 			return d.call(cuMemHostRegister, addressOf(m), uintptr(len(m)), registerMapped)
 		}); !errors.As(err, &e) {
 			t.Errorf("%s: the stand-in registers it without the flag: %v", name, err)
@@ -73,7 +74,8 @@ func TestRegisterReadOnly(t *testing.T) {
 	}
 }
 
-// TestRegisterReadOnlyFails: what cannot be registered, with what to do, and nothing is left of it.
+// TestRegisterReadOnlyFails checks that the error for memory that cannot be registered says what to do, and that
+// nothing is left behind.
 func TestRegisterReadOnlyFails(t *testing.T) {
 	c := openStandin(t)
 	b, err := c.AllocHost(4*pageSize, Shared)
@@ -83,7 +85,7 @@ func TestRegisterReadOnlyFails(t *testing.T) {
 	file, _ := b.File()
 	m := mapToRead(t, file.Fd())
 	for _, part := range [][]byte{nil, m[:0], m[1:]} {
-		if _, _, err := c.Device.RegisterReadOnly(part); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "what mmap has returned") {
+		if _, _, err := c.Device.RegisterReadOnly(part); !errors.Is(err, ErrSize) || !strings.Contains(err.Error(), "returned by mmap") {
 			t.Errorf("%d bytes: %v", len(part), err)
 		}
 	}
@@ -93,7 +95,7 @@ func TestRegisterReadOnlyFails(t *testing.T) {
 	}
 	t.Setenv("STANDIN_NO_POINTER", "1")
 	var e *Error
-	for range 2 { // the first has left nothing
+	for range 2 { // the first attempt has left nothing behind
 		if _, _, err := c.Device.RegisterReadOnly(m); !errors.As(err, &e) || e.Call != "cuMemHostGetDevicePointer_v2" {
 			t.Errorf("no device pointer: %v", err)
 		}

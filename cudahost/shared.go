@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A memfd is memory of this process that others can map to read.
+// A memfd is memory of this process that others can map read-only.
 type memfd struct {
 	file   *os.File
-	memory []byte // the whole file, with the page in front of the buffer
+	memory []byte // the whole file, including the page in front of the buffer
 }
 
-// sealFutureWrite is F_SEAL_FUTURE_WRITE (fcntl(2), Linux 5.1): nobody can write from now on, but by the mappings that there are.
+// sealFutureWrite is F_SEAL_FUTURE_WRITE (fcntl(2), Linux 5.1): from then on nobody can write, except through existing
+// mappings.
 const sealFutureWrite = 0x10
 
-// newMemfd makes a memfd for a buffer of size bytes and maps it; then it seals it: no length and no seal changes any more, and this
-// mapping stays the only one that can be written to.
+// newMemfd creates a memfd for a buffer of size bytes, maps it, and then seals it: neither its length nor its seals can
+// change any more, and this mapping remains the only writable one.
 func newMemfd(size int) (*memfd, error) {
 	fd, err := unix.MemfdCreate("tegracast-frames", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
@@ -34,7 +35,8 @@ func newMemfd(size int) (*memfd, error) {
 	return m, nil
 }
 
-// reserve asks for all of length bytes in pieces: before Linux 6.10 any signal interrupts, and Go sends some to itself.
+// reserve allocates length bytes in pieces, because before Linux 6.10 any signal interrupts fallocate, and Go sends
+// signals to itself.
 func reserve(length int64, fallocate func(at, length int64) error) error {
 	const piece = 1 << 20
 	for at := int64(0); at < length; {
@@ -51,7 +53,7 @@ func reserve(length int64, fallocate func(at, length int64) error) error {
 
 func (m *memfd) open(fd, length int) (err error) {
 	fallocate := func(at, length int64) error { return unix.Fallocate(fd, 0, at, length) }
-	if err := reserve(int64(length), fallocate); err != nil { // now, and not by a SIGBUS when a frame comes
+	if err := reserve(int64(length), fallocate); err != nil { // fails now, rather than with a SIGBUS when a frame arrives
 		return fmt.Errorf("fallocate: %w", err)
 	}
 	if m.memory, err = unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
@@ -67,7 +69,7 @@ func (m *memfd) open(fd, length int) (err error) {
 	return nil
 }
 
-// bytes are the buffer's.
+// bytes returns the buffer's bytes.
 func (m *memfd) bytes(size int) []byte { return m.memory[pageSize : pageSize+size : pageSize+size] }
 
 // Close unmaps the memory and closes the file.
@@ -79,8 +81,8 @@ func (m *memfd) Close() error {
 	return errors.Join(err, m.file.Close())
 }
 
-// allocShared is AllocHost for Shared memory. It has no huge pages: a memfd has them only where the administrator of the machine
-// gives them to all shared memory.
+// allocShared is AllocHost for Shared memory. It uses no huge pages: a memfd only gets them if the machine's
+// administrator enables them for all shared memory.
 func (a *hostAllocator) allocShared(size int, flags Flags) (*Buffer, error) {
 	m, err := newMemfd(size)
 	if err != nil {
@@ -96,7 +98,7 @@ func (a *hostAllocator) allocShared(size int, flags Flags) (*Buffer, error) {
 	}, nil
 }
 
-// allocShared is AllocHost for Shared memory, which is registered with CUDA instead of allocated by it.
+// allocShared is AllocHost for Shared memory, which is registered with CUDA instead of being allocated by it.
 func (c *CUDA) allocShared(size int, flags Flags) (*Buffer, error) {
 	m, err := newMemfd(size)
 	if err != nil {
@@ -105,16 +107,16 @@ func (c *CUDA) allocShared(size int, flags Flags) (*Buffer, error) {
 	base := uintptr(unsafe.Pointer(&m.memory[0]))
 	var device uintptr
 	var info PointerInfo
-	err = c.Device.do(func(d *driver) error {
+	err = c.Device.withContext(func(d *driver) error {
 		if err := d.call(cuMemHostRegister, base, uintptr(len(m.memory)), uintptr(flags&^Shared)); err != nil {
 			return err
 		}
-		err := d.prepare(base, false, flags, &device) // it need not be the host's, as that of CUDA's own memory is
+		err := d.prepare(base, false, flags, &device) // it may differ from the host pointer, unlike with CUDA's own memory
 		if err == nil {
 			info, err = d.inspect(base)
 		}
 		if err != nil {
-			_ = d.call(cuMemHostUnregister, base) // the first error says more
+			_ = d.call(cuMemHostUnregister, base) // the first error is more informative
 		}
 		return err
 	})
@@ -125,7 +127,7 @@ func (c *CUDA) allocShared(size int, flags Flags) (*Buffer, error) {
 	b := &Buffer{
 		id: info.BufferID, flags: flags, invalidator: c.invalidator, file: m.file, bytes: bytes, addr: base + pageSize,
 		free: func() error {
-			err := c.Device.do(func(d *driver) error { return d.call(cuMemHostUnregister, base) })
+			err := c.Device.withContext(func(d *driver) error { return d.call(cuMemHostUnregister, base) })
 			return errors.Join(err, m.Close())
 		},
 	}

@@ -10,13 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedMemory are allocators of memory that other processes can map.
+// sharedMemory returns allocators of memory that other processes can map.
 func sharedMemory(t *testing.T) map[string]Allocator {
 	t.Helper()
 	return map[string]Allocator{"host": open(t, Config{Backend: "host"}), "stand-in": openStandin(t)}
 }
 
-// TestReserve: every byte is asked for once it can be had, whatever signals interrupt; another error ends it.
+// TestReserve checks that all bytes are allocated if they are available, whatever signals interrupt, and that any other
+// error ends the allocation.
 func TestReserve(t *testing.T) {
 	const length = 5<<20 + 1
 	var got int64
@@ -39,7 +40,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestShared: another mapping of the file sees the buffer's bytes where File says, and nobody can write, shrink, grow or punch holes.
+// TestShared checks that another mapping of the file sees the buffer's bytes at the offset returned by File, and that
+// nobody can write to it, shrink it, grow it or punch holes.
 func TestShared(t *testing.T) {
 	for name, a := range sharedMemory(t) {
 		b, err := a.AllocHost(4097*4, Mapped|Shared)
@@ -70,7 +72,7 @@ func TestShared(t *testing.T) {
 			t.Errorf("%s: a write: %v", name, err)
 		}
 		want := bytes.Clone(b.Bytes())
-		if err := b.Close(); err != nil || !bytes.Equal(other[offset:], want) { // the other process has its bytes still
+		if err := b.Close(); err != nil || !bytes.Equal(other[offset:], want) { // the other process still has its bytes
 			t.Error(name, err)
 		}
 		if err := errors.Join(unix.Munmap(other)); err != nil {
@@ -79,7 +81,7 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// TestSharedRefusals: what cannot be shared, and what fails on the way, leaves nothing.
+// TestSharedRefusals checks that memory that cannot be shared, or an error on the way, leaves nothing behind.
 func TestSharedRefusals(t *testing.T) {
 	for name, a := range sharedMemory(t) {
 		if _, err := a.AllocHost(4096, Shared|WriteCombined); !errors.Is(err, ErrFlags) {

@@ -17,21 +17,23 @@ import (
 	"unsafe"
 )
 
-// Words of the buffer that TestGPUSharedWithAProcess shares, and how often its consumer registers it to find leaks.
+// Number of words in the buffer that TestGPUSharedWithAProcess shares, and how often its consumer registers the buffer
+// to find leaks.
 const (
 	sharedWords  = 1 << 18
 	sharedRounds = 500
 )
 
-// summing adds up words, each times its place, so that a word in another place changes the sum.
+// summing adds up words, each multiplied by a weight that depends on its position, so that moving a word changes the
+// sum.
 const summing = `
 extern "C" __global__ void sum(const unsigned *in, unsigned *out, int n) {
 	int i = blockIdx.x * blockDim.x + threadIdx.x;
 	if (i < n) atomicAdd(out, in[i] * (unsigned)(2 * i + 1));
 }`
 
-// TestGPUSharedWithAProcess: a process of its own maps a buffer of this one to read, and its kernels read it where it lies. They see
-// what this process writes later.
+// TestGPUSharedWithAProcess maps a buffer of this process read-only in another process, whose kernels read it in place.
+// They must see what this process writes later.
 func TestGPUSharedWithAProcess(t *testing.T) {
 	if offset, err := strconv.Atoi(os.Getenv("TEGRACAST_SHARED")); err == nil {
 		sumForAnother(t, uintptr(offset))
@@ -78,8 +80,8 @@ func TestGPUSharedWithAProcess(t *testing.T) {
 	}
 }
 
-// sumForAnother runs in a process of its own, which has the buffer's file as its descriptor 3. For each line it prints the sum that its
-// kernel makes.
+// sumForAnother runs in the other process, which has the buffer's file as its descriptor 3. For each line it reads, it
+// prints the sum computed by its kernel.
 func sumForAnother(t *testing.T, offset uintptr) {
 	t.Helper()
 	c, m := gpu(t), mapToRead(t, 3)
@@ -101,7 +103,7 @@ func sumForAnother(t *testing.T, offset uintptr) {
 	}
 }
 
-// summer compiles the kernel; total is where it writes.
+// summer compiles the kernel; total receives its result.
 func summer(t *testing.T, c *CUDA) (*Kernel, *Stream, *Buffer) {
 	t.Helper()
 	_, k := compiled(t, c, summing, "sum")
@@ -116,7 +118,7 @@ func summer(t *testing.T, c *CUDA) (*Kernel, *Stream, *Buffer) {
 	return k, s, total
 }
 
-// sum has the kernel read the shared words and waits for it.
+// sum runs the kernel on the shared words and waits for it.
 func sum(t *testing.T, k *Kernel, s *Stream, from uintptr, total *Buffer) {
 	t.Helper()
 	clear(total.Bytes())
@@ -136,7 +138,7 @@ func sum(t *testing.T, k *Kernel, s *Stream, from uintptr, total *Buffer) {
 	}
 }
 
-// unregisterAll registers the mapping again and again: neither the GPU's memory nor locked pages grow.
+// unregisterAll registers the mapping again and again: neither the GPU's memory in use nor locked pages may grow.
 func unregisterAll(t *testing.T, c *CUDA, m []byte) {
 	t.Helper()
 	cycle := func(n int) (free int) {
@@ -156,7 +158,7 @@ func unregisterAll(t *testing.T, c *CUDA, m []byte) {
 		return free
 	}
 	gone := 0
-	for range 3 { // others may use the GPU: what leaks is gone every time
+	for range 3 { // other processes may use the GPU, whereas a leak would recur every time
 		before := cycle(10)
 		if gone = before - cycle(sharedRounds); gone <= 4<<20 {
 			fmt.Printf("%s: %d registrations of %d bytes leave %d bytes less of the GPU's memory\n", c.Device, sharedRounds, len(m), max(gone, 0))
@@ -166,5 +168,5 @@ func unregisterAll(t *testing.T, c *CUDA, m []byte) {
 	t.Errorf("%d bytes of device memory are gone", gone)
 }
 
-// addressOf is where the memory begins.
+// addressOf returns the address of the memory.
 func addressOf(m []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }

@@ -21,12 +21,12 @@ type vma struct {
 	begin, end uint64
 	prot       string            // "rw-s"
 	device     string            // "00:01", major and minor
-	name       string            // of the file, "" of anonymous memory
+	name       string            // file name, "" for anonymous memory
 	flags      []string          // VmFlags
-	fields     map[string]string // the others, as they are printed
+	fields     map[string]string // the others, as printed
 }
 
-// vmaOf returns the entry of the mapping that addr lies in.
+// vmaOf returns the entry of the mapping that contains addr.
 func vmaOf(addr uintptr) (vma, error) {
 	f, err := os.Open("/proc/self/smaps")
 	if err != nil {
@@ -74,9 +74,10 @@ func (v vma) String() string {
 	return s
 }
 
-// refusal returns why pin_user_pages with FOLL_LONGTERM refuses a mapping, "" if it does not: the rules of check_vma_flags and
-// vma_needs_dirty_tracking (Linux 6.5 and newer, mm/gup.c and mm/mmap.c) and, for one mapping, tp_check_vma (tegra/kmod/pin.c).
-// A page that a driver has inserted without a struct page (pte_special) does not show in smaps.
+// refusal returns why pin_user_pages with FOLL_LONGTERM refuses a mapping, or "" if it does not. It implements the
+// rules of check_vma_flags and vma_needs_dirty_tracking (Linux 6.5 and newer, mm/gup.c and mm/mmap.c) and, for a single
+// mapping, tp_check_vma (tegra/kmod/pin.c). A page that a driver has inserted without a struct page (pte_special) does
+// not show in smaps.
 func (v vma) refusal(write bool) string {
 	filesystem := v.name != "" && !strings.HasPrefix(v.name, "[") && !strings.HasPrefix(v.name, "/dev/") && v.device != shmem()
 	switch {
@@ -96,7 +97,8 @@ func (v vma) refusal(write bool) string {
 	return ""
 }
 
-// shmem is the device of the kernel's own mount of tmpfs, in which memfds and shared anonymous memory lie: it has no write-back.
+// shmem returns the device of the kernel's own tmpfs mount, which holds memfds and shared anonymous memory and has no
+// write-back.
 func shmem() string {
 	fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -110,10 +112,10 @@ func shmem() string {
 	return fmt.Sprintf("%02x:%02x", unix.Major(st.Dev), unix.Minor(st.Dev))
 }
 
-// errNotAsked is wrapped where the kernel cannot be asked to pin memory.
+// errNotAsked is wrapped if the kernel cannot be asked to pin memory.
 var errNotAsked = errors.New("io_uring cannot be used here")
 
-// pinByKernel has the kernel pin memory and give it back: buffers that are registered with an io_uring are pinned by
+// pinByKernel makes the kernel pin memory and release it: buffers registered with an io_uring are pinned by
 // pin_user_pages with FOLL_WRITE and FOLL_LONGTERM (io_uring/memmap.c, io_pin_pages).
 func pinByKernel(addr uintptr, size int) error {
 	var params [120]byte // struct io_uring_params
@@ -134,8 +136,8 @@ func pinByKernel(addr uintptr, size int) error {
 	return errno
 }
 
-// pinnable fails the test where the rules, or the kernel itself, say other than want of memory that a device is to write. It
-// prints what it found.
+// pinnable fails the test if the rules, or the kernel itself, do not agree with want on whether memory for a device to
+// write to can be pinned. It logs what it found.
 func pinnable(t *testing.T, what string, addr uintptr, size int, want bool) {
 	t.Helper()
 	v, err := vmaOf(addr)
@@ -151,13 +153,13 @@ func pinnable(t *testing.T, what string, addr uintptr, size int, want bool) {
 	if (refusal == "") != want {
 		t.Errorf("%s: by the rules it can be pinned: %t, want %t", what, refusal == "", want)
 	}
-	// Before 6.5 io_uring itself refuses every file but those of shmem.
+	// Before 6.5, io_uring itself refuses all files except those of shmem.
 	if !errors.Is(asked, errNotAsked) && !errors.Is(asked, unix.EOPNOTSUPP) && (asked == nil) != want {
 		t.Errorf("%s: the kernel says %v, want it pinned: %t", what, asked, want)
 	}
 }
 
-// TestPinRules compares the rules with the kernel, of memory whose answer is known.
+// TestPinRules compares the rules with the kernel, for memory with a known answer.
 func TestPinRules(t *testing.T) {
 	const size = 4 * pageSize
 	mapped := func(fd, prot, flags int) uintptr {
@@ -194,7 +196,7 @@ func TestPinRules(t *testing.T) {
 	}
 }
 
-// sinceLinux reports whether the kernel is at least of a version.
+// sinceLinux reports whether the kernel has at least the given version.
 func sinceLinux(major, minor int) bool {
 	var u unix.Utsname
 	if unix.Uname(&u) != nil {
@@ -205,7 +207,7 @@ func sinceLinux(major, minor int) bool {
 	return err == nil && (a > major || a == major && b >= minor)
 }
 
-// TestGPUMemoryCanBePinned measures what docs/gpudirect.md says of the memory of each kind that slots are made of: whether
+// TestGPUMemoryCanBePinned measures what docs/module.md says of the memory of each kind that slots are made of: whether
 // the kernel module can pin it by pin_user_pages, which has no nv-p2p.
 func TestGPUMemoryCanBePinned(t *testing.T) {
 	c := gpu(t)

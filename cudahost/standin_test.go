@@ -13,7 +13,7 @@ import (
 	"unsafe"
 )
 
-// standin builds the stand-in for libcuda. It tests the calls' shapes and the error paths, not CUDA.
+// standin builds the stand-in for libcuda. It serves to test the form of the calls and the error paths, not CUDA.
 func standin(t testing.TB, defines ...string) string {
 	t.Helper()
 	lib := filepath.Join(t.TempDir(), "libstandin.so")
@@ -38,7 +38,7 @@ func openStandin(t testing.TB, defines ...string) *CUDA {
 	return a.(*CUDA)
 }
 
-// TestNoCUDA: each reason is one clear line, and auto goes on with host memory.
+// TestNoCUDA checks that each reason is one clear line, and that "auto" falls back to host memory.
 func TestNoCUDA(t *testing.T) {
 	broken := filepath.Join(t.TempDir(), "broken.so")
 	if err := os.WriteFile(broken, []byte("no library"), 0o600); err != nil {
@@ -83,8 +83,8 @@ func TestCallsOfTheDriver(t *testing.T) {
 		if name == "not unified" {
 			want += 1 << 40
 		}
-		if b.DevicePointer() != want || b.ID() == 0 {
-			t.Errorf("%s: device pointer %#x of %#x, id %d", name, b.DevicePointer(), b.Addr(), b.ID())
+		if b.DevicePointer() != want || b.id == 0 {
+			t.Errorf("%s: device pointer %#x of %#x, id %d", name, b.DevicePointer(), b.Addr(), b.id)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -142,7 +142,7 @@ func TestLaunchPassesWhatItIsGiven(t *testing.T) {
 func TestInspectTellsManagedMemory(t *testing.T) {
 	c := openStandin(t)
 	t.Setenv("STANDIN_MANAGED", "1")
-	for page := range uintptr(4) { // the stand-in calls every other page managed
+	for page := range uintptr(4) { // in the stand-in, every other page is managed
 		info, err := c.Inspect(page * pageSize)
 		if err != nil || info.Managed != (page%2 == 1) || info.Start != page*pageSize || !info.Host {
 			t.Errorf("page %d: %+v, %v", page, info, err)
@@ -157,7 +157,7 @@ func TestAStreamCallsAFunction(t *testing.T) {
 		t.Fatal(err)
 	}
 	called := 0
-	for range 3000 { // more than there are callbacks
+	for range 3000 { // more than the number of callbacks available
 		if err := s.Call(func() { called++ }); err != nil {
 			t.Fatal(err)
 		}

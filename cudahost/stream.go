@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// A Stream is a queue of work for the GPU: what is launched on it is done in order.
+// A Stream is a queue of work for the GPU, which is carried out in order.
 type Stream struct {
 	device  *Device
 	handle  uintptr
@@ -19,25 +19,25 @@ type Stream struct {
 	closed  error
 
 	mu   sync.Mutex
-	free []uintptr // events that fences have no use for any more
+	free []uintptr // events that fences no longer need
 
 	copying   sync.Mutex
-	rectangle copy2D // what is being enqueued: CUDA has read it when the call returns
+	rectangle copy2D // the copy being enqueued; CUDA has read it when the call returns
 }
 
 const (
 	streamNonBlocking = 1 // does not wait for the default stream
-	eventBlockingSync = 1 // who waits sleeps
+	eventBlockingSync = 1 // waiting threads sleep
 	eventNoTiming     = 2
 )
 
-// maxFences is how much work may be waited for on one stream.
+// maxFences is the maximum number of pending fences on one stream.
 const maxFences = 256
 
-// NewStream makes a stream. Close gives it back.
+// NewStream creates a stream. Close frees it.
 func (g *Device) NewStream() (*Stream, error) {
 	s := &Stream{device: g, waiting: make(chan *Fence, maxFences)}
-	if err := g.do(func(d *driver) error {
+	if err := g.withContext(func(d *driver) error {
 		return d.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.handle)), streamNonBlocking)
 	}); err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func (s *Stream) Close() error {
 	s.once.Do(func() {
 		close(s.waiting)
 		s.waiter.Wait()
-		s.closed = s.device.do(func(d *driver) error {
+		s.closed = s.device.withContext(func(d *driver) error {
 			err := d.quick(cuStreamSynchronize, s.handle)
 			for _, e := range s.free {
 				err = errors.Join(err, d.call(cuEventDestroy, e))
@@ -64,10 +64,10 @@ func (s *Stream) Close() error {
 
 // Synchronize waits until the stream's work is done.
 func (s *Stream) Synchronize() error {
-	return s.device.do(func(d *driver) error { return d.quick(cuStreamSynchronize, s.handle) })
+	return s.device.withContext(func(d *driver) error { return d.quick(cuStreamSynchronize, s.handle) })
 }
 
-// A Fence tells when the work that was on a stream before it is done. It implements pipeline.Fence.
+// A Fence reports when the work before it on a stream is done. It implements pipeline.Fence.
 type Fence struct {
 	event uintptr
 	then  func(error) // may be nil
@@ -75,14 +75,14 @@ type Fence struct {
 	err   error // read after done
 }
 
-// Fence marks the present end of the stream's work. It must be waited for by nobody in particular: the stream frees it.
+// Fence returns a fence at the current end of the stream's work. Nobody needs to wait for it: the stream frees it.
 func (s *Stream) Fence() (*Fence, error) { return s.FenceThen(nil) }
 
-// FenceThen is a fence that opens when then has returned, which is called with the work's error and must not wait for
-// the stream.
+// FenceThen returns a fence that opens after then has returned. then is called with the error of the work and must not
+// wait for the stream.
 func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	f := &Fence{then: then, done: make(chan struct{})}
-	if err := s.device.do(func(d *driver) error {
+	if err := s.device.withContext(func(d *driver) error {
 		if err := s.event(d, f); err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	return f, nil
 }
 
-// event gives the fence an event: one that is free, or a new one.
+// event gives the fence a free or a new event.
 func (s *Stream) event(d *driver, f *Fence) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,10 +105,10 @@ func (s *Stream) event(d *driver, f *Fence) error {
 	return d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming)
 }
 
-// wait waits for the fences in their order, which is that of the stream.
+// wait waits for the fences in the order of the stream.
 func (s *Stream) wait() {
 	for f := range s.waiting { // ends: Close closes it
-		f.err = s.device.do(func(d *driver) error {
+		f.err = s.device.withContext(func(d *driver) error {
 			return d.quick(cuEventSynchronize, f.event)
 		})
 		s.mu.Lock()
@@ -121,7 +121,7 @@ func (s *Stream) wait() {
 	}
 }
 
-// Wait returns nil when the work is done, its error when it failed, or the context's.
+// Wait waits until the work is done. It returns the error of the work, or ctx's error.
 func (f *Fence) Wait(ctx context.Context) error {
 	select {
 	case <-f.done:
@@ -136,5 +136,5 @@ func (f *Fence) Wait(ctx context.Context) error {
 	}
 }
 
-// Handle is the CUstream, for libraries of CUDA that put work on a stream of their caller's.
+// Handle returns the CUstream, for CUDA libraries that enqueue work on a stream of their caller.
 func (s *Stream) Handle() uintptr { return s.handle }

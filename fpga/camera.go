@@ -10,57 +10,57 @@ import (
 	"time"
 )
 
-// Errors of Camera. They come wrapped with what, where and what to do.
+// Errors of Camera. They are wrapped with the details, and with what to do.
 var (
 	ErrNoCamera     = errors.New("no camera block")
 	ErrCameraConfig = errors.New("camera cannot do this")
 	ErrCameraGone   = errors.New("camera registers read all ones: the device has gone")
 )
 
-// gone is what every register of a missing device reads.
+// gone is the value that every register of a missing device reads as.
 const gone = math.MaxUint32
 
-// A CameraConfig is how frames are taken.
+// A CameraConfig says how frames are to be taken.
 type CameraConfig struct {
 	Width, Height int // samples, lines
 	Format        FourCC
-	Period        time.Duration // from frame to frame; not used when Triggered
-	Exposure      time.Duration // 0 leaves it as it is
-	Gain          float64       // 1 is unity; 0 leaves it as it is
-	Triggered     bool          // frames by Trigger instead of the frame timer
+	Period        time.Duration // from frame to frame; not used if Triggered
+	Exposure      time.Duration // 0: unchanged
+	Gain          float64       // 1 is unity; 0: unchanged
+	Triggered     bool          // frames are started by Trigger instead of the frame timer
 }
 
-// CameraInfo is what the camera block says about itself.
+// CameraInfo describes a camera block, as reported by the block itself.
 type CameraInfo struct {
 	Major, Minor        int
 	Caps                CameraCaps
 	MaxWidth, MaxHeight int
-	Buffers             int // frames that the FPGA's frame memory holds
-	Align               int // bytes: a frame's pixel bytes must be a multiple
+	Buffers             int // frames that the FPGA's frame memory can hold
+	Align               int // bytes; a frame's pixel bytes must be a multiple of this
 	MinPeriod           time.Duration
-	Index, Cameras      int // number of this camera block, and how many there are
+	Index, Cameras      int // number of this camera block, and total number of camera blocks
 	Channel             int // C2H channel that the camera feeds
 }
 
-// CameraCounters are counts since the last start.
+// CameraCounters are counters since the last start.
 type CameraCounters struct {
 	Sequence      uint64 // of the next frame
-	Delivered     uint32 // frames that left complete
+	Delivered     uint32 // frames sent completely
 	Dropped       uint32 // frames dropped at the source
 	Padded        uint32
-	Lost          uint32 // frames that left cut short or without their end
+	Lost          uint32 // frames sent truncated or without their end
 	TriggerMissed uint32
 }
 
-// Camera controls a camera block of the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
+// Camera controls a camera block in the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
 type Camera struct {
 	regs Registers
 	info CameraInfo
-	mu   sync.Mutex // register pairs that latch, and sequences of writes
+	mu   sync.Mutex // guards register pairs that latch, and sequences of writes
 }
 
-// OpenCameraBlock checks that the user BAR has camera block n, of a version that this program knows. CameraInfo.Cameras
-// says how many there are.
+// OpenCameraBlock opens camera block n of the user BAR, after checking that it exists in a version that this program
+// knows. CameraInfo.Cameras is the number of blocks.
 func OpenCameraBlock(user Registers, n int) (*Camera, error) {
 	regs := block{user, uint32(n) * CameraBlock}
 	magic, version := regs.Read32(CamMagic), regs.Read32(CamVersion)
@@ -91,7 +91,7 @@ func OpenCameraBlock(user Registers, n int) (*Camera, error) {
 	}}, nil
 }
 
-// block is a part of a window.
+// block is a part of a register window.
 type block struct {
 	Registers
 	base uint32
@@ -100,7 +100,7 @@ type block struct {
 func (b block) Read32(off uint32) uint32     { return b.Registers.Read32(b.base + off) }
 func (b block) Write32(off uint32, v uint32) { b.Registers.Write32(b.base+off, v) }
 
-// Info returns what the camera block said when it was opened.
+// Info returns the properties that the camera block reported when it was opened.
 func (c *Camera) Info() CameraInfo { return c.info }
 
 // Configure stops the camera, writes the configuration and reads it back.
@@ -133,8 +133,8 @@ func (c *Camera) Configure(cfg CameraConfig) error {
 	return c.statusError()
 }
 
-// SetExposure changes exposure and gain while frames are taken; 0 leaves one as it is. It returns the sequence number of
-// a frame from which on both hold for sure, and usually the first one.
+// SetExposure changes exposure and gain while frames are taken; 0 leaves a value unchanged. It returns the sequence
+// number of a frame from which on both are certain to be in effect; usually this is the first such frame.
 func (c *Camera) SetExposure(exposure time.Duration, gain float64) (from uint64, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,7 +156,7 @@ func (c *Camera) SetExposure(exposure time.Duration, gain float64) (from uint64,
 	return uint64(c.regs.Read32(CamSequenceHigh))<<32 + uint64(low) + 1, nil
 }
 
-// Exposure returns exposure and gain as the registers have them.
+// Exposure returns the exposure and the gain in the registers.
 func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
 	e, g := c.regs.Read32(CamExposure), c.regs.Read32(CamGain)
 	if e == gone {
@@ -165,7 +165,7 @@ func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
 	return time.Duration(e), float64(g) / 256, nil
 }
 
-// A setting is a register's value.
+// A setting is a value for a register.
 type setting struct {
 	name  string
 	off   uint32
@@ -182,7 +182,7 @@ func exposureSettings(cfg CameraConfig) (s []setting) {
 	return s
 }
 
-// write writes registers and reads them back.
+// write writes registers, and returns an error if one does not read back as written.
 func (c *Camera) write(settings []setting) error {
 	for _, s := range settings {
 		c.regs.Write32(s.off, s.value)
@@ -197,7 +197,7 @@ func (c *Camera) write(settings []setting) error {
 	return nil
 }
 
-// check refuses what no register can hold or the capabilities exclude.
+// check returns an error if the registers cannot hold the configuration, or the camera lacks a capability for it.
 func (c *Camera) check(cfg CameraConfig) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrCameraConfig, fmt.Sprintf(format, a...))
@@ -229,13 +229,14 @@ func (c *Camera) check(cfg CameraConfig) error {
 	return nil
 }
 
-// FrameBytes is the number of pixel bytes of a frame, without the trailer.
+// FrameBytes returns the number of pixel bytes of a frame, without the trailer.
 func (c *Camera) FrameBytes() int { return int(c.regs.Read32(CamFrameBytes)) }
 
-// Stride is the number of bytes from one line to the next.
+// Stride returns the number of bytes from one line to the next.
 func (c *Camera) Stride() int { return int(c.regs.Read32(CamStride)) }
 
-// Start clears the counters and takes frames from sequence number 0. The DMA channel must run already.
+// Start clears the counters and takes frames, beginning with sequence number 0. The DMA channel must be running
+// already.
 func (c *Camera) Start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,7 +249,7 @@ func (c *Camera) Start() error {
 	return c.statusError()
 }
 
-// Stop ends the taking of frames. Frames that are in the frame memory still leave.
+// Stop stops taking frames. Frames in the frame memory are still sent.
 func (c *Camera) Stop() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -272,31 +273,31 @@ func (c *Camera) statusError() error {
 	return nil
 }
 
-// Trigger begins one exposure in triggered mode.
+// Trigger starts one exposure in triggered mode.
 func (c *Camera) Trigger() { c.regs.Write32(CamCommand, CommandTrigger) }
 
-// ForceEOP ends the stream packet that is open, so that a DMA channel that waits for its rest can stop.
+// ForceEOP ends the open stream packet, so that a DMA channel waiting for the rest of it can stop.
 func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
 
-// Timestamp is the FPGA's timestamp counter in ns.
+// Timestamp returns the FPGA's timestamp counter in ns.
 func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
 
-// OpenFrame is the number of the frame that is leaving, or has left last, and the start of its exposure by the timestamp
-// counter. It needs CapOpenFrame.
+// OpenFrame returns the number of the frame being sent, or sent last, and the start of its exposure by the timestamp
+// counter. It requires CapOpenFrame.
 func (c *Camera) OpenFrame() (sequence, start uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var words [4]uint64
-	for i, at := range []uint32{CamOpenLow, CamOpenHigh, CamOpenStartLow, CamOpenStartHigh} { // the first latches the others
+	for i, at := range []uint32{CamOpenLow, CamOpenHigh, CamOpenStartLow, CamOpenStartHigh} { // reading the first one latches the others
 		words[i] = uint64(c.regs.Read32(at))
 	}
 	return words[1]<<32 | words[0], words[3]<<32 | words[2]
 }
 
-// Status returns the status register; all ones when the device has gone.
+// Status returns the status register, which is all ones if the device has gone.
 func (c *Camera) Status() CameraStatus { return CameraStatus(c.regs.Read32(CamStatus)) }
 
-// Events returns the events since the last call and clears them.
+// Events returns the events since the last call and clears them. It returns all ones if the device has gone.
 func (c *Camera) Events() CameraEvents {
 	events := c.regs.Read32(CamEvents)
 	if events != 0 && events != gone {
@@ -305,10 +306,10 @@ func (c *Camera) Events() CameraEvents {
 	return CameraEvents(events)
 }
 
-// EnableEvents chooses the events that raise the user interrupt with the camera's number.
+// EnableEvents selects the events that raise the user interrupt with the camera's number.
 func (c *Camera) EnableEvents(events CameraEvents) { c.regs.Write32(CamEventEnable, uint32(events)) }
 
-// Counters returns the counts since the last start.
+// Counters returns the counters since the last start.
 func (c *Camera) Counters() (CameraCounters, error) {
 	n := CameraCounters{
 		Sequence:      c.pair(CamSequenceLow, CamSequenceHigh),
@@ -324,7 +325,7 @@ func (c *Camera) Counters() (CameraCounters, error) {
 	return n, nil
 }
 
-// pair reads a 64-bit counter whose low half latches the high one.
+// pair reads a 64-bit counter. Reading its low half latches the high half.
 func (c *Camera) pair(low, high uint32) uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

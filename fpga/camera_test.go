@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// fakeRegisters holds what was written; it is a camera block when magic and version are right.
+// fakeRegisters holds what was written. It acts as a camera block if magic and version are correct.
 type fakeRegisters map[uint32]uint32
 
 func (r fakeRegisters) Read32(off uint32) uint32 {
@@ -91,7 +91,8 @@ func TestCameraRegistersWritten(t *testing.T) {
 	}
 }
 
-// A frame whose trailer would begin in the middle of a descriptor is refused, whatever ALIGN says, and nothing is written.
+// A frame whose trailer would start in the middle of a descriptor is rejected, whatever ALIGN says, and nothing is
+// written.
 func TestCameraRefusesABrokenDescriptor(t *testing.T) {
 	regs := cameraBlock()
 	c, err := OpenCameraBlock(regs, 0)

@@ -2,23 +2,23 @@
 
 package fpga
 
-// MaxDimension is the largest width or height of a frame in samples.
+// MaxDimension is the maximum width and height of a frame in samples.
 const MaxDimension = 1 << 15
 
-// Values of the camera block's first registers.
+// Values of the first registers of a camera block.
 const (
 	CameraMagic   = 0x4d414354 // "TCAM" in memory
-	CameraVersion = 1<<16 | 3  // major << 16 | minor: a new major number is another register map
+	CameraVersion = 1<<16 | 3  // major << 16 | minor; the major number changes with incompatible register maps
 )
 
-// FrameAlign is what a frame's pixel bytes are a multiple of. A descriptor of a C2H stream is a multiple of it (PG195, Length
-// Granularity), and the trailer begins one.
+// FrameAlign is a divisor of the number of pixel bytes in a frame. C2H stream descriptors must be multiples of it
+// (PG195, Length Granularity), and the trailer starts a new descriptor.
 const FrameAlign = 64
 
-// CameraBlock is the distance of camera blocks in the user BAR in bytes: camera n's is at n * CameraBlock.
+// CameraBlock is the distance between camera blocks in the user BAR in bytes: block n starts at n * CameraBlock.
 const CameraBlock = 0x1000
 
-// A camera's control block: byte offsets in it (docs/fpga-interface.md, "Camera registers").
+// Byte offsets in a camera block (docs/fpga-interface.md, "Camera registers").
 const (
 	CamMagic         = 0x000 // RO  CameraMagic
 	CamVersion       = 0x004 // RO  CameraVersion
@@ -26,10 +26,10 @@ const (
 	CamMaxGeometry   = 0x00c // RO  31:16 lines, 15:0 samples
 	CamBuffers       = 0x010 // RO  frames that the frame memory holds
 	CamTrailerBytes  = 0x014 // RO  TrailerSize
-	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple, and one of FrameAlign
+	CamAlign         = 0x018 // RO  bytes: FRAME_BYTES must be a multiple of this and of FrameAlign
 	CamMinPeriod     = 0x01c // RO  shortest frame period in ns
-	CamCount         = 0x020 // RO  camera blocks in the user BAR; 0, in version 1.0, means 1
-	CamIndex         = 0x024 // RO  number of this one
+	CamCount         = 0x020 // RO  number of camera blocks in the user BAR; 0, in version 1.0, means 1
+	CamIndex         = 0x024 // RO  number of this camera block
 	CamChannel       = 0x028 // RO  C2H channel that the camera feeds
 	CamControl       = 0x040 // RW  CameraControl bits
 	CamCommand       = 0x044 // WO  CameraCommand bits, self-clearing
@@ -39,7 +39,7 @@ const (
 	CamWidth         = 0x060 // RW  samples
 	CamHeight        = 0x064 // RW  lines
 	CamFormat        = 0x068 // RW  FourCC
-	CamBits          = 0x06c // RO  significant bits a sample of FORMAT; 0 when FORMAT is not supported
+	CamBits          = 0x06c // RO  significant bits per sample of FORMAT; 0 if FORMAT is not supported
 	CamStride        = 0x070 // RO  bytes from one line to the next
 	CamFrameBytes    = 0x074 // RO  pixel bytes of a frame, without the trailer
 	CamPeriod        = 0x080 // RW  frame period in ns, free-running mode
@@ -49,17 +49,17 @@ const (
 	CamTimeHigh      = 0x0a4 // RO  bits 63:32 as latched
 	CamSequenceLow   = 0x0a8 // RO  sequence number of the next frame, bits 31:0; latches SEQUENCE_HIGH
 	CamSequenceHigh  = 0x0ac // RO  bits 63:32 as latched
-	CamDelivered     = 0x0b0 // RO  frames that left complete since start
+	CamDelivered     = 0x0b0 // RO  frames sent completely since start
 	CamDropped       = 0x0b4 // RO  frames dropped at the source since start
 	CamPadded        = 0x0b8 // RO  frames padded since start
-	CamTriggerMissed = 0x0bc // RO  triggers that came while a frame was being exposed, since start
-	CamLost          = 0x0c0 // RO  frames that left cut short or without their end, since start
-	CamOpenLow       = 0x0c8 // RO  sequence number of the frame that leaves, or left last, bits 31:0; latches the next three
+	CamTriggerMissed = 0x0bc // RO  triggers that arrived during an exposure, since start
+	CamLost          = 0x0c0 // RO  frames sent truncated or without their end, since start
+	CamOpenLow       = 0x0c8 // RO  sequence number of the frame being sent, or sent last, bits 31:0; latches the next three
 	CamOpenHigh      = 0x0cc // RO  bits 63:32 as latched
-	CamOpenStartLow  = 0x0d0 // RO  start of its exposure in ns of the timestamp counter, bits 31:0, as latched
+	CamOpenStartLow  = 0x0d0 // RO  start of that frame's exposure by the timestamp counter in ns, bits 31:0, as latched
 	CamOpenStartHigh = 0x0d4 // RO  bits 63:32 as latched
-	CamTimeStepLow   = 0x0e0 // RW  signed ns that are added to the timestamp counter, bits 31:0; in block 0, as the next two
-	CamTimeStepHigh  = 0x0e4 // RW  bits 63:32; writing it adds them, once
+	CamTimeStepLow   = 0x0e0 // RW  signed ns to add to the timestamp counter, bits 31:0; block 0 only, like the next two
+	CamTimeStepHigh  = 0x0e4 // RW  bits 63:32; writing it adds the value once
 	CamTimeRate      = 0x0e8 // RW  signed parts in 10^9 by which the timestamp counter runs faster
 )
 
@@ -67,36 +67,36 @@ const (
 type CameraCaps uint32
 
 const (
-	CapFreeRunning CameraCaps = 1 << iota // frames by the frame timer
-	CapTriggered                          // frames by trigger
+	CapFreeRunning CameraCaps = 1 << iota // frames started by the frame timer
+	CapTriggered                          // frames started by a trigger
 	CapExposure                           // EXPOSURE has an effect
 	CapGain                               // GAIN has an effect
 	CapForceEOP                           // the force-end-of-packet command works
 	CapEvents                             // EVENTS, EVENT_ENABLE and the user interrupt work
-	CapOpenFrame                          // OPEN_SEQUENCE and OPEN_START say which frame is leaving
-	CapTimeSet                            // TIME_STEP and TIME_RATE set the timestamp counter; in block 0
+	CapOpenFrame                          // OPEN_SEQUENCE and OPEN_START describe the frame being sent
+	CapTimeSet                            // TIME_STEP and TIME_RATE set the timestamp counter; block 0 only
 )
 
 // Bits of the control register.
 const (
 	CameraRun       = 1 << 0 // take frames
-	CameraTriggered = 1 << 1 // by trigger instead of the frame timer; to be changed while stopped
+	CameraTriggered = 1 << 1 // start frames by trigger instead of the frame timer; change only while stopped
 )
 
 // Bits of the command register.
 const (
-	CommandTrigger  = 1 << 0 // begin one exposure
-	CommandForceEOP = 1 << 1 // end the stream packet that is open
+	CommandTrigger  = 1 << 0 // start one exposure
+	CommandForceEOP = 1 << 1 // end the open stream packet
 )
 
 // CameraStatus are the bits of the status register.
 type CameraStatus uint32
 
 const (
-	StatusRunning     CameraStatus = 1 << iota // frames are taken
+	StatusRunning     CameraStatus = 1 << iota // frames are being taken
 	StatusExposing                             // a frame is being exposed
-	StatusPacketOpen                           // a part of a packet has left
-	StatusConfigError                          // geometry, format or times cannot be: Run had no effect
+	StatusPacketOpen                           // part of a packet has been sent
+	StatusConfigError                          // impossible geometry, format or times: Run had no effect
 	StatusHostReady                            // the DMA channel's Run bit is set (c2h_sts[6])
 )
 
@@ -107,6 +107,6 @@ const (
 	EventDropped       CameraEvents = 1 << iota // a frame was dropped at the source
 	EventPadded                                 // a frame was padded
 	EventOverflow                               // samples were lost inside a frame
-	EventTriggerMissed                          // a trigger came too early
+	EventTriggerMissed                          // a trigger arrived too early
 	EventForcedEOP                              // a packet was ended by command
 )

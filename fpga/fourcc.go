@@ -2,12 +2,12 @@
 
 package fpga
 
-// A FourCC is the V4L2 code of a frame's format, as it stands in the camera's FORMAT register and in the trailer
-// (Linux include/uapi/linux/videodev2.h). Samples of more than 8 bits lie in little-endian 16-bit words with the
-// upper bits zero.
+// A FourCC is the V4L2 code of a frame's format, as in the camera's FORMAT register and in the trailer (Linux
+// include/uapi/linux/videodev2.h). Samples of more than 8 bits are stored in little-endian 16-bit words with zeros in
+// the upper bits.
 type FourCC uint32
 
-// NewFourCC returns the code of four characters.
+// NewFourCC returns the code with the given characters.
 func NewFourCC(s [4]byte) FourCC {
 	return FourCC(s[0]) | FourCC(s[1])<<8 | FourCC(s[2])<<16 | FourCC(s[3])<<24
 }
@@ -22,7 +22,7 @@ func (f FourCC) String() string {
 	return string(b[:])
 }
 
-// Bits is the number of significant bits of a sample, 0 when the format is not one of the table in
+// Bits returns the number of significant bits per sample, or 0 if the format is not in the table of
 // docs/fpga-interface.md.
 func (f FourCC) Bits() int {
 	switch f.String() {
@@ -40,8 +40,8 @@ func (f FourCC) Bits() int {
 	return 0
 }
 
-// SampleBytes is the number of bytes of a sample in memory: 1 up to 8 bits, 2 above, 0 for an unknown format. For UYVY
-// it is those of a pixel: luma and one of the colour differences.
+// SampleBytes returns the size of a sample in memory: 1 byte up to 8 bits, 2 bytes above, 0 for an unknown format. For
+// UYVY it returns the size of a pixel: luma and one colour difference.
 func (f FourCC) SampleBytes() int {
 	if !f.Sensor() && f.Bits() > 0 {
 		return 2
@@ -49,5 +49,5 @@ func (f FourCC) SampleBytes() int {
 	return (f.Bits() + 7) / 8
 }
 
-// Sensor says whether the format is one that a sensor delivers, and not one of processed pictures.
+// Sensor reports whether the format is one delivered by sensors, rather than one of processed pictures.
 func (f FourCC) Sensor() bool { return f.Bits() > 0 && f.String() != "UYVY" }

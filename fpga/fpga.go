@@ -4,9 +4,9 @@ package fpga
 
 import "context"
 
-// Registers is a window of 32-bit device registers: a memory-mapped BAR, or the model.
-// Offsets are in bytes from the start of the window and multiples of 4. An access to a device that has gone
-// reads all ones, as PCI Express does; it never fails.
+// Registers is a window of 32-bit device registers: a memory-mapped BAR, or the model. Offsets are in bytes from the
+// start of the window and must be multiples of 4. Reads from a device that has gone return all ones, as on PCI Express;
+// an access never fails.
 type Registers interface {
 	Read32(off uint32) uint32
 	Write32(off uint32, v uint32)
@@ -14,42 +14,42 @@ type Registers interface {
 
 // Interrupts delivers the device's interrupts.
 type Interrupts interface {
-	// Vectors is how many there are, numbered from 0 on: those of MSI-X or MSI, 1 for a legacy interrupt line, 0 when the
-	// device has none that works.
+	// Vectors returns the number of vectors, which are numbered from 0: those of MSI-X or MSI, 1 for a legacy interrupt
+	// line, or 0 if the device has no working interrupt.
 	Vectors() int
-	// Wait returns nil when the vector was raised at least once since the last Wait returned nil for it: raises
-	// are counted like an eventfd, so none between two calls is lost and several may come as one. It returns
-	// ctx.Err() when ctx ends first.
+	// Wait returns nil once the vector has been raised at least once since Wait last returned nil for it. Raises are
+	// counted as by an eventfd, so none between two calls is lost, and several may be reported as one. Wait returns
+	// ctx.Err() if ctx ends first.
 	Wait(ctx context.Context, vector int) error
 }
 
-// A BAR is one base address register's window.
+// A BAR is the window of one base address register.
 type BAR struct {
 	Index     int // 0 to 5
 	Size      int // bytes
 	Registers Registers
 }
 
-// A HaltOp is one access of a list that stops an engine without its driver: it depends on nothing that was read.
+// A HaltOp is one access in a list that stops an engine without its driver. It does not depend on anything read before.
 type HaltOp struct {
 	BAR           int
 	Offset, Value uint32
 	Await         bool // wait until the register has the value, instead of writing it
 }
 
-// A Segment is a range of bus addresses (IOVAs) that are contiguous for the device.
+// A Segment is a range of bus addresses (IOVAs) that is contiguous for the device.
 type Segment struct {
 	Addr uint64 // bus address
 	Len  int    // bytes
 }
 
-// Memory is the CPU's view and the bus addresses of the same memory: Segments follow each other in Bytes.
+// Memory describes the same memory as seen by the CPU and by the device: Bytes consists of the Segments in order.
 type Memory struct {
 	Bytes    []byte
 	Segments []Segment
 }
 
-// Size is the sum of the segments' lengths in bytes.
+// Size returns the total length of the segments in bytes.
 func (m Memory) Size() int {
 	n := 0
 	for _, s := range m.Segments {
@@ -58,7 +58,8 @@ func (m Memory) Size() int {
 	return n
 }
 
-// Slice returns the part of m from byte off on, n bytes long. It panics when the part lies outside m, as slicing does.
+// Slice returns the part of m that starts at byte off and is n bytes long. Like slicing, it panics if the part lies
+// outside m.
 func (m Memory) Slice(off, n int) Memory {
 	part := Memory{Bytes: m.Bytes[off : off+n : off+n]}
 	for _, s := range m.Segments {
@@ -76,7 +77,7 @@ func (m Memory) Slice(off, n int) Memory {
 	return part
 }
 
-// Direction is the way of a transfer, named as the XDMA IP names it.
+// Direction is the direction of a transfer, named as in the XDMA IP.
 type Direction int
 
 const (

@@ -9,8 +9,8 @@ import (
 	"hash/crc32"
 )
 
-// TrailerSize is the length of the frame trailer in bytes. It is the last part of every frame's stream packet and
-// fills the frame's last descriptor alone.
+// TrailerSize is the length of the frame trailer in bytes. The trailer is the last part of every frame's stream packet,
+// and has the frame's last descriptor to itself.
 const TrailerSize = 128
 
 // Values of the trailer's first fields.
@@ -19,7 +19,7 @@ const (
 	TrailerVersion = 1
 )
 
-// Byte offsets in the trailer; all fields are little endian (docs/fpga-interface.md, "Frame trailer").
+// Byte offsets in the trailer; all fields are little-endian (docs/fpga-interface.md, "Frame trailer").
 const (
 	trailerMagic    = 0   // u32
 	trailerVersion  = 4   // u16
@@ -41,15 +41,15 @@ const (
 	trailerCRC      = 124 // u32, of bytes 0 to 123
 )
 
-// TrailerFlags are conditions of one frame.
+// TrailerFlags are conditions that apply to one frame.
 type TrailerFlags uint32
 
 const (
-	// FlagPadded says that the sensor delivered less than a frame and the FPGA filled the rest with zeros.
+	// FlagPadded means that the sensor delivered an incomplete frame, and the FPGA filled the rest with zeros.
 	FlagPadded TrailerFlags = 1 << iota
-	// FlagOverflow says that samples were lost inside the frame: the picture is not to be trusted.
+	// FlagOverflow means that samples were lost inside the frame: the picture cannot be trusted.
 	FlagOverflow
-	// FlagTriggered says that a trigger started the exposure, not the frame timer.
+	// FlagTriggered means that a trigger, not the frame timer, started the exposure.
 	FlagTriggered
 
 	knownTrailerFlags = FlagPadded | FlagOverflow | FlagTriggered
@@ -57,32 +57,33 @@ const (
 
 // A Trailer describes the frame that it follows.
 type Trailer struct {
-	Sequence uint64 // counts every frame that the sensor completed since start, dropped ones too, from 0
-	Start    uint64 // begin of the exposure, ns of the FPGA's timestamp counter
-	End      uint64 // end of the exposure, ns of the FPGA's timestamp counter
+	Sequence uint64 // number of the frame; counts all frames that the sensor completed since start, including dropped ones, from 0
+	Start    uint64 // start of the exposure, in ns of the FPGA's timestamp counter
+	End      uint64 // end of the exposure, in ns of the FPGA's timestamp counter
 	Width    uint32 // samples
 	Height   uint32 // lines
 	Stride   uint32 // bytes from one line to the next
 	Format   FourCC
 	Flags    TrailerFlags
 	Bytes    uint64 // pixel bytes in the packet: Stride * Height, padding included
-	Valid    uint64 // of these, bytes that the sensor delivered
-	PixelCRC uint32 // CRC-32C of the Bytes pixel bytes
+	Valid    uint64 // of Bytes, those that the sensor delivered
+	PixelCRC uint32 // CRC-32C of the pixel bytes
 
-	// When the first and the last line had left the sensor, ns of the FPGA's timestamp counter; 0: the design does not say.
+	// Times when the first and the last line had left the sensor, in ns of the FPGA's timestamp counter; 0 if the
+	// design does not report them.
 	FirstLine, LastLine uint64
 }
 
-// reserved are the bytes of a trailer that are zero, from and to.
+// reserved lists the byte ranges of a trailer that must be zero.
 var reserved = [][2]int{{trailerPixelCRC + 4, trailerFirst}, {trailerLast + 8, trailerCRC}}
 
 // ErrTrailer is wrapped by every error about a frame trailer.
 var ErrTrailer = errors.New("bad frame trailer")
 
-// PixelCRC is the checksum that Trailer.PixelCRC holds: CRC-32C (Castagnoli polynomial, RFC 3720 §B.4).
+// PixelCRC returns the checksum for Trailer.PixelCRC: CRC-32C (Castagnoli polynomial, RFC 3720 §B.4).
 func PixelCRC(pixels []byte) uint32 { return crc32.Checksum(pixels, crc32.MakeTable(crc32.Castagnoli)) }
 
-// AppendBinary appends the TrailerSize bytes of t, checksum included, to b. Its error is always nil.
+// AppendBinary appends the TrailerSize bytes of t, including the checksum, to b. The error is always nil.
 func (t Trailer) AppendBinary(b []byte) ([]byte, error) {
 	var raw [TrailerSize]byte
 	le := binary.LittleEndian
@@ -109,7 +110,8 @@ func (t Trailer) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseTrailer reads a trailer and checks all of it. Every error wraps ErrTrailer.
+// ParseTrailer parses a trailer and checks all of it. Every error wraps ErrTrailer. If only the values of fields are
+// inconsistent, the trailer is returned with the error.
 func ParseTrailer(b []byte) (Trailer, error) {
 	if len(b) != TrailerSize {
 		return Trailer{}, fmt.Errorf("%w: %d bytes, want %d", ErrTrailer, len(b), TrailerSize)
@@ -127,7 +129,7 @@ func ParseTrailer(b []byte) (Trailer, error) {
 			ErrTrailer, v, TrailerVersion)
 	}
 	if n := le.Uint16(b[trailerSize:]); n != TrailerSize {
-		return Trailer{}, fmt.Errorf("%w: says that it has %d bytes, want %d", ErrTrailer, n, TrailerSize)
+		return Trailer{}, fmt.Errorf("%w: its length field is %d, want %d", ErrTrailer, n, TrailerSize)
 	}
 	for _, r := range reserved {
 		for i := r[0]; i < r[1]; i++ {
@@ -154,7 +156,7 @@ func ParseTrailer(b []byte) (Trailer, error) {
 	return t, t.check(le.Uint32(b[trailerBits:]))
 }
 
-// check holds the fields against each other.
+// check checks that the fields are consistent.
 func (t Trailer) check(bits uint32) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: sequence %d: %s", ErrTrailer, t.Sequence, fmt.Sprintf(format, a...))

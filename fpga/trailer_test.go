@@ -26,7 +26,8 @@ func encode(t Trailer) []byte {
 	return b
 }
 
-// The bytes by hand from the table of docs/fpga-interface.md; the last four by another CRC-32C (bitwise).
+// Compares with bytes written by hand from the table of docs/fpga-interface.md; the last four come from another,
+// bitwise CRC-32C.
 func TestTrailerBytes(t *testing.T) {
 	want := "54434654" + "0100" + "8000" + "0807060504030201" + // magic, version, size, sequence
 		"07ca9a3b00000000" + "8760333c00000000" + // start, end
@@ -98,7 +99,7 @@ func TestParseTrailerErrors(t *testing.T) {
 		"long":         {func(b []byte) []byte { return append(b, 0) }, "129 bytes"},
 		"magic":        {patch(0, 0), "out of step"},
 		"version":      {patch(4, 2), "version 2"},
-		"size":         {patch(6, 64), "64 bytes"},
+		"size":         {patch(6, 64), "length field is 64"},
 		"checksum":     {func(b []byte) []byte { b[8]++; return b }, "CRC-32C"},
 		"reserved":     {patch(100, 1), "reserved byte 100"},
 		"format":       {patch(44, 'X'), "unknown format XG10"},
@@ -146,7 +147,7 @@ func FuzzParseTrailer(f *testing.F) {
 			if len(b) != TrailerSize {
 				return
 			}
-			// The fuzzer cannot guess a checksum: give it the right one and look again.
+			// The fuzzer cannot guess a checksum: insert the correct one and try again.
 			b = append([]byte(nil), b...)
 			binary.LittleEndian.PutUint32(b[124:], PixelCRC(b[:124]))
 			if got, err = ParseTrailer(b); err != nil {

@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// DropReason says why a frame did not reach an output.
+// DropReason is the reason why a frame did not reach an output.
 type DropReason uint8
 
 const (
 	DropQueue    DropReason = iota // the consumer was slower than the frames
-	DropRate                       // the output asked for fewer frames a second
-	DropPool                       // no free slot to write the output into
+	DropRate                       // the output asked for a lower frame rate
+	DropPool                       // the pool had no free slot for the stage's output
 	DropStage                      // the stage failed on the frame
 	DropFence                      // asynchronous work on the frame failed
 	DropSink                       // the output failed on the frame
-	DropDetached                   // the output was detached before its turn
+	DropDetached                   // the output was detached, or had failed, before the frame's turn
 	DropDamaged                    // the frame turned out to be damaged after it was handed on (Frame.Fill)
-	DropLate                       // the output was too far behind to make up for it soon, and went on with a newer frame
+	DropLate                       // the output was too far behind to catch up soon, and skipped to a newer frame
 	dropReasons
 )
 
@@ -27,8 +27,8 @@ func (r DropReason) String() string {
 	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached", "damaged", "late"}[r]
 }
 
-// An Account keeps the books of one consumer of frames. Once the consumer has ended,
-// Offered = Delivered + the sum of Dropped, exactly; before that the difference is waiting or in work.
+// An Account counts the frames of one consumer. Once the consumer has ended, Counts.Offered equals Delivered plus the
+// sum of Dropped, exactly; before that, the difference is the number of frames that are waiting or being processed.
 type Account struct {
 	name      string
 	recorder  *Recorder
@@ -38,18 +38,18 @@ type Account struct {
 	latency   Histogram
 }
 
-// NewAccount makes the books of the consumer called name. recorder may be nil.
+// NewAccount returns an empty account of the consumer called name. recorder may be nil.
 func NewAccount(name string, recorder *Recorder) *Account {
 	return &Account{name: name, recorder: recorder}
 }
 
-// Drop counts a frame that was offered as dropped.
+// Drop counts a frame as dropped. The frame must already be counted as offered.
 func (a *Account) Drop(f *Frame, reason DropReason) {
 	a.dropped[reason].Add(1)
 	a.recorder.Record(a.name, EventDrop, f.Sequence, uint64(reason))
 }
 
-// refuse counts a frame as offered and dropped at once.
+// refuse counts a frame as both offered and dropped.
 func (a *Account) refuse(f *Frame, reason DropReason) {
 	a.offered.Add(1)
 	a.Drop(f, reason)
@@ -57,7 +57,7 @@ func (a *Account) refuse(f *Frame, reason DropReason) {
 
 func (a *Account) deliver(f *Frame) {
 	a.delivered.Add(1)
-	if !f.Filling() { // else the source still writes its times
+	if !f.Filling() { // otherwise the source is still writing its times
 		if at := f.Times.Arrived(); !at.IsZero() {
 			a.latency.Observe(time.Since(at))
 		}
@@ -71,12 +71,12 @@ type Counts struct {
 	Offered   uint64            `json:"offered"`
 	Delivered uint64            `json:"delivered"`
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by reason
-	Latency   Percentiles       `json:"latency"`           // from DMA done to the consumer's end with the frame
+	Latency   Percentiles       `json:"latency"`           // from the end of DMA or replay until the consumer has finished with the frame
 }
 
-// Counts reads the account.
+// Counts returns a snapshot of the account.
 func (a *Account) Counts() Counts {
-	// offered is read last, so that a frame in between is seen as waiting and never as delivered out of nothing.
+	// offered is read last: a frame counted in between then appears as waiting, and Delivered never exceeds Offered.
 	c := Counts{Name: a.name, Delivered: a.delivered.Load()}
 	for r := range dropReasons {
 		if n := a.dropped[r].Load(); n > 0 {
@@ -90,7 +90,7 @@ func (a *Account) Counts() Counts {
 	return c
 }
 
-// Drops is the sum of all drops.
+// Drops returns the sum of all drops.
 func (c Counts) Drops() uint64 {
 	var n uint64
 	for _, v := range c.Dropped {

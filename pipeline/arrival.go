@@ -11,20 +11,20 @@ import (
 	"sync/atomic"
 )
 
-// ErrDamaged is wrapped by what a reader of a frame that fills gets when the frame turns out to be damaged, cut short, or
-// taken back by a revocation.
+// ErrDamaged is wrapped by the errors of Frame's wait methods when a frame that was handed on early turns out to be
+// damaged, cut short, or lost to a revocation.
 var ErrDamaged = errors.New("the frame is damaged")
 
-// An arrival is how far a frame has come that was handed on before it was complete. Its zero value is that of a complete
-// frame.
+// An arrival records how much has arrived of a frame that was handed on before it was complete. The zero value is that
+// of a complete frame.
 type arrival struct {
 	state atomic.Int32 // whole, filling or damaged
-	lines atomic.Int32 // that may be read while the frame fills
+	lines atomic.Int32 // lines that may be read while the frame is filling
 
 	mu      sync.Mutex // held for a few instructions
-	err     error      // of a damaged frame
+	err     error      // why the frame is damaged
 	waiting []*Waiter
-	idle    []*blocked // kept, so that waiting allocates nothing
+	idle    []*blocked // kept for reuse, so that waiting allocates nothing
 }
 
 // States of an arrival.
@@ -34,36 +34,37 @@ const (
 	damaged
 )
 
-// A Waiter is told when lines of a frame are there. It belongs to who waits, and waits for one frame at a time.
+// A Waiter is notified when lines of a frame have arrived. It is owned by the waiting goroutine, and waits for one
+// frame at a time.
 type Waiter struct {
-	Wake  func() // is called once, by the goroutine that the lines come from, and must not wait
+	Wake  func() // called once per wait, by the goroutine that delivers the lines or finishes the frame; must not block
 	lines int32
 	joins bool
 }
 
-// blocked is a goroutine that waits for lines.
+// blocked is the Waiter of a goroutine that is blocked in await.
 type blocked struct {
 	Waiter
-	wake chan struct{} // has room for one
+	wake chan struct{} // has a capacity of one
 }
 
-// Whole is more lines than any frame has: who waits for them waits for Finish.
+// Whole is the number of lines to wait for in order to wait for Finish. It is larger than any line count.
 const Whole = math.MaxInt32
 
-// Fill begins a frame that is handed on before it is complete. Only the source or stage that leased the frame calls it,
-// before anybody else has it. From then on it calls Arrive as lines come, and Finish once.
+// Fill marks f as filling: it will be handed on before it is complete. Only the source or stage that leased the frame
+// may call it, before it hands the frame on. After that it calls Arrive as lines arrive, and Finish once.
 //
-// Until Finish, readers may use Bytes of the first Lines lines, Format, Device, Sequence, Times.ExposureStart and
-// Times.Uncertainty, which do not change any more; all else is set when the frame is complete.
+// Until Finish, readers may use the first Lines lines of Bytes, and Format, Device, Sequence, Times.ExposureStart and
+// Times.Uncertainty, which no longer change. All other fields are set when the frame is complete.
 func (f *Frame) Fill() {
 	f.arrival.lines.Store(0)
 	f.arrival.state.Store(filling)
 }
 
-// Filling says whether the frame is not complete yet, or has turned out to be damaged.
+// Filling reports whether the frame is not yet complete, or has turned out to be damaged.
 func (f *Frame) Filling() bool { return f.arrival.state.Load() != whole }
 
-// Arrive says that the first lines lines may be read from now on. It never goes back.
+// Arrive marks the first lines lines as readable. A smaller number than before has no effect.
 func (f *Frame) Arrive(lines int) {
 	a := &f.arrival
 	if int32(lines) <= a.lines.Load() {
@@ -75,7 +76,7 @@ func (f *Frame) Arrive(lines int) {
 	a.rouse(int32(lines))
 }
 
-// Finish ends a frame that fills. With a nil error it is complete; with another one it is damaged, which readers see by an
+// Finish ends the filling of a frame. If err is nil the frame is complete. Otherwise it is damaged, and readers get an
 // error that wraps ErrDamaged and err.
 func (f *Frame) Finish(err error) {
 	a := &f.arrival
@@ -91,7 +92,7 @@ func (f *Frame) Finish(err error) {
 	a.rouse(Whole)
 }
 
-// damage is why a frame is damaged.
+// damage is the error of a damaged frame.
 type damage struct{ why error }
 
 func (d *damage) Error() string { return ErrDamaged.Error() + ": " + d.why.Error() }
@@ -100,7 +101,7 @@ func (d *damage) Is(target error) bool { return target == ErrDamaged }
 
 func (d *damage) Unwrap() error { return d.why }
 
-// rouse wakes who waits for no more lines than there are.
+// rouse wakes and removes every waiter for at most the given number of lines. The caller must hold mu.
 func (a *arrival) rouse(lines int32) {
 	left := a.waiting[:0]
 	for _, w := range a.waiting {
@@ -115,7 +116,7 @@ func (a *arrival) rouse(lines int32) {
 	a.waiting = left
 }
 
-// Lines is how many lines may be read: all of a complete frame.
+// Lines returns the number of lines that may be read; for a complete frame, its height.
 func (f *Frame) Lines() int {
 	if f.arrival.state.Load() == whole {
 		return f.Format.Height
@@ -123,8 +124,9 @@ func (f *Frame) Lines() int {
 	return int(f.arrival.lines.Load())
 }
 
-// WaitLines waits until at least n lines may be read, and returns how many may. An error wraps ErrDamaged, also where the
-// lines were there before, or is ctx's.
+// WaitLines waits until at least n lines may be read or the frame is complete, and returns the number of readable
+// lines. If ctx ends first, it returns ctx's error. If the frame is damaged, it returns an error that wraps ErrDamaged,
+// even if the n lines had arrived.
 func (f *Frame) WaitLines(ctx context.Context, n int) (int, error) {
 	if err := f.await(ctx, int32(n)); err != nil {
 		return 0, err
@@ -132,7 +134,7 @@ func (f *Frame) WaitLines(ctx context.Context, n int) (int, error) {
 	return f.Lines(), nil
 }
 
-// WaitWhole waits until the frame is complete. An error is as that of WaitLines.
+// WaitWhole waits until the frame is complete. It returns the same errors as WaitLines.
 func (f *Frame) WaitWhole(ctx context.Context) error { return f.await(ctx, Whole) }
 
 func (f *Frame) await(ctx context.Context, n int32) error {
@@ -161,8 +163,9 @@ func (f *Frame) await(ctx context.Context, n int32) error {
 	}
 }
 
-// Await is WaitLines for who cannot block: if there is false, w.Wake is called when it is worth to ask again. The last
-// Await says there, or Forget follows.
+// Await is WaitLines for callers that must not block. If the result there is false, the wait is not over: w.Wake will
+// be called when the caller should call Await again. If it is true, lines is the number of readable lines, and err the
+// error of WaitLines. The caller must repeat the call until the wait is over, or call Forget.
 func (f *Frame) Await(w *Waiter, n int) (lines int, there bool, err error) {
 	a := &f.arrival
 	a.mu.Lock()
@@ -177,7 +180,7 @@ func (f *Frame) Await(w *Waiter, n int) (lines int, there bool, err error) {
 	return 0, false, nil
 }
 
-// Forget ends a wait before there is an answer.
+// Forget cancels a wait for which Await has not yet returned true.
 func (f *Frame) Forget(w *Waiter) {
 	a := &f.arrival
 	a.mu.Lock()
@@ -185,7 +188,8 @@ func (f *Frame) Forget(w *Waiter) {
 	a.leave(w)
 }
 
-// reached says whether who waits for n lines has an answer: they are there, or the frame has ended.
+// reached reports whether a wait for n lines is over, that is, whether they have arrived or the frame is complete or
+// damaged. If it is damaged, reached also returns the error.
 func (a *arrival) reached(n int32) (bool, error) {
 	switch a.state.Load() {
 	case whole:
@@ -196,7 +200,7 @@ func (a *arrival) reached(n int32) (bool, error) {
 	return a.lines.Load() >= n, nil
 }
 
-// block takes what a goroutine waits with.
+// block returns a waiter for a blocking wait, reusing an idle one if possible.
 func (a *arrival) block() *blocked {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +219,7 @@ func (a *arrival) block() *blocked {
 	return b
 }
 
-// unblock gives it back, without a wake-up that nobody has seen.
+// unblock cancels b's wait, discards a pending wake-up, and keeps b for reuse.
 func (a *arrival) unblock(b *blocked) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -227,7 +231,7 @@ func (a *arrival) unblock(b *blocked) {
 	a.idle = append(a.idle, b)
 }
 
-// leave takes a waiter off.
+// leave removes w from the waiters.
 func (a *arrival) leave(w *Waiter) {
 	if w.joins {
 		w.joins = false

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// errCRC is why a frame of a rolling camera is damaged.
+// errCRC is the error with which damaged frames of a rolling camera end.
 var errCRC = errors.New("its pixels do not match their CRC")
 
-// rolling is a camera that emits frames while they fill, a line each period. damaged says which frames do not end well.
+// rolling is a camera that emits frames while they are filling, at one line per period. damaged reports whether frame i
+// ends as damaged.
 type rolling struct {
 	*camera
 	damaged func(i int) error
@@ -43,7 +44,7 @@ func (c rolling) Run(ctx context.Context, emit func(*Frame)) error {
 	return ctx.Err()
 }
 
-// liner is a copier of lines as they arrive.
+// liner is a copier that copies lines as they arrive.
 type liner struct{ copier }
 
 func (*liner) Needs(Format) (StageNeeds, error) { return StageNeeds{Slices: true}, nil }
@@ -66,10 +67,11 @@ func (l *liner) Process(ctx context.Context, in *Frame, outs []*Frame) error {
 	return nil
 }
 
-// lineReader is a sink that reads lines as they arrive. late is how long after the first line of a frame was there it was seen.
+// lineReader is a sink that reads lines as they arrive. late is the longest delay between the arrival of a frame's
+// first line and its reading.
 type lineReader struct {
 	mu           sync.Mutex
-	early, whole int // frames whose first line was seen before the last one was there; and that were complete
+	early, whole int // frames whose first line was read before the last one had arrived; complete frames
 	wrong, cut   int
 	late         time.Duration
 }
@@ -115,8 +117,9 @@ func (v *lineReader) read(ctx context.Context, f *Frame) bool {
 	return true
 }
 
-// TestFramesThatFill go through a graph behind their lines; who wants whole frames gets them when they are. A damaged one is
-// in the books of everybody who was offered it, and nobody takes it for a frame.
+// TestFramesThatFill checks that filling frames pass through a graph line by line, and that consumers without slices
+// get them when they are complete. A damaged frame is counted by every consumer that it was offered to, and none
+// delivers it.
 func TestFramesThatFill(t *testing.T) {
 	const frames, bad = 20, 5
 	synctest.Test(t, func(t *testing.T) {
@@ -170,7 +173,8 @@ func TestFramesThatFill(t *testing.T) {
 	})
 }
 
-// TestWaitingForLines: who waits is woken by lines, by the end, by damage and by its own context, and nothing is allocated.
+// TestWaitingForLines checks that a waiting goroutine is woken by lines, by the end, by damage and by its own context,
+// without allocation.
 func TestWaitingForLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 1, 0, 0)
@@ -195,7 +199,7 @@ func TestWaitingForLines(t *testing.T) {
 			t.Error("woken too early")
 		}
 		f.Arrive(3)
-		f.Arrive(2) // lines do not go back
+		f.Arrive(2) // the number of lines never decreases
 		if got := <-two; got != 3 || <-err2 != nil || len(four) > 0 {
 			t.Errorf("two lines: %d", got)
 		}
@@ -219,7 +223,8 @@ func TestWaitingForLines(t *testing.T) {
 	})
 }
 
-// TestAWaiterIsWokenOnce, and not for lines that are there, nor when it has gone.
+// TestAWaiterIsWokenOnce checks that a Waiter is woken once, not for lines that have already arrived, and not after
+// Forget.
 func TestAWaiterIsWokenOnce(t *testing.T) {
 	f := newCamera(t, 1, 0, 0).pool.Get()
 	defer f.Release()
@@ -228,7 +233,7 @@ func TestAWaiterIsWokenOnce(t *testing.T) {
 	w := Waiter{Wake: func() { woken++ }}
 	for i, step := range []struct {
 		do    func()
-		want  int // lines that are asked for; 0: none
+		want  int // lines to wait for; 0: no call
 		there bool
 		woken int
 	}{
@@ -256,7 +261,8 @@ func TestAWaiterIsWokenOnce(t *testing.T) {
 	}
 }
 
-// TestWaitingAllocatesNothing, once there were as many who wait.
+// TestWaitingAllocatesNothing checks that waiting allocates nothing once the maximum number of simultaneous waiters was
+// reached.
 func TestWaitingAllocatesNothing(t *testing.T) {
 	cam := newCamera(t, 1, 0, 0)
 	f := cam.pool.Get()

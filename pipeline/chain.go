@@ -7,9 +7,10 @@ import (
 	"slices"
 )
 
-// AddStage puts a stage behind the source or the stage called from. Behind a stage it must say in StageNeeds.From what it
-// wants that one to make, and is one of its consumers, as outputs are. All stages are added before Run. What the stage
-// makes is settled when outputs are attached. depth is the length of its queue in frames.
+// AddStage adds a stage behind the source or stage that from names. A stage behind another stage must name in
+// StageNeeds.From the format that it wants, and is a consumer of that stage, as outputs are. All stages must be added
+// before Run. The formats that the stage makes are settled when outputs are attached. depth is the length of the added
+// stage's queue in frames.
 func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -25,7 +26,7 @@ func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 	return nil
 }
 
-// connect makes the node of a stage and joins it to what it reads from.
+// connect creates the node of a stage and attaches it to the point that it reads from.
 func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNode, error) {
 	if src := g.source(from); src != nil {
 		needs, err := st.Needs(src.out.format)
@@ -64,7 +65,7 @@ func (g *Graph) connect(name string, st Stage, from string, depth int) (*stageNo
 	return n, nil
 }
 
-// portFor is the port that a stage behind this one reads from.
+// portFor returns the port of n from which the stage called name, to be added behind n, reads.
 func (n *stageNode) portFor(name string, needs StageNeeds) (*point, error) {
 	if needs.From.Pixel == 0 {
 		return nil, fmt.Errorf("%w: stage %s reads from stage %s and names no format", ErrNegotiation, name, n.name)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// follower is a stage behind a stage: it takes UYVY and makes what copier makes.
+// follower is a stage behind another stage. It takes UYVY and makes the same formats as copier.
 type follower struct {
 	copier
 	wants Format
@@ -21,7 +21,7 @@ func (f *follower) Needs(Format) (StageNeeds, error) {
 	return StageNeeds{From: f.wants, Holds: f.holds}, nil
 }
 
-// chain is a rig with two stages behind the isp, one behind the other.
+// chain returns a rig with two more stages behind the isp, one behind the other.
 func chain(t testing.TB, cam *camera, st *copier, first, second *follower) *rig {
 	r := newRig(t, cam, st)
 	for name, add := range map[string]error{
@@ -34,7 +34,8 @@ func chain(t testing.TB, cam *camera, st *copier, first, second *follower) *rig 
 	return r
 }
 
-// Books of outputs anywhere along a chain of stages add up: what every stage on the way lost is told by its name.
+// The counts of outputs anywhere along a chain of stages add up, and frames lost by an earlier stage are listed under
+// that stage's name.
 func TestStagesBehindStages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bad := func(last uint64) func(uint64) error {
@@ -84,8 +85,8 @@ func TestStagesBehindStages(t *testing.T) {
 	})
 }
 
-// A stage that is too slow for the one in front of it loses its own frames, and no other output's; frames whose fence fails
-// in front of it are dropped there. A stage that never comes to an end is cancelled, and holds up nobody.
+// A stage that is slower than the one before it loses its own frames, but none of any other output. It drops frames
+// whose fence failed in the stage before it. A stage that never finishes is cancelled, and delays nobody.
 func TestSlowStageBehindAStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &follower{copier: copier{took: 35 * time.Millisecond}, wants: uyvy(), holds: 4}
@@ -157,7 +158,7 @@ func TestRefusedBehindAStage(t *testing.T) {
 	if err := r.AddStage("x", &follower{wants: uyvy(), holds: 3}, "isp", 2); err != nil {
 		t.Fatal(err)
 	}
-	if n := r.heap.open.Load(); n != 7 { // two wait, three are held, two are written
+	if n := r.heap.open.Load(); n != 7 { // two waiting, three held, two being written
 		t.Errorf("%d slots, want 7", n)
 	}
 }

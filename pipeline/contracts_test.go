@@ -14,12 +14,12 @@ import (
 	"time"
 )
 
-// eager is a stage of a device: it reads memory that the CPU must not read.
+// eager is a stage that runs on a device, and so may be given memory that the CPU must not read.
 type eager struct{ copier }
 
 func (*eager) Needs(Format) (StageNeeds, error) { return StageNeeds{OnDevice: true}, nil }
 
-// Stages and sinks that leave the reading to the device may read memory that the CPU must not read.
+// Stages and sinks that read only with the device may be given memory that the CPU must not read.
 func TestReadersOnTheDevice(t *testing.T) {
 	cam := newCamera(t, 12, 20, time.Millisecond)
 	cam.format.Memory = MemoryWriteCombined
@@ -44,7 +44,7 @@ func TestReadersOnTheDevice(t *testing.T) {
 	results.check(t, "results", 20)
 }
 
-// A sink that needs a format gets it without another word, and gets no other.
+// A sink that requires a format gets it without further configuration, and accepts no other.
 func TestSinkNeedsAFormat(t *testing.T) {
 	r := newRig(t, newCamera(t, 12, 5, time.Millisecond), &copier{})
 	v := &viewer{needs: SinkNeeds{Format: i420()}}
@@ -59,7 +59,7 @@ func TestSinkNeedsAFormat(t *testing.T) {
 	v.check(t, "small", 5)
 }
 
-// marker is a source whose frames have everything that a frame can have.
+// marker is a source that sets every field of its frames.
 type marker struct{ *camera }
 
 func (m marker) Run(ctx context.Context, emit func(*Frame)) error {
@@ -70,7 +70,7 @@ func (m marker) Run(ctx context.Context, emit func(*Frame)) error {
 	})
 }
 
-// inspector notes what is wrong with a frame's fields.
+// inspector records which fields of a frame are wrong.
 type inspector struct {
 	viewer
 	wrong []string
@@ -90,7 +90,7 @@ func (i *inspector) Run(ctx context.Context, q *Queue) error {
 	}
 }
 
-// What a stage makes has the input's fields, without the stage's help, along a chain of stages and once each.
+// The frames that stages make inherit the input's fields without the stage's help, once each, along a chain of stages.
 func TestFieldsAreTheInputs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{heap: &heap{}}
@@ -125,7 +125,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return l.Buffer.Write(b)
 }
 
-// picky is a sink that fails on some frames, and closes with an error.
+// picky is a sink that fails on some frames and returns its own error at the end.
 type picky struct {
 	viewer
 	closed error
@@ -145,13 +145,13 @@ func (p *picky) Run(ctx context.Context, q *Queue) error {
 	}
 }
 
-// Of a row of failures the log is told of the first: of outputs, of stages and of their fences.
+// Only the first of consecutive failures is logged, for outputs, stages and fences.
 func TestFirstOfARowIsLogged(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		stage *copier
 		sink  Sink
-		log   string // of the first
+		log   string // record of the first failure
 		rows  int
 	}{
 		{"output", &copier{}, &picky{}, `msg="output fails" output=o "first at frame"=0 error="no room"`, 3},
@@ -185,7 +185,7 @@ func TestFirstOfARowIsLogged(t *testing.T) {
 	}
 }
 
-// A sink may return the error of Queue.Next as it is, joined with its own: its own is told, and nothing else.
+// A sink may return the error of Queue.Next joined with its own: then only its own is reported.
 func TestNormalEnd(t *testing.T) {
 	for _, closed := range []error{nil, errors.New("cable pulled")} {
 		synctest.Test(t, func(t *testing.T) {

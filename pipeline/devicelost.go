@@ -2,16 +2,17 @@
 
 package pipeline
 
-// A DeviceError is the error of a device that may be lost to this process, as a GPU is after a fault of a kernel.
-// cudahost.Error is one.
+// A DeviceError is an error from a device that can be lost to this process, as a GPU is after a fault in a kernel.
+// cudahost.Error implements it.
 type DeviceError interface {
 	error
-	// Sticky says whether the device is lost: every further call fails, and only a new process can use it again.
+	// Sticky reports whether the device is lost: every further call will fail, and only a new process can use the
+	// device again.
 	Sticky() bool
 }
 
-// DeviceLost says whether err is, wraps or joins a DeviceError whose device is lost. errors.As would stop at the first
-// DeviceError, and another one that err joins may be the lost device's.
+// DeviceLost reports whether err is, wraps or joins a DeviceError whose device is lost. It does not use errors.As,
+// which would stop at the first DeviceError although another one that err joins may be sticky.
 func DeviceLost(err error) bool {
 	if e, ok := any(err).(DeviceError); ok && e.Sticky() {
 		return true

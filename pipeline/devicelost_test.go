@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// lost is what a device says that is lost to the process.
+// lost is a DeviceError.
 type lost struct{ sticky bool }
 
 func (l lost) Error() string { return "the device" }
@@ -23,7 +23,8 @@ type failure struct{ err error }
 
 func (f failure) Wait(context.Context) error { return f.err }
 
-// TestDeviceLost: a device that is lost ends the graph with its error, whoever meets it; one that may work again does not.
+// TestDeviceLost checks that a lost device ends the graph with its error, whichever part encounters it, and that an
+// error of a usable device does not.
 func TestDeviceLost(t *testing.T) {
 	for _, sticky := range []bool{true, false} {
 		err := fmt.Errorf("kernel: %w", lost{sticky})
@@ -49,7 +50,7 @@ func TestDeviceLost(t *testing.T) {
 	}
 }
 
-// An error of a device that may work again does not hide the one of a device that is lost.
+// The error of a usable device does not hide that of a lost one.
 func TestDeviceLostAmongOthers(t *testing.T) {
 	again, gone := lost{false}, lost{true}
 	for _, c := range []struct {

@@ -4,23 +4,23 @@ package pipeline
 
 import "time"
 
-// A Distribution is what a Histogram has counted, in buckets an octave apart.
+// A Distribution holds the counts of a Histogram by coarser limits, each twice the one before.
 type Distribution struct {
 	Count uint64
 	Sum   time.Duration
-	Below []Below // the limits ascend; each counts what those before it count, too
+	Below []Below // limits ascend; counts are cumulative
 }
 
-// Below counts the durations under a limit.
+// Below is the number of durations below a limit.
 type Below struct {
 	Limit time.Duration
 	Count uint64
 }
 
-// The limits of a Distribution: 131 µs to 8.6 s.
+// firstLimit and lastLimit are the exponents of the lowest and the highest limit of a Distribution: 131 µs and 8.6 s.
 const firstLimit, lastLimit = 17, 33 // powers of two, in ns
 
-// Distribution reads the histogram.
+// Distribution returns the histogram's counts as a Distribution.
 func (h *Histogram) Distribution() Distribution {
 	var d Distribution
 	limit, next := firstLimit, bucketOf(1<<firstLimit)

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ramp is a source of five frames, in memory for three. The first sample of each frame is its number.
+// ramp is a source of five frames with memory for three. The first sample of each frame is its number.
 type ramp struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
@@ -22,7 +22,7 @@ func (r *ramp) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
 
 func (r *ramp) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	for n := range 5 {
-		f, err := r.pool.Wait(ctx) // until somebody has given back a lease
+		f, err := r.pool.Wait(ctx) // waits until a lease is released
 		if err != nil {
 			return err
 		}
@@ -32,7 +32,7 @@ func (r *ramp) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// negative is a stage whose pictures are inverted.
+// negative is a stage that inverts pictures.
 type negative struct{}
 
 func (negative) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
@@ -50,7 +50,7 @@ func (negative) Plan(in pipeline.Format, want []pipeline.Format) error {
 
 func (negative) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	for _, out := range outs {
-		if out != nil { // else nobody wants that format of this frame
+		if out != nil { // nil if no consumer wants that format of this frame
 			for i, v := range in.Bytes {
 				out.Bytes[i] = 255 - v
 			}
@@ -71,19 +71,19 @@ func (printer) Run(ctx context.Context, q *pipeline.Queue) error {
 			return err // also at the normal end
 		}
 		fmt.Println("frame", f.Sequence, "begins with", f.Bytes[0])
-		q.Done(f) // counts it as delivered, and gives back the lease
+		q.Done(f) // counts it as delivered, and releases the lease
 	}
 }
 
-// heap makes the slots of a stage's frames. On a board they are memory that the GPU and the FPGA reach.
+// heap allocates the slots of a stage's frames. On a board they would be memory that the GPU and the FPGA can access.
 type heap struct{}
 
 func (heap) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: make([]byte, f.Size())}, nil
 }
 
-// A source, a stage and a sink are joined to a graph, which runs until the source ends. Then the books are exact: each
-// captured frame was delivered or dropped.
+// A graph connects a source, a stage and a sink, and runs until the source ends. Then the counts are exact: each
+// captured frame was either delivered or dropped.
 func Example() {
 	format, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {
@@ -126,7 +126,7 @@ func Example() {
 	// close: <nil> <nil>
 }
 
-// A format says how a frame lies in memory. What cannot be is refused with the rule that it breaks.
+// A format describes the layout of a frame in memory. An impossible format is rejected with the rule that it violates.
 func ExampleNewFormat() {
 	rate := pipeline.Rate{Num: 30000, Den: 1001}
 	format, err := pipeline.NewFormat(pipeline.UYVY, 1920, 1080, rate)

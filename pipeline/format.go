@@ -7,15 +7,15 @@ import (
 	"fmt"
 )
 
-// Colorimetry is the matrix and the range of Y'CbCr samples.
+// Colorimetry is the matrix and range of Y'CbCr samples.
 type Colorimetry uint8
 
 const (
-	ColorNone    Colorimetry = iota // sensor samples: no colour space
-	BT709Limited                    // ITU-R BT.709, Y' (and R'G'B') 16–235, CbCr 16–240; at 10 bits four times as much
-	BT601Full                       // ITU-R BT.601 at full range, as JFIF wants it
+	ColorNone    Colorimetry = iota // sensor samples, which have no colour space
+	BT709Limited                    // ITU-R BT.709, Y' (and R'G'B') 16–235, CbCr 16–240; four times these values at 10 bits
+	BT601Full                       // ITU-R BT.601 at full range, as JFIF requires
 	BT709Full                       // ITU-R BT.709 at full range
-	BT601Limited                    // ITU-R BT.601 at the range of BT709Limited
+	BT601Limited                    // ITU-R BT.601 with the range of BT709Limited
 )
 
 func (c Colorimetry) String() string {
@@ -26,18 +26,18 @@ func (c Colorimetry) String() string {
 	return names[c]
 }
 
-// MemoryKind says where a frame's bytes are and who may read them.
+// MemoryKind is the kind of memory that holds a frame, which determines who may read it.
 type MemoryKind uint8
 
 const (
-	MemoryHost          MemoryKind = iota // cached host memory: CPU and device
-	MemoryWriteCombined                   // host memory that the CPU must not read: uncached reads are ruinous
+	MemoryHost          MemoryKind = iota // cached host memory: readable by CPU and device
+	MemoryWriteCombined                   // host memory that the CPU must not read, because uncached reads are extremely slow
 	MemoryDevice                          // not visible to the CPU
 )
 
 func (m MemoryKind) String() string { return [...]string{"host", "write-combined", "device"}[m] }
 
-// Rate is a frame rate as the fraction Num/Den in frames a second; the zero Rate is "no fixed rate".
+// Rate is a frame rate in frames per second, as the fraction Num/Den. The zero Rate means "no fixed rate".
 type Rate struct{ Num, Den int }
 
 func (r Rate) String() string {
@@ -50,7 +50,7 @@ func (r Rate) String() string {
 	return fmt.Sprintf("%d/%d", r.Num, r.Den)
 }
 
-// Format describes frames at one point of the graph. Formats are comparable with ==.
+// Format describes the frames at one point of the graph. Formats are comparable with ==.
 type Format struct {
 	Pixel  PixelFormat
 	Width  int // pixels
@@ -60,20 +60,22 @@ type Format struct {
 	Color  Colorimetry
 	Memory MemoryKind
 
-	// Packet-ready memory: every PacketPitch bytes begin with HeaderGap bytes that the packetizer fills, the rest is the
-	// payload of one packet. A line is a whole number of payloads, each of whole pixel groups; lines follow one another
-	// without padding (Stride is a line's length without the gaps). Both are zero for plain pictures.
+	// Packet-ready memory: each PacketPitch bytes begin with HeaderGap bytes that the packetizer fills in; the rest is
+	// the payload of one packet. A line is a whole number of payloads, each of which is a whole number of pixel groups.
+	// Lines follow one another without padding (Stride is the length of a line without the gaps). Both fields are zero
+	// for plain pictures.
 	PacketPitch int
 	HeaderGap   int
 }
 
-// maxStride keeps the size of a frame far from the end of the integers.
+// maxStride is the maximum stride in bytes, so that the size of a frame cannot overflow an integer.
 const maxStride = 1 << 24
 
-// ErrFormat is wrapped by every error that says why a format cannot be.
+// ErrFormat is wrapped by every error about an impossible format.
 var ErrFormat = errors.New("impossible format")
 
-// NewFormat returns the plain format (tight stride, host memory) of the given layout and geometry.
+// NewFormat returns the plain format (tight stride, host memory, the usual Color of the layout) with the given layout,
+// geometry and rate, and the error of Validate.
 func NewFormat(p PixelFormat, width, height int, rate Rate) (Format, error) {
 	f := Format{Pixel: p, Width: width, Height: height, Rate: rate, Stride: p.LineBytes(width)}
 	switch p {
@@ -87,7 +89,8 @@ func NewFormat(p PixelFormat, width, height int, rate Rate) (Format, error) {
 	return f, f.Validate()
 }
 
-// Validate returns an error that wraps ErrFormat and names the field, its value and the rule.
+// Validate returns nil for a possible format, or an error that wraps ErrFormat and states the values and the violated
+// rule.
 func (f Format) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s %dx%d: %s", ErrFormat, f.Pixel, f.Width, f.Height, fmt.Sprintf(format, a...))
@@ -120,7 +123,7 @@ func (f Format) Validate() error {
 	return nil
 }
 
-// packets says why the packet-ready layout cannot be.
+// packets returns the reason why the packet-ready layout is impossible, or "".
 func (f Format) packets(group PixelGroup, line int) string {
 	payload := f.PacketPitch - f.HeaderGap
 	switch {
@@ -138,7 +141,7 @@ func (f Format) packets(group PixelGroup, line int) string {
 	return ""
 }
 
-// Size is the number of bytes of a frame.
+// Size returns the size of a frame in bytes.
 func (f Format) Size() int {
 	size := f.Stride * f.Height
 	if f.Pixel.planar420() {

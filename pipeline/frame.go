@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// Times are the moments of a frame's life. The zero Time means "not known" or "not yet".
+// Times holds the times of a frame's life. The zero Time means "unknown" or "not yet".
 type Times struct {
-	ExposureStart time.Time // by the FPGA's clock, mapped to this machine's
+	ExposureStart time.Time // by the FPGA's clock, mapped to this machine's clock
 	ExposureEnd   time.Time
 	Uncertainty   time.Duration // of the exposure times
-	Captured      time.Time     // DMA done, as observed by the CPU
-	Processed     time.Time     // written by the stage that made the frame
-	Replayed      time.Time     // read from a recording, which the times above are from
+	Captured      time.Time     // end of DMA, as observed by the CPU
+	Processed     time.Time     // end of the stage that made the frame
+	Replayed      time.Time     // when the frame was read from a recording; the times above are then the recorded ones
 }
 
-// Arrived is when the frame came, for delays: the end of its DMA, or of its replay.
+// Arrived returns the time from which delays are measured: the end of the frame's DMA, or of its replay.
 func (t *Times) Arrived() time.Time {
 	if !t.Replayed.IsZero() {
 		return t.Replayed
@@ -26,8 +26,9 @@ func (t *Times) Arrived() time.Time {
 	return t.Captured
 }
 
-// Shown is the moment that the frame shows: the start of its exposure, else the end of its DMA, else now. Of a frame that fills it reads
-// only the first, which does not change.
+// Shown returns the moment that the frame shows: the start of its exposure if known, otherwise the end of its DMA if
+// known, otherwise the current time. It is safe for a filling frame whose ExposureStart is set, because that field no
+// longer changes.
 func (t *Times) Shown() time.Time {
 	switch {
 	case !t.ExposureStart.IsZero():
@@ -38,34 +39,35 @@ func (t *Times) Shown() time.Time {
 	return time.Now()
 }
 
-// FrameFlags are conditions of one frame.
+// FrameFlags are the conditions that apply to a frame.
 type FrameFlags uint32
 
 const (
-	// FlagPadded says that the sensor delivered less than a frame and the FPGA filled the rest.
+	// FlagPadded means that the sensor delivered less than a frame and the FPGA filled in the rest.
 	FlagPadded FrameFlags = 1 << iota
-	// FlagUnverified says that nothing proves that the bytes are those that left the sensor: the stream has no checksums.
+	// FlagUnverified means that the stream has no checksums, so the bytes may differ from those that left the sensor.
 	FlagUnverified
 )
 
-// A Fence tells when the work that writes a frame is done.
+// A Fence signals the completion of asynchronous work that writes a frame.
 type Fence interface {
-	// Wait returns nil when the frame's bytes are final, the work's error when it failed, or ctx.Err().
+	// Wait returns nil when the frame's bytes are final, the work's error if it failed, or ctx.Err().
 	Wait(ctx context.Context) error
 }
 
-// A Frame is a lease on a slot: its bytes stay as they are until the last holder has called Release. Only the source or stage
-// that leased it from its Pool may write to it, before it is handed on; in a frame that fills (Fill), beyond its Lines. One
-// sink may write too: the only reader of packet-ready frames writes headers into the gaps between the payloads.
+// A Frame is a lease on a slot. Its bytes do not change until the last holder has called Release. Only the source or
+// stage that leased it from its Pool may write to it, and only before handing it on or, in a filling frame (Fill),
+// beyond its Lines. There is one exception: the only reader of packet-ready frames, a sink, writes headers into the
+// gaps between the payloads.
 type Frame struct {
 	Format   Format
 	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory
-	Device   uintptr // device pointer to the same memory; 0 when there is none
-	Sequence uint64  // counted by the FPGA: a gap is a lost frame
+	Device   uintptr // device pointer to the same memory; 0 if there is none
+	Sequence uint64  // counted by the FPGA or the source; a gap means lost frames
 	Times    Times
 	Flags    FrameFlags
-	CRC      uint32 // CRC-32C of Bytes, as whoever made the frame has computed it; 0: it did not
-	Ready    Fence  // nil when the bytes are final already
+	CRC      uint32 // CRC-32C of Bytes, if the maker of the frame computed it; otherwise 0
+	Ready    Fence  // nil if the bytes are already final
 	Results  []Result
 
 	slot   int
@@ -77,8 +79,9 @@ type Frame struct {
 	arrival arrival
 }
 
-// Inherit gives f what a frame has of the one that it is made of: Sequence, Times, Flags and Results. The graph does so
-// before a stage's Process. Of one that fills it is what is known already; the rest comes by inheritRest.
+// Inherit copies Sequence, Times, Flags and Results from the source frame to f. The graph does so before it calls a
+// stage's Process. From a filling frame it copies only the fields that are already known; inheritRest copies the
+// others.
 func (f *Frame) Inherit(from *Frame) {
 	if from.Filling() {
 		f.inheritKnown(from)
@@ -88,12 +91,12 @@ func (f *Frame) Inherit(from *Frame) {
 	f.Results = append(f.Results, from.Results...)
 }
 
-// inheritKnown gives f what is known of a frame that fills, or filled until a moment ago.
+// inheritKnown copies the metadata that is known while the source frame is filling.
 func (f *Frame) inheritKnown(from *Frame) {
 	f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
 }
 
-// inheritRest gives f what inheritKnown does not, once the frame that it is made of is complete.
+// inheritRest copies the metadata that becomes known only when the source frame is complete.
 func (f *Frame) inheritRest(from *Frame) {
 	f.Times.ExposureEnd, f.Times.Captured, f.Flags = from.Times.ExposureEnd, from.Times.Captured, from.Flags
 	f.Results = append(f.Results, from.Results...)

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// GraphConfig is what a graph is given from outside.
+// GraphConfig configures a Graph.
 type GraphConfig struct {
-	Allocator Allocator    // makes the slots of the stages' output pools
+	Allocator Allocator    // allocates the slots of the stages' output pools
 	Recorder  *Recorder    // may be nil
 	Logger    *slog.Logger // nil: slog.Default()
-	// Grace is how long consumers may take to finish the frames that wait when the sources have ended; then they
-	// are cancelled. Zero: one second.
+	// Grace is the time that consumers have to finish the waiting frames after the sources have ended; then they are
+	// cancelled. Zero means one second.
 	Grace time.Duration
 }
 
@@ -26,20 +26,20 @@ type GraphConfig struct {
 type Graph struct {
 	cfg GraphConfig
 
-	mu      sync.Mutex // guards construction, attach and detach; never taken on the way of a frame
-	listed  sync.Mutex // besides, while one of the three lists changes, so that Stats need not wait for a stage
+	mu      sync.Mutex // guards construction, attach and detach; never taken on the path of a frame
+	listed  sync.Mutex // held, besides mu, to change sources, stages or outputs; Stats takes only this one
 	sources []*sourceNode
 	stages  []*stageNode
 	outputs []*Output
 	names   map[string]bool
 	hard    context.Context         // ends when consumers must stop; nil before Run
 	abort   context.CancelCauseFunc // stops the sources; nil before Run
-	started chan struct{}           // closed when every stage and output runs
+	started chan struct{}           // closed when every stage and output is running
 	closed  bool
 	wg      sync.WaitGroup
 }
 
-// Errors that callers of a Graph tell apart.
+// Errors that callers of a Graph can distinguish.
 var (
 	ErrNegotiation = errors.New("no point of the graph has this format")
 	ErrName        = errors.New("name is taken or unknown")
@@ -47,7 +47,7 @@ var (
 	ErrClosed      = errors.New("graph is closed")
 )
 
-// NewGraph makes an empty graph.
+// NewGraph returns an empty graph.
 func NewGraph(cfg GraphConfig) *Graph {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -62,15 +62,15 @@ func NewGraph(cfg GraphConfig) *Graph {
 type point struct {
 	node      string
 	format    Format
-	pool      *Pool // the stage's output slots; nil at a source, which has its own
-	depth     int   // frames that the attached consumers may hold
-	waits     bool  // frames wait for room (SourceStatus.Waits)
+	pool      *Pool // the stage's output slots; nil for a source, which has its own
+	depth     int   // frames that the attached consumers may hold in total
+	waits     bool  // frames wait until there is room (SourceStatus.Waits)
 	consumers atomic.Pointer[[]*consumer]
 
-	// handing is held while a frame is handed to the consumers, and while one of them is taken off: then its books are
-	// final. Nothing waits under it.
+	// handing is held while a frame is handed to the consumers, and while a consumer is removed, so that the consumer's
+	// counts are final afterwards. No goroutine blocks while it holds the lock.
 	handing sync.Mutex
-	closed  bool // no frame comes any more; guarded by handing
+	closed  bool // no more frames will come; guarded by handing
 }
 
 func newPoint(node string, f Format) *point {
@@ -84,14 +84,15 @@ type consumer struct {
 	queue   *Queue
 	account *Account
 	rate    limiter
-	useSlot func(index int, s Slot) error // nil: it need not know the slots
-	holds   int                           // frames that it may hold at a time: those that wait, and those in its hands
-	stage   *stageNode                    // whose consumer it is; nil: an output's
-	take    bool                          // used by the point's own goroutine between deciding and handing over
-	why     DropReason                    // why it does not take the frame; likewise
+	useSlot func(index int, s Slot) error // nil if the consumer need not know the slots
+	holds   int                           // frames that it may hold at a time, in its queue and in its hands together
+	stage   *stageNode                    // the stage that this consumer feeds; nil for an output
+	take    bool                          // it takes the frame being handed out; set by decide, for hand
+	why     DropReason                    // reason for not taking the frame; used like take
 }
 
-// rests reports whether nothing is to be made for the consumer: it is an output that has failed, or a stage before such outputs.
+// rests reports whether nothing should be made for the consumer, that is, whether it is a failed output, or a stage all
+// of whose outputs have failed.
 func (c *consumer) rests() bool {
 	return c.queue.resting.Load() || c.stage != nil && c.stage.rests()
 }
@@ -108,7 +109,7 @@ func (p *point) add(c *consumer) {
 	p.depth += c.holds
 }
 
-// remove takes c off and drops what waits in its queue. Afterwards nothing is offered to it.
+// remove detaches c and drops the frames in its queue. Afterwards no frame is offered to it.
 func (p *point) remove(c *consumer) {
 	p.handing.Lock()
 	defer p.handing.Unlock()
@@ -123,7 +124,8 @@ func (p *point) remove(c *consumer) {
 	p.depth -= c.holds
 }
 
-// awaitRoom waits, where frames wait, until every consumer has room for one. The caller holds no lock.
+// awaitRoom waits until every consumer has room for a frame or ctx ends, if frames wait at this point. The caller must
+// hold no lock.
 func (p *point) awaitRoom(ctx context.Context) {
 	if !p.waits {
 		return
@@ -133,7 +135,8 @@ func (p *point) awaitRoom(ctx context.Context) {
 	}
 }
 
-// decide asks every consumer whether it rests, and whether the rate that it asked for lets this frame through.
+// decide determines for every consumer whether it takes the frame: it must not rest, and by its rate a frame must be
+// due. It reports whether any consumer takes it.
 func decide(list []*consumer, f *Frame) (wanted bool) {
 	for _, c := range list {
 		if c.rests() {
@@ -146,7 +149,8 @@ func decide(list []*consumer, f *Frame) (wanted bool) {
 	return wanted
 }
 
-// hand gives out to the consumers that take it. out is nil when it could not be made; why says why not.
+// hand passes the frame out to the consumers that take it, and counts in as dropped for the others. If out is nil,
+// because it could not be made, in counts as dropped for all; why is then the reason for those that take it.
 func hand(list []*consumer, in, out *Frame, why DropReason) {
 	for _, c := range list {
 		switch {
@@ -161,7 +165,7 @@ func hand(list []*consumer, in, out *Frame, why DropReason) {
 	}
 }
 
-// close ends the flow through the point, also for consumers that are added later.
+// close ends the flow through the point, also for consumers added later.
 func (p *point) close() {
 	p.handing.Lock()
 	defer p.handing.Unlock()
@@ -184,7 +188,7 @@ func (g *Graph) claim(name string) error {
 	return nil
 }
 
-// AddSource adds a source under a name of its own. All sources are added before Run.
+// AddSource adds a source under a unique name. All sources must be added before Run.
 func (g *Graph) AddSource(name string, s Source) error {
 	if err := s.Format().Validate(); err != nil {
 		return fmt.Errorf("source %s: %w", name, err)
@@ -200,7 +204,7 @@ func (g *Graph) AddSource(name string, s Source) error {
 	return nil
 }
 
-// list changes one of the lists of the graph's parts.
+// list holds listed while change changes one of the lists of the graph's parts.
 func (g *Graph) list(change func()) {
 	g.listed.Lock()
 	defer g.listed.Unlock()
@@ -216,7 +220,7 @@ func (g *Graph) source(name string) *sourceNode {
 	return nil
 }
 
-// readable refuses a reader on the CPU where only the device may read.
+// readable returns an error if the reader uses the CPU but only the device may read the frames' memory.
 func readable(f Format, reader, from string, onDevice bool) error {
 	if f.Memory == MemoryHost || onDevice {
 		return nil
@@ -225,12 +229,14 @@ func readable(f Format, reader, from string, onDevice bool) error {
 		ErrMemory, reader, from, f.Memory, from)
 }
 
-// Started is closed when Run has started every stage and output: the first frame finds them armed.
+// Started returns a channel that is closed when Run has started every stage and output, so that none misses the first
+// frame.
 func (g *Graph) Started() <-chan struct{} { return g.started }
 
-// Run runs sources, stages and outputs until ctx ends or every source has ended, lets the waiting frames flow out,
-// and returns the sources' errors. A failing output is opened again (OutputConfig.Reopen), or ends alone. An
-// error of a stage or an output that means that a device is lost (DeviceLost) ends everything, and Run returns it.
+// Run runs sources, stages and outputs until ctx ends, a source fails, or every source has ended. It then lets the
+// waiting frames drain for at most GraphConfig.Grace, and returns the sources' errors. A failed output is reopened
+// (OutputConfig.Reopen), or ends without affecting the others. An error of a stage or output that means a lost device
+// (DeviceLost) ends the whole graph, and Run returns it.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
@@ -277,15 +283,15 @@ func (g *Graph) Run(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// check ends the graph when an error of one of its parts means that a device is lost.
+// check ends the graph if an error of one of its parts means that a device is lost.
 func (g *Graph) check(part string, err error) {
 	if DeviceLost(err) {
 		g.abort(fmt.Errorf("%s: %w", part, err))
 	}
 }
 
-// Close frees the output pools. It is called after Run has returned, or instead of it, and returns an error that
-// wraps ErrLeaked when a frame was never released.
+// Close frees the output pools. It must be called after Run has returned, or instead of Run. It returns an error that
+// wraps ErrLeaked if a frame was never released.
 func (g *Graph) Close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// heap makes slots of ordinary memory.
+// heap allocates slots in ordinary memory.
 type heap struct{ open atomic.Int32 }
 
 func (h *heap) AllocSlot(f Format) (Slot, error) {
@@ -21,7 +21,7 @@ func (h *heap) AllocSlot(f Format) (Slot, error) {
 	return Slot{Bytes: make([]byte, f.Size()), Close: func() error { h.open.Add(-1); return nil }}, nil
 }
 
-// camera emits frames at a fixed period; a frame for which no slot is free is lost, as on hardware.
+// camera emits frames at a fixed period. A frame for which no slot is free is lost, as on hardware.
 type camera struct {
 	format Format
 	pool   *Pool
@@ -69,7 +69,7 @@ func (c *camera) Run(ctx context.Context, emit func(*Frame)) error {
 	return nil
 }
 
-// copier is a stage that makes UYVY and I420 of which the first byte is the input's.
+// copier is a stage that makes UYVY and I420 frames whose first byte is that of the input.
 type copier struct {
 	planned []Format
 	took    time.Duration
@@ -113,7 +113,7 @@ func (c *copier) Process(_ context.Context, in *Frame, outs []*Frame) error {
 	return nil
 }
 
-// viewer is a sink that takes its time and checks what it sees.
+// viewer is a sink that takes some time for each frame and checks its contents.
 type viewer struct {
 	took  time.Duration
 	mu    sync.Mutex
@@ -164,7 +164,7 @@ func (v *viewer) check(t *testing.T, name string, want int) {
 	}
 }
 
-// rig is a graph of one camera and one stage.
+// rig is a graph with one camera and one stage.
 type rig struct {
 	*Graph
 	heap   *heap
@@ -211,7 +211,7 @@ func i420() Format {
 	return f
 }
 
-// balance checks that an output that has ended accounts for every frame.
+// balance checks that an ended output accounts for every frame.
 func balance(t *testing.T, s OutputStats) {
 	t.Helper()
 	sum := s.Delivered
@@ -223,7 +223,7 @@ func balance(t *testing.T, s OutputStats) {
 	}
 }
 
-// A stalled output and a slow one lose their own frames; the others lose nothing, and every sum adds up.
+// A stalled output and a slow one lose their own frames only. The others lose nothing, and every sum adds up.
 func TestSlowOutputsDisturbNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newCamera(t, 12, 300, 10*time.Millisecond), &copier{took: 4 * time.Millisecond})
@@ -291,8 +291,8 @@ func TestAttachAndDetachUnderWay(t *testing.T) {
 	})
 }
 
-// TestBooksGoOnInTheNextOutput: an output that takes the place of a detached one of its name goes on with all that was counted:
-// delivered, dropped by itself, dropped by a stage on the way, and latencies. It may be in another graph.
+// TestBooksGoOnInTheNextOutput checks that the replacement of a detached output of the same name, possibly in another
+// graph, continues all its counts: frames delivered, dropped by itself, and dropped by an earlier stage, and latencies.
 func TestBooksGoOnInTheNextOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var books *Books

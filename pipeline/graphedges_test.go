@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// late is a fence that opens after a while, and fails now and then.
+// late is a fence that opens after a delay, with or without an error.
 type late struct {
 	d   time.Duration
 	err error
@@ -49,7 +49,7 @@ func TestFenceHoldsLeasesAndDropsFailedFrames(t *testing.T) {
 	})
 }
 
-// TestStageTimes: work is the stage's own, latency goes on until the device is done.
+// TestStageTimes checks that Work covers the stage's own time only, and Latency also the device's.
 func TestStageTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newCamera(t, 8, 50, 20*time.Millisecond), &copier{took: 2 * time.Millisecond, fence: late{d: 5 * time.Millisecond}})
@@ -79,7 +79,7 @@ func TestLostFramesAreSeenInTheSequence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := []*Frame{cam.pool.Get(), cam.pool.Get(), cam.pool.Get()} // somebody outside sits on three of five slots
+		held := []*Frame{cam.pool.Get(), cam.pool.Get(), cam.pool.Get()} // held outside the graph: three of five slots
 		if err := r.Run(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -196,7 +196,7 @@ func (s *signaller) Run(ctx context.Context, q *Queue) error {
 	}
 }
 
-// Books that Detach returns do not change any more, also when the source emits at the same time.
+// The statistics that Detach returns do not change afterwards, even if the source is emitting at the time.
 func TestDetachFromSourceIsFinal(t *testing.T) {
 	cam := newCamera(t, 16, 0, 0)
 	r := newRig(t, cam, &copier{})
@@ -218,7 +218,7 @@ func TestDetachFromSourceIsFinal(t *testing.T) {
 	}
 }
 
-// A format that nobody wants any more is not made, and its slots are freed.
+// A format that is no longer wanted is no longer made, and its slots are freed.
 func TestPortsAreGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, newCamera(t, 8, 400, time.Millisecond), &copier{})
@@ -245,7 +245,7 @@ func TestPortsAreGivenUp(t *testing.T) {
 	})
 }
 
-// stubborn is a source that ends with an error when it is told to stop.
+// stubborn is a source that returns an error when it is stopped.
 type stubborn struct{ *camera }
 
 var errStop = errors.New("the engine does not stop")

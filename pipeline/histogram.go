@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// Buckets are spaced 16 to the power of two, so a percentile is at most 1/16 too high.
+// The buckets of a Histogram: subBuckets (1<<subShift) for each power of two, so that a percentile is at most 1/16 too
+// high. buckets is their total number; longer durations count in the last one.
 const (
 	subBuckets = 16
 	subShift   = 4
 	buckets    = (40 - subShift + 1) * subBuckets // up to 2^40 ns, 18 minutes
 )
 
-// A Histogram counts durations without lock or allocation. The zero Histogram is ready for use.
+// A Histogram counts durations without locks or allocation. The zero Histogram is ready for use.
 type Histogram struct {
 	counts [buckets]atomic.Uint64
 	max    atomic.Int64
@@ -30,7 +31,7 @@ func bucketOf(ns uint64) int {
 	return min((shift+1)*subBuckets+int(ns>>shift)-subBuckets, buckets-1)
 }
 
-// upperBound is the largest value in nanoseconds that bucketOf puts into b.
+// upperBound returns the largest value, in nanoseconds, that bucketOf assigns to b.
 func upperBound(b int) int64 {
 	if b < subBuckets {
 		return int64(b)
@@ -39,7 +40,7 @@ func upperBound(b int) int64 {
 	return int64(b%subBuckets+subBuckets+1)<<shift - 1
 }
 
-// Observe counts one duration; a negative one, from clocks that disagree, counts as zero.
+// Observe counts one duration. A negative one, from clocks that disagree, counts as zero.
 func (h *Histogram) Observe(d time.Duration) {
 	d = max(d, 0)
 	h.counts[bucketOf(uint64(d))].Add(1)
@@ -52,16 +53,16 @@ func (h *Histogram) Observe(d time.Duration) {
 	}
 }
 
-// Percentiles summarises a Histogram, in nanoseconds when encoded.
+// Percentiles summarises a Histogram. Durations are encoded in nanoseconds.
 type Percentiles struct {
-	Count uint64        `json:"count"`
-	P50   time.Duration `json:"p50_ns"`
-	P99   time.Duration `json:"p99_ns"`
-	P999  time.Duration `json:"p999_ns"`
-	Max   time.Duration `json:"max_ns"`
+	Count uint64        `json:"count"`   // measurements
+	P50   time.Duration `json:"p50_ns"`  // 50 % are at most this
+	P99   time.Duration `json:"p99_ns"`  // 99 % are at most this
+	P999  time.Duration `json:"p999_ns"` // 99.9 % are at most this
+	Max   time.Duration `json:"max_ns"`  // the largest
 }
 
-// Percentiles reads the histogram.
+// Percentiles returns the percentiles of the counted durations.
 func (h *Histogram) Percentiles() Percentiles {
 	var snap [buckets]uint64
 	for i := range snap {
@@ -70,8 +71,8 @@ func (h *Histogram) Percentiles() Percentiles {
 	return percentiles(snap[:], upperBound, h.max.Load())
 }
 
-// percentiles reads counts, whose places are ordered by what they count. bound is the largest value of a place, and most of all, in
-// nanoseconds.
+// percentiles computes percentiles from the counts of consecutive buckets. bound returns the largest value of bucket i,
+// and most is the largest value of all, both in nanoseconds.
 func percentiles(counts []uint64, bound func(i int) int64, most int64) Percentiles {
 	p := Percentiles{Max: time.Duration(most)}
 	for _, n := range counts {
@@ -90,7 +91,8 @@ func percentiles(counts []uint64, bound func(i int) int64, most int64) Percentil
 	return p
 }
 
-// A SignedHistogram is a Histogram of durations that may be negative, as of what happens before the moment that it is measured from.
+// A SignedHistogram is a Histogram of durations that may be negative, such as the time of an event relative to a
+// reference that it can precede.
 type SignedHistogram struct{ before, after Histogram }
 
 // Observe counts one duration.
@@ -102,7 +104,7 @@ func (h *SignedHistogram) Observe(d time.Duration) {
 	}
 }
 
-// Percentiles reads the histogram.
+// Percentiles returns the percentiles of the counted durations.
 func (h *SignedHistogram) Percentiles() Percentiles {
 	var snap [2 * buckets]uint64
 	bound := func(i int) int64 {

@@ -17,25 +17,27 @@ import (
 type OutputConfig struct {
 	Name string
 	Sink Sink
-	// From names the source or stage to tap; empty: the first one that has or can make Format.
+	// From names the source or stage to read from. If it is empty, the graph uses the first one that has or can make
+	// Format.
 	From string
-	// Format is what the output wants. A zero Pixel: what the sink needs, or From as it is when the sink takes anything.
-	// Rate is the graph's.
+	// Format is the wanted format. A zero Pixel means the format that the sink needs, or that of From if the sink takes
+	// any. The graph sets Rate.
 	Format Format
-	Rate   Rate   // at most so many frames a second; zero: all
-	Depth  int    // frames that may wait; zero: 2
-	Policy Policy // which frame is lost when the output cannot keep up
-	// Reopen makes a sink in the place of one whose Run has failed, with the same needs, until ctx ends. It is called again and again,
-	// with growing pauses. Nil: an output that fails ends.
+	Rate   Rate   // maximum number of frames per second; zero means all
+	Depth  int    // frames that may wait; zero means 2
+	Policy Policy // which frame is dropped when the output cannot keep up
+	// Reopen returns a sink with the same needs to replace one whose Run has failed. It is called again and again, with
+	// growing pauses, until it succeeds or ctx ends. If it is nil, a failed output ends.
 	Reopen func(ctx context.Context) (Sink, error)
-	// Books are those of an output of the same name that was detached: this one goes on with them. Nil: they begin.
+	// Books are the counts of a detached output of the same name, which this output continues. If nil, counting starts
+	// at zero.
 	Books *Books
 }
 
-// Books are all that an output has counted, for the one that takes its place.
+// Books holds all counts of an output, to be continued by its replacement.
 type Books struct {
 	account *Account
-	lost    map[string]uint64 // by stages on the way, as in OutputStats.Dropped
+	lost    map[string]uint64 // frames lost in earlier stages, keyed as in OutputStats.Dropped
 }
 
 // An Output is a sink that is attached to a graph.
@@ -43,26 +45,26 @@ type Output struct {
 	cfg      OutputConfig
 	graph    *Graph
 	point    *point
-	stage    *stageNode // nil when the output taps a source
+	stage    *stageNode // nil if the output reads from a source
 	consumer *consumer
 	lost     map[string]uint64 // Books.lost
-	base     []Counts          // the books of the stages on the way, from the last to the first, when the output was attached
+	base     []Counts          // the counts of the stages before it, nearest first, at the time it was attached
 
 	cancel context.CancelFunc
 	done   chan struct{}
 	once   sync.Once
 	faults atomic.Uint64
-	again  chan struct{} // has a failed output be opened again at once
+	again  chan struct{} // triggers an immediate reopening of a failed output
 
-	mu    sync.Mutex // guards the rest
+	mu    sync.Mutex // guards the fields below
 	state OutputState
-	err   error     // why it is not running; or with which it ended
-	since time.Time // retrying
-	next  time.Time // it is opened again
+	err   error     // why the output is not running, or the error with which it ended
+	since time.Time // start of the current retries
+	next  time.Time // time of the next attempt to reopen
 }
 
-// Attach adds an output, before Run or while the graph runs. It returns an error that wraps ErrNegotiation and says
-// what each part of the graph answered when nobody can make the format.
+// Attach adds an output, before Run or while the graph is running. If no part of the graph can deliver the format, it
+// returns an error that wraps ErrNegotiation and contains the reason of each part.
 func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 	if cfg.Depth == 0 {
 		cfg.Depth = 2
@@ -84,7 +86,7 @@ func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 	return o, nil
 }
 
-// connect finds the point, and joins it.
+// connect finds a point with the wanted format and joins it.
 func (o *Output) connect() error {
 	needs := o.cfg.Sink.Needs()
 	p, stage, err := o.graph.negotiate(o.cfg, needs.Format)
@@ -100,7 +102,7 @@ func (o *Output) connect() error {
 	return nil
 }
 
-// join takes the output's place at the point.
+// join attaches the output to point p, which belongs to stage, or to a source if stage is nil.
 func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 	if err := readable(p.format, o.cfg.Name, p.node, needs.OnDevice); err != nil {
 		return err
@@ -127,7 +129,7 @@ func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 	if err := stage.provision(p, o.consumer); err != nil {
 		return err
 	}
-	// Between two frames of the stage, so that its books and the output's begin at the same frame.
+	// Attach between two frames of the stage, so that the counts of the stage and the output start at the same frame.
 	stage.mu.Lock()
 	defer stage.mu.Unlock()
 	p.add(o.consumer)
@@ -137,7 +139,8 @@ func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 	return nil
 }
 
-// tap joins a consumer to a source, whose slots must suffice for all that its consumers may hold and two to fill.
+// tap attaches a consumer to the point of a source. It returns an error if the number of the source's slots is limited
+// and does not suffice for all frames that its consumers may hold and two more to fill.
 func (g *Graph) tap(p *point, c *consumer) error {
 	p.add(c)
 	have := g.source(p.node).source.Status().Slots
@@ -149,7 +152,8 @@ func (g *Graph) tap(p *point, c *consumer) error {
 	return nil
 }
 
-// negotiate finds the point that has the wanted format or the stage that can make it. needed is what the sink takes.
+// negotiate returns the point that has the wanted format; at a stage that can make the format, it creates the point.
+// The returned stage is nil if the point belongs to a source. needed is the sink's format.
 func (g *Graph) negotiate(cfg OutputConfig, needed Format) (*point, *stageNode, error) {
 	if cfg.Format.Pixel == 0 {
 		cfg.Format = needed
@@ -190,13 +194,13 @@ func (g *Graph) negotiate(cfg OutputConfig, needed Format) (*point, *stageNode, 
 	return nil, nil, errors.Join(answers...)
 }
 
-// takes says whether a sink that needs a format takes have.
+// takes reports whether a sink that needs the format needed accepts have. The rates may differ.
 func takes(needed, have Format) bool {
 	needed.Rate = have.Rate
 	return needed.Pixel == 0 || needed == have
 }
 
-// completed fills in what the point decides.
+// completed returns want with the rate of have, or have itself if want has neither Pixel nor Width.
 func completed(want, have Format) Format {
 	if want.Pixel == 0 && want.Width == 0 {
 		return have
@@ -205,7 +209,7 @@ func completed(want, have Format) Format {
 	return want
 }
 
-// abnormal is what a sink's error says besides ErrDetached, its normal end; it may be joined with others.
+// abnormal returns err without ErrDetached, which is a sink's normal end and may be joined with other errors.
 func abnormal(err error) error {
 	if !errors.Is(err, ErrDetached) {
 		return err
@@ -221,8 +225,8 @@ func abnormal(err error) error {
 	return errors.Join(rest...)
 }
 
-// Detach takes the output off the graph: frames that wait are dropped and counted, the sink finishes the one in
-// hand. When ctx ends first the sink is cancelled. Detach returns the output's final books.
+// Detach removes the output from the graph. Waiting frames are dropped and counted, and the sink finishes its current
+// frame. If ctx ends first, the sink is cancelled. Detach returns the output's final statistics.
 func (o *Output) Detach(ctx context.Context) OutputStats {
 	o.once.Do(func() {
 		running := o.leave()
@@ -243,7 +247,7 @@ func (o *Output) Detach(ctx context.Context) OutputStats {
 	return o.Stats()
 }
 
-// Books are the output's, for another one to go on with. It has been detached.
+// Books returns the output's counts for its replacement. The output must be detached.
 func (o *Output) Books() *Books {
 	b := &Books{account: o.consumer.account, lost: map[string]uint64{}}
 	for at, n := range o.Stats().Dropped {
@@ -254,7 +258,7 @@ func (o *Output) Books() *Books {
 	return b
 }
 
-// leave takes the output off its point and off the graph. It reports whether the sink was started.
+// leave removes the output from its point and from the graph. It reports whether the sink had been started.
 func (o *Output) leave() (running bool) {
 	g := o.graph
 	g.mu.Lock()

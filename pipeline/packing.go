@@ -8,11 +8,12 @@ import (
 	"fmt"
 )
 
-// ErrDepth says that a sample has more bits than its format says.
+// ErrDepth means that a sample has more bits than its format allows.
 var ErrDepth = errors.New("a sample has more bits than the sensor's")
 
-// Packed is the format of the same samples as MIPI CSI-2 packs them, without padding. An error wraps ErrFormat: there are such
-// formats of 10 and 12 bits, and padding between lines would be lost.
+// Packed returns the format of the same samples packed without padding as in MIPI CSI-2. Only samples of 10 and 12 bits
+// have such a format, and lines with padding cannot be packed without loss; for all others it returns an error that
+// wraps ErrFormat.
 func (f Format) Packed() (Format, error) {
 	s, ok := f.Pixel.Samples()
 	if !ok || s.Packed || s.Bits != 10 && s.Bits != 12 {
@@ -27,9 +28,10 @@ func (f Format) Packed() (Format, error) {
 	return f, f.Validate()
 }
 
-// Pack packs a line, or several without padding, of s.Bits bits in words of 16, as MIPI CSI-2 §11.4.4 has RAW10 (the upper bytes of
-// four samples, and a byte with the lower two bits of each) and §11.4.5 RAW12 (of two, and their lower four bits). src is whole
-// groups. An error wraps ErrDepth: bits are lost.
+// Pack packs one line, or several without padding, of s.Bits-bit samples in 16-bit words into the layout of MIPI CSI-2:
+// §11.4.4 for RAW10 (the upper bytes of four samples, then a byte with the lower two bits of each), §11.4.5 for RAW12
+// (the upper bytes of two samples, then their lower four bits). src must be a whole number of groups. Pack returns an
+// error that wraps ErrDepth if bits are lost.
 func (s Samples) Pack(dst, src []byte) error {
 	var seen uint64
 	if s.Bits == 10 {
@@ -49,12 +51,13 @@ func group10(w uint64) uint64 {
 	up := w >> 2 & 0x00ff_00ff_00ff_00ff
 	up = (up | up>>8) & 0x0000_ffff_0000_ffff
 	up = (up | up>>16) & 0xffff_ffff
-	// The product has the lower bits of sample i at bit 48+2i; its other terms are below that, where none meet, or beyond bit 64.
+	// In the product, the lower bits of sample i end up at bit 48+2i. Its other terms are below these bits, where they
+	// do not overlap, or beyond bit 64.
 	low := (w & 0x0003_0003_0003_0003) * (1<<48 | 1<<34 | 1<<20 | 1<<6) >> 48 & 0xff
 	return up | low<<32
 }
 
-// pack10 returns all bits that any sample has.
+// pack10 packs samples of 10 bits, and returns the OR of all samples.
 func pack10(dst, src []byte) (seen uint64) {
 	le := binary.LittleEndian
 	for len(src) >= 32 && len(dst) >= 20 {
@@ -85,7 +88,7 @@ func groups12(w uint64) uint64 {
 	return up&0xff_ffff | up>>32<<24
 }
 
-// pack12 returns all bits that any sample has.
+// pack12 packs samples of 12 bits, and returns the OR of all samples.
 func pack12(dst, src []byte) (seen uint64) {
 	le := binary.LittleEndian
 	for len(src) >= 32 && len(dst) >= 24 {
@@ -107,7 +110,7 @@ func pack12(dst, src []byte) (seen uint64) {
 	return seen
 }
 
-// Unpack is the inverse of Pack: it makes little-endian words.
+// Unpack is the inverse of Pack. It writes little-endian words.
 func (s Samples) Unpack(dst, src []byte) {
 	le := binary.LittleEndian
 	if s.Bits == 10 {

@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// packedBySpecification packs samples one by one, as MIPI CSI-2 §11.4.4 and §11.4.5 show them.
+// packedBySpecification packs samples one by one, as shown in MIPI CSI-2 §11.4.4 and §11.4.5.
 func packedBySpecification(words []byte, bits int) (b []byte) {
 	group := map[int]int{10: 4, 12: 2}[bits]
 	for len(words) > 0 {
@@ -30,7 +30,7 @@ func packedBySpecification(words []byte, bits int) (b []byte) {
 	return b
 }
 
-// checkPacking packs samples, of which only the lower bits count, and unpacks them.
+// checkPacking packs and unpacks the samples in raw, of which only the lower bits are used.
 func checkPacking(t *testing.T, raw []byte, bits int) {
 	t.Helper()
 	s := pipeline.Samples{Bits: bits, Packed: true}
@@ -52,7 +52,7 @@ func checkPacking(t *testing.T, raw []byte, bits int) {
 	if s.Unpack(back, packed[:len(packed)-1]); !bytes.Equal(back, words) {
 		t.Fatalf("%d bits: %x comes back as %x", bits, words, back)
 	}
-	if len(words) > 0 { // a bit too many, at each of the words in turn
+	if len(words) > 0 { // one bit too many, in one of the words
 		at := int(raw[0]) * 2 % len(words)
 		words[at+1] |= 1 << (bits - 8)
 		if err := s.Pack(packed, words); !errors.Is(err, pipeline.ErrDepth) {
@@ -61,7 +61,7 @@ func checkPacking(t *testing.T, raw []byte, bits int) {
 	}
 }
 
-// TestPackingLosesNothing: of lines of each length, and each sample at each place.
+// TestPackingLosesNothing tests lines of every length, and every sample value at every position.
 func TestPackingLosesNothing(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, bits := range []int{10, 12} {
@@ -94,7 +94,7 @@ func TestWhatCannotBePacked(t *testing.T) {
 	for _, tt := range []struct {
 		pixel         pipeline.PixelFormat
 		width, stride int
-		want          pipeline.PixelFormat // 0: it cannot
+		want          pipeline.PixelFormat // 0 if it cannot be packed
 	}{
 		{pipeline.RGGB10, 640, 1280, pipeline.RGGB10P},
 		{pipeline.Mono12, 642, 1284, pipeline.Mono12P},
@@ -112,8 +112,8 @@ func TestWhatCannotBePacked(t *testing.T) {
 	}
 }
 
-// BenchmarkPacking packs, unpacks and copies 32 frames of 1080p, which are more than caches have, in turn, and tells the medians of the rates, in GB of words a second,
-// and their share of the copy's, with the least and the largest.
+// BenchmarkPacking packs, unpacks and copies 32 frames of 1080p in turn, more than fits into caches. It reports the
+// medians of the rates in GB of words per second, and their ratios to the copy's rate with minimum and maximum.
 func BenchmarkPacking(b *testing.B) {
 	const size = 32 * 1920 * 1080 * 2
 	for _, bits := range []int{10, 12} {

@@ -46,7 +46,7 @@ func TestHistogramAgainstSortedValues(t *testing.T) {
 }
 
 func TestSignedHistogramAgainstSortedValues(t *testing.T) {
-	for want := -time.Duration(subBuckets) + 1; want < subBuckets; want++ { // these have buckets of their own
+	for want := -time.Duration(subBuckets) + 1; want < subBuckets; want++ { // these values have one bucket each
 		var h SignedHistogram
 		h.Observe(want)
 		if p := h.Percentiles(); p != (Percentiles{1, want, want, want, want}) {
@@ -85,7 +85,7 @@ func TestFormats(t *testing.T) {
 	for _, c := range []struct {
 		f    Format
 		size int
-		says string // of the error; empty: the format is possible
+		says string // part of the error; empty if the format is possible
 	}{
 		{Format{Pixel: UYVY, Width: 1920, Height: 1080, Stride: 3840}, 4147200, ""},
 		{Format{Pixel: I420, Width: 960, Height: 540, Stride: 960}, 777600, ""},
@@ -159,7 +159,8 @@ func TestQueuePolicies(t *testing.T) {
 	}
 }
 
-// A consumer that is late goes on with the newest frame, unless the queue keeps what it has. The books have what was left out.
+// A consumer that is late continues with the newest frame, unless the queue's policy is Block. The skipped frames are
+// counted.
 func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
 	for policy, want := range map[Policy]uint64{Latest: 3, Block: 0} {
 		p, a := NewPool("p", uyvy(), make([]Slot, 4), nil), NewAccount("q", nil)
@@ -178,7 +179,7 @@ func TestALateConsumerTakesTheNewestFrame(t *testing.T) {
 		if n := a.Counts(); n.Dropped["late"] != want || q.Len() != 3-int(want) {
 			t.Errorf("%s: %+v, %d wait", policy, n, q.Len())
 		}
-		q.DropLate(p.format.Height - 1) // these are complete
+		q.DropLate(p.format.Height - 1) // these frames are complete
 		if got := q.Len(); got != 3-int(want) {
 			t.Errorf("%s: %d wait", policy, got)
 		}
@@ -253,7 +254,7 @@ func TestResultsEncode(t *testing.T) {
 	}
 }
 
-// TestSamples asks for the sensor formats by name.
+// TestSamples checks the sensor formats by name.
 func TestSamples(t *testing.T) {
 	for p, want := range map[PixelFormat]Samples{
 		RGGB10: {RGGB, 10, false}, BGGR16: {BGGR, 16, false}, GRBG8: {GRBG, 8, false}, GBRG14: {GBRG, 14, false},

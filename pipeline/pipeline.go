@@ -7,76 +7,84 @@ import "context"
 // A Source emits frames of one format.
 type Source interface {
 	Format() Format
-	// Run emits frames until ctx ends or the source has no more; then it returns nil. emit takes over the lease. A frame may be
-	// emitted while it fills (Frame.Fill): the source keeps a lease of its own until Finish, and finishes all before it returns.
+	// Run emits frames until ctx ends or the source has no more, and then returns nil; otherwise it returns the error
+	// that ended it. emit takes over the caller's lease. A frame may be emitted while it is still filling (Frame.Fill);
+	// the source must then keep a lease of its own until Finish, and finish all such frames before Run returns.
 	Run(ctx context.Context, emit func(*Frame)) error
-	// Status may be called at any time, from any goroutine, and by a source that does not run. It is not called per frame.
+	// Status may be called at any time and from any goroutine, also while the source is not running. It is not called
+	// per frame.
 	Status() SourceStatus
 }
 
-// SourceStatus is what a source knows of itself.
+// SourceStatus is a source's report about itself.
 type SourceStatus struct {
-	// Slots is how many frames the source has memory for, where hardware limits that: the graph refuses an output that could
-	// hold so many of them that the source would starve. 0: the graph does not check.
+	// Slots is the number of frames that the source has memory for, if hardware limits it; 0 disables the check. The
+	// graph refuses an output that could hold so many frames that the source would run out of slots.
 	Slots int
-	// Idle says that the source has nothing to emit and that this is no fault: an untriggered camera. A source that is not
-	// idle and emits nothing for longer than its frame period stalls.
+	// Idle is true if the source has nothing to emit and this is not a fault, as with an untriggered camera. A source
+	// that is not idle and emits nothing for longer than its frame period has stalled.
 	Idle bool
-	// Waits says that each frame waits until all consumers have room for it, those behind stages too: none is lost for want of
-	// room. A camera cannot wait. The graph asks once, before Run.
+	// Waits is true if the source can wait: emit then blocks until all consumers have room for the frame, and stages
+	// wait likewise, so that no frame is lost for lack of room. A camera cannot wait. The graph reads Waits once,
+	// before Run.
 	Waits bool
-	// Counters are running totals of the source's own, by name: why frames were lost before they could be emitted, and
-	// what happened to the source. nil: it has none. The map belongs to the caller.
+	// Counters are the source's own running totals by name: frames lost before they could be emitted, by reason, and
+	// events in the source. It may be nil. The map belongs to the caller.
 	Counters map[string]uint64
 }
 
-// A Stage makes frames out of a frame.
+// A Stage makes frames from a frame.
 type Stage interface {
-	// Needs says what the stage needs of the graph. in is the format that the source delivers; behind another stage it is
-	// the format that that one reads. It is called once, before Plan.
+	// Needs returns the stage's requirements. in is the format that the source delivers; for a stage behind another
+	// stage it is the input format of that other stage. Needs is called once, before Plan.
 	Needs(in Format) (StageNeeds, error)
-	// Plan says whether the stage can make all the wanted formats from in, and prepares it. It may be called
-	// again, never at the same time as Process.
+	// Plan prepares the stage to make all the wanted formats from in, and returns an error if it cannot. It may be
+	// called again, but never while Process runs.
 	Plan(in Format, want []Format) error
-	// Process reads in and writes outs, which stand in the order of Plan's want. An element is nil where nobody
-	// wants that format of this frame; the others have Sequence, Times, Flags and Results of in already. Process sets
-	// Times.Processed and appends to Results. A stage that works asynchronously sets the outs' Ready.
+	// Process reads in and writes outs, which have the order of Plan's want. An element is nil if no consumer wants
+	// that format of this frame; the others already have in's Sequence, Times, Flags and Results. Process sets
+	// Times.Processed and appends to Results. A stage that works asynchronously sets the Ready fence of outs.
 	Process(ctx context.Context, in *Frame, outs []*Frame) error
 }
 
-// StageNeeds is what a stage needs of the graph.
+// StageNeeds holds a stage's requirements.
 type StageNeeds struct {
-	// From is the format that the stage wants another stage to make for it. A zero Pixel: it reads from sources only, as they
-	// deliver. Rate is the graph's.
+	// From is the format that the stage needs from the stage before it. A zero Pixel means that the stage reads only
+	// from sources, in whatever format they deliver. The graph sets Rate.
 	From Format
-	// Holds is how many frames the stage holds at a time, besides those that wait in its queue; 0: 1.
+	// Holds is the maximum number of frames that the stage holds at a time, not counting those in its queue; 0 means 1.
 	Holds int
-	// OnDevice says that the CPU never reads the frames. Only such a stage may read memory that the CPU must not read.
+	// OnDevice is true if the CPU never reads the frames. Only such a stage may be given memory that the CPU must not
+	// read.
 	OnDevice bool
-	// Slices says that Process reads a frame that fills behind its Lines, and calls Arrive on outs as it makes lines. The
-	// graph calls Fill and Finish on outs. Another stage gets such a frame when it is complete.
+	// Slices is true if Process can read a frame that is still filling, up to its Lines, and calls Arrive on outs as it
+	// makes lines. The graph calls Fill and Finish on outs. Stages without Slices get frames only when they are
+	// complete.
 	Slices bool
 }
 
 // A Sink consumes frames.
 type Sink interface {
-	// Needs says what the sink needs of the graph. It is called once, when the sink is attached.
+	// Needs returns the sink's requirements. It is called once, when the sink is attached.
 	Needs() SinkNeeds
-	// Run takes frames from q and gives each back by q.Done or q.Fail, until q.Next returns an error. It may return that
-	// error as it is, or joined with its own: the graph knows the normal end. Any other error ends the output. When ctx ends it
-	// returns within seconds, whatever it waits for: a reload and the end of the service wait for it.
+	// Run takes frames from q and returns each with q.Done or q.Fail, until q.Next returns an error. Run may return
+	// that error, alone or joined with its own; the graph recognises it as the normal end. Any other error ends the
+	// output. When ctx ends, Run must return within seconds, whatever it is waiting for, because a reload and the
+	// shutdown of the service wait for it.
 	Run(ctx context.Context, q *Queue) error
 }
 
-// SinkNeeds is what a sink needs of the graph.
+// SinkNeeds holds a sink's requirements.
 type SinkNeeds struct {
-	// Format is the only one that the sink takes, at any Rate. A zero Pixel: it takes any.
+	// Format is the only format that the sink accepts, at any Rate. A zero Pixel means any format.
 	Format Format
-	// Holds is how many frames the sink holds at a time, besides those that wait in its queue; 0: 1.
+	// Holds is the maximum number of frames that the sink holds at a time, not counting those in its queue; 0 means 1.
 	Holds int
-	// OnDevice says that the CPU never reads the frames' bytes. Only such a sink may read memory that the CPU must not read.
+	// OnDevice is true if the CPU never reads the frames' bytes. Only such a sink may be given memory that the CPU must
+	// not read.
 	OnDevice bool
-	// UseSlot, if it is not nil, is called once for each slot before a frame comes in it, with the index that Frame.Slot will
-	// give: a device can pin the memory. Such a sink is attached to a stage; a source's slots belong to the source.
+	// UseSlot, if not nil, is called once for each slot before a frame arrives in it, with the index that Frame.Slot
+	// will return, so that a device can pin the memory. Such a sink must be attached to a stage, because a source's
+	// slots belong to the source.
 	UseSlot func(index int, s Slot) error
 }

@@ -2,18 +2,18 @@
 
 package pipeline
 
-// A PixelFormat is the V4L2 FourCC of a picture's layout in memory.
+// A PixelFormat is the V4L2 FourCC of a pixel layout in memory.
 type PixelFormat uint32
 
-// Sensor samples: Bayer mosaics named by the first two samples of the first two lines, and monochrome. Samples of more
-// than 8 bits lie in little-endian 16-bit words, upper bits zero; those that end in P are packed as MIPI CSI-2 §11.4
-// has RAW10 (four pixels in five bytes) and RAW12 (two in three).
+// Sensor samples: Bayer mosaics, named after the first two samples of the first two lines, and monochrome. Samples of
+// more than 8 bits are stored in little-endian 16-bit words whose upper bits are zero. Formats whose names end in P are
+// packed like RAW10 (four pixels in five bytes) and RAW12 (two pixels in three bytes) in MIPI CSI-2 §11.4.
 const (
 	RGGB8   PixelFormat = 'R' | 'G'<<8 | 'G'<<16 | 'B'<<24
 	GRBG8   PixelFormat = 'G' | 'R'<<8 | 'B'<<16 | 'G'<<24
 	GBRG8   PixelFormat = 'G' | 'B'<<8 | 'R'<<16 | 'G'<<24
 	BGGR8   PixelFormat = 'B' | 'A'<<8 | '8'<<16 | '1'<<24
-	Grey    PixelFormat = 'G' | 'R'<<8 | 'E'<<16 | 'Y'<<24 // also a picture: luma alone
+	Grey    PixelFormat = 'G' | 'R'<<8 | 'E'<<16 | 'Y'<<24 // also used for pictures: luma alone
 	RGGB10  PixelFormat = 'R' | 'G'<<8 | '1'<<16 | '0'<<24
 	GRBG10  PixelFormat = 'B' | 'A'<<8 | '1'<<16 | '0'<<24
 	GBRG10  PixelFormat = 'G' | 'B'<<8 | '1'<<16 | '0'<<24
@@ -46,7 +46,7 @@ const (
 	Mono12P PixelFormat = 'Y' | '1'<<8 | '2'<<16 | 'P'<<24
 )
 
-// Pictures.
+// Picture formats.
 const (
 	UYVY  PixelFormat = 'U' | 'Y'<<8 | 'V'<<16 | 'Y'<<24 // 4:2:2, 8 bits, Cb Y0 Cr Y1
 	UYVP  PixelFormat = 'U' | 'Y'<<8 | 'V'<<16 | 'P'<<24 // 4:2:2, 10 bits: the 5-byte pixel groups of RFC 4175 §4.3, Cb Y0 Cr Y1 from the highest bit down
@@ -71,17 +71,18 @@ const (
 	GRBG
 	GBRG
 	BGGR
-	Mono // no filters
+	Mono // no colour filters
 )
 
-// Samples say how a sensor's samples lie in memory.
+// Samples describes the layout of a sensor's samples in memory.
 type Samples struct {
 	Mosaic Mosaic
 	Bits   int  // significant bits: 8, 10, 12, 14 or 16
-	Packed bool // as MIPI CSI-2 packs them; else in bytes (8 bits) or little-endian 16-bit words
+	Packed bool // packed as in MIPI CSI-2; otherwise in bytes (8 bits) or little-endian 16-bit words
 }
 
-// sensorFormats are by number of bits, then by mosaic; the last two rows are packed ones of 10 and 12 bits.
+// sensorFormats returns the sensor formats by number of bits, then by mosaic. The last two rows are the packed formats
+// of 10 and 12 bits.
 func sensorFormats() [7][5]PixelFormat {
 	return [...][5]PixelFormat{
 		{RGGB8, GRBG8, GBRG8, BGGR8, Grey},
@@ -94,7 +95,7 @@ func sensorFormats() [7][5]PixelFormat {
 	}
 }
 
-// Samples describes the format when a sensor can deliver it.
+// Samples returns the sample layout of p, or false if p is not a sensor format.
 func (p PixelFormat) Samples() (Samples, bool) {
 	for i, row := range sensorFormats() {
 		for m, q := range row {
@@ -108,7 +109,7 @@ func (p PixelFormat) Samples() (Samples, bool) {
 	return Samples{}, false
 }
 
-// Format is the format that PixelFormat.Samples describes so; false when there is none.
+// Format returns the pixel format with the sample layout s, or false if there is none.
 func (s Samples) Format() (PixelFormat, bool) {
 	for _, row := range sensorFormats() {
 		for _, p := range row {
@@ -120,10 +121,10 @@ func (s Samples) Format() (PixelFormat, bool) {
 	return 0, false
 }
 
-// A PixelGroup is the smallest piece of a line (of the first plane) that is whole pixels and whole bytes.
+// A PixelGroup is the smallest part of a line (of the first plane) that consists of whole pixels and whole bytes.
 type PixelGroup struct{ Pixels, Bytes int }
 
-// Group is the zero PixelGroup for an unknown format.
+// Group returns the pixel group of p, or the zero PixelGroup for an unknown format.
 func (p PixelFormat) Group() PixelGroup {
 	switch p {
 	case UYVY:
@@ -149,10 +150,11 @@ func (p PixelFormat) Group() PixelGroup {
 	return PixelGroup{1, 2}
 }
 
-// planar420 says whether chroma planes of half the height follow the luma plane.
+// planar420 reports whether the luma plane is followed by chroma planes of half the height.
 func (p PixelFormat) planar420() bool { return p == I420 || p == NV12 }
 
-// LineBytes is the length of one line of the first plane without padding. Format.Validate says which widths can be.
+// LineBytes returns the length in bytes of one line of the first plane without padding. It rounds up widths that
+// Format.Validate rejects.
 func (p PixelFormat) LineBytes(width int) int {
 	g := p.Group()
 	if g.Pixels == 0 {

@@ -13,21 +13,21 @@ import (
 	"sync/atomic"
 )
 
-// A Slot is the memory of one frame.
+// A Slot is the memory of one frame. See Frame for who may write to it.
 type Slot struct {
 	Bytes  []byte
 	Device uintptr
-	File   *os.File     // of memory in which Bytes lie from Offset on, for other processes to map; nil: they cannot
+	File   *os.File     // memory file that contains Bytes from Offset on, for other processes to map; nil if there is none
 	Offset int64        // bytes
 	Close  func() error // frees the memory; may be nil
 }
 
-// An Allocator makes the slots of the graph's output pools.
+// An Allocator allocates the slots of the graph's output pools.
 type Allocator interface {
 	AllocSlot(f Format) (Slot, error)
 }
 
-// ErrLeaked is returned by Pool.Close when frames are still held.
+// ErrLeaked is wrapped by the error of Pool.Close if frames are still held.
 var ErrLeaked = errors.New("frames were never released")
 
 // A Pool owns a fixed set of slots of one format. Every slot is free or leased.
@@ -45,11 +45,11 @@ type Pool struct {
 
 type lease struct {
 	holders atomic.Int32
-	place   [1]uintptr // where it was leased, for the leak report: a stack takes a microsecond
+	place   [1]uintptr // caller that leased it, for the leak report; a full stack trace would take a microsecond
 }
 
-// NewPool makes a pool over slots, which it owns from then on. onFree, when not nil, is called outside any lock with
-// the index of each slot whose last lease was released.
+// NewPool returns a pool of the given slots, which it then owns. onFree, if not nil, is called with the index of each
+// slot whose last lease was released. No lock is held during the call.
 func NewPool(name string, f Format, slots []Slot, onFree func(slot int)) *Pool {
 	p := &Pool{name: name, format: f, onFree: onFree, freed: make(chan struct{}, 1)}
 	p.grow(slots)
@@ -67,7 +67,7 @@ func (p *Pool) grow(slots []Slot) {
 	}
 }
 
-// slot returns slot i, or false when there are fewer.
+// slot returns slot i, or false if there are fewer slots.
 func (p *Pool) slot(i int) (Slot, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -77,14 +77,14 @@ func (p *Pool) slot(i int) (Slot, bool) {
 	return p.slots[i], true
 }
 
-// Len is the number of slots.
+// Len returns the number of slots.
 func (p *Pool) Len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.slots)
 }
 
-// Get leases a free slot's frame, or returns nil when there is none.
+// Get leases a free slot and returns its frame, or nil if no slot is free.
 func (p *Pool) Get() *Frame {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -97,7 +97,8 @@ func (p *Pool) Get() *Frame {
 	return p.take(i)
 }
 
-// Wait leases a free slot's frame and waits for one when there is none.
+// Wait leases a free slot and returns its frame. If no slot is free, it waits for one, or returns ctx's error when ctx
+// ends.
 func (p *Pool) Wait(ctx context.Context) (*Frame, error) {
 	for {
 		if f := p.Get(); f != nil {
@@ -111,7 +112,8 @@ func (p *Pool) Wait(ctx context.Context) (*Frame, error) {
 	}
 }
 
-// Lease leases slot i, which must be free: for sources whose hardware chooses the slot.
+// Lease leases slot i and returns its frame, or an error if the slot is not free. It is for sources whose hardware
+// chooses the slot.
 func (p *Pool) Lease(i int) (*Frame, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -133,20 +135,21 @@ func (p *Pool) take(i int) *Frame {
 	return f
 }
 
-// Slot is the index of the frame's slot in its pool.
+// Slot returns the index of the frame's slot in its pool.
 func (f *Frame) Slot() int { return f.slot }
 
-// File is where other processes find Bytes: in a file of memory, from an offset on; nil: nowhere. It is the slot's.
+// File returns the memory file and the offset at which other processes find Bytes; file is nil if there is none. The
+// file belongs to the slot.
 func (f *Frame) File() (file *os.File, offset int64) { return f.file, f.offset }
 
-// Retain adds a holder: the frame's bytes stay until it, too, has called Release.
+// Retain adds a holder, which must call Release as well before the slot can be reused.
 func (f *Frame) Retain() {
 	if f.lease.holders.Add(1) < 2 {
 		panic("pipeline: Retain of a frame that was released")
 	}
 }
 
-// Release gives up one lease. The last one frees the slot. The frame must not be used afterwards.
+// Release gives up one lease. The last one frees the slot. The caller must not use the frame afterwards.
 func (f *Frame) Release() {
 	switch n := f.lease.holders.Add(-1); {
 	case n > 0:
@@ -167,15 +170,15 @@ func (f *Frame) Release() {
 	}
 }
 
-// Leased is the number of slots that are held by somebody.
+// Leased returns the number of slots that are leased.
 func (p *Pool) Leased() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.slots) - len(p.free)
 }
 
-// Close frees the slots' memory. While frames are held it frees nothing and returns an error that wraps ErrLeaked and
-// names each with the place that leased it.
+// Close frees the slots' memory. If frames are still held, it frees nothing and returns an error that wraps ErrLeaked
+// and lists each such frame with the place that leased it.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -12,13 +12,14 @@ import (
 	"sync/atomic"
 )
 
-// Policy says which frame an output loses when it cannot keep up.
+// Policy determines which frame an output loses when it cannot keep up.
 type Policy uint8
 
 const (
-	// Latest drops the oldest waiting frame for the newest: least latency. The default.
+	// Latest drops the oldest waiting frame in favour of the newest, for the least latency. It is the default.
 	Latest Policy = iota
-	// Block keeps what it has accepted and turns the newcomer away: no hole inside what is kept. For recording.
+	// Block keeps the frames already accepted and rejects the new one, so that the accepted frames have no gaps. It is
+	// meant for recording.
 	Block
 )
 
@@ -37,25 +38,25 @@ func (p *Policy) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and nothing is left.
+// ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and no frames are left.
 var ErrDetached = errors.New("output is detached")
 
-// DefaultDepth returns how many frames of format f may wait for an output that does not say: two, and one more for each 500 MB a
-// second, ten at most. A machine that stutters holds up the larger frames for longer.
+// DefaultDepth returns the default for the maximum number of frames of format f that may wait for an output: two, plus
+// one for each 500 MB per second, but at most ten. Hiccups of the machine hold up larger frames for longer.
 func DefaultDepth(f Format) int {
 	const first, most, each = 2, 10, 500e6
 	rate := float64(f.Rate.Num) / float64(max(f.Rate.Den, 1))
 	return min(first+int(math.Round(float64(f.Size())*rate/each)), most)
 }
 
-// A Queue is the bounded queue in front of one output or stage. Its lock is held for a few instructions only, so a
-// slow consumer holds nobody up.
+// A Queue is the bounded queue in front of one output or stage. Its lock is held for a few instructions only, so that a
+// slow consumer delays nobody else.
 type Queue struct {
 	policy  Policy
 	account *Account
 
 	log     *slog.Logger // nil: slog.Default()
-	kind    string       // what the consumer is: output or stage
+	kind    string       // kind of consumer, for the log: output or stage
 	failing atomic.Bool  // the last frame failed
 	resting atomic.Bool  // the consumer has failed: frames are dropped until resume; set with mu held
 
@@ -65,11 +66,11 @@ type Queue struct {
 	count  int
 	closed bool
 	wake   chan struct{}
-	room   chan struct{} // a frame was taken, or the queue takes none; for awaitRoom
+	room   chan struct{} // signals awaitRoom that a frame was taken, or that the queue accepts none any more
 	over   chan struct{} // closed by close
 }
 
-// NewQueue makes a queue of the given depth in frames (at least 1) that counts into account.
+// NewQueue returns a queue with a depth of depth frames (at least 1) that counts into account.
 func NewQueue(depth int, policy Policy, account *Account) *Queue {
 	return &Queue{
 		ring: make([]*Frame, max(depth, 1)), policy: policy, account: account, kind: "output",
@@ -77,7 +78,8 @@ func NewQueue(depth int, policy Policy, account *Account) *Queue {
 	}
 }
 
-// put takes over one lease of f, and accounts for it. It never waits.
+// put takes over one lease of f, and counts f as offered. If the queue is closed or rests, it drops f; if the queue is
+// full, it drops a frame according to the policy. It never blocks.
 func (q *Queue) put(f *Frame) {
 	q.account.offered.Add(1)
 	var victim *Frame
@@ -126,7 +128,8 @@ func (q *Queue) tellRoom() {
 	}
 }
 
-// awaitRoom waits until put loses no frame, the queue is closed, or ctx ends. Only whoever puts calls it.
+// awaitRoom waits until put would lose no frame, the queue is closed or rests, or ctx ends. It must be called only by
+// the producer.
 func (q *Queue) awaitRoom(ctx context.Context) {
 	for {
 		q.mu.Lock()
@@ -143,11 +146,12 @@ func (q *Queue) awaitRoom(ctx context.Context) {
 	}
 }
 
-// Next waits for the next frame whose bytes are final and hands its lease to the caller, who must call
-// Queue.Done or Queue.Fail with it. A frame that turns out to be damaged while it fills is counted, and not returned.
-// Whoever launches a kernel on the frame then does so after its completion was observed, on whichever goroutine that was:
-// q.mu hands the observation on (GPUDirect RDMA 12.9 §11.7). It returns ErrDetached when the queue was closed and is
-// empty, or ctx.Err().
+// Next waits for the next frame whose bytes are final and passes its lease to the caller, who must call Queue.Done or
+// Queue.Fail with it. A frame that turns out to be damaged while it is filling, or whose fence reports an error, is
+// counted as dropped and skipped. Next returns ErrDetached when the queue is closed and empty, or ctx.Err().
+//
+// A kernel that is then launched on the frame is launched after the completion of the frame's DMA was observed,
+// whichever goroutine observed it, because q.mu orders the observation before the launch (GPUDirect RDMA 12.9 §11.7).
 func (q *Queue) Next(ctx context.Context) (*Frame, error) {
 	for {
 		f, err := q.NextFilling(ctx)
@@ -159,15 +163,16 @@ func (q *Queue) Next(ctx context.Context) (*Frame, error) {
 		case err == nil:
 			return f, nil
 		case errors.Is(err, ErrDamaged):
-			q.Fail(f, DropDamaged, nil) // the source has told the log
+			q.Fail(f, DropDamaged, nil) // the source has already logged the reason
 		default:
 			q.Fail(f, DropDetached, nil)
 		}
 	}
 }
 
-// NextFilling is Next for a consumer that reads frames behind their Lines: it returns also a frame that fills. Done is for
-// one that was complete in the end, Fail with DropDamaged for one that was not.
+// NextFilling is Next for a consumer that reads frames up to their Lines: it also returns frames that are still
+// filling. The caller must call Done with a frame that was complete in the end, and Fail with DropDamaged for one that
+// was not.
 func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -179,7 +184,7 @@ func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 			q.mu.Unlock()
 			if f.Ready != nil {
 				if err := f.Ready.Wait(ctx); err != nil {
-					q.Fail(f, DropFence, nil) // the stage that made the frame has told the log
+					q.Fail(f, DropFence, nil) // the stage that made the frame has already logged the error
 					continue
 				}
 			}
@@ -198,8 +203,9 @@ func (q *Queue) NextFilling(ctx context.Context) (*Frame, error) {
 	}
 }
 
-// DropLate drops all waiting frames but the newest, for a consumer that would rather leave out frames than stay behind, and that one as
-// well if more than most of its lines are there. A queue with Block keeps them.
+// DropLate drops all waiting frames but the newest, for a consumer that would rather skip frames than stay behind. It
+// drops the newest frame too if more than the given number of its lines have arrived. A queue with policy Block drops
+// none.
 func (q *Queue) DropLate(most int) {
 	q.mu.Lock()
 	var late []*Frame
@@ -223,8 +229,8 @@ func (q *Queue) finish(f *Frame) {
 	f.Release()
 }
 
-// Fail counts a frame from Next as dropped for the given reason and releases it. err says why; of a row of failures the log
-// is told of the first. A nil err is not logged: somebody else has done so.
+// Fail counts a frame from Next as dropped for the given reason and releases it. err is the cause; only the first of
+// consecutive failures is logged. If err is nil nothing is logged, because the cause was logged elsewhere.
 func (q *Queue) Fail(f *Frame, reason DropReason, err error) {
 	if err != nil {
 		q.complain(f, err)
@@ -233,7 +239,7 @@ func (q *Queue) Fail(f *Frame, reason DropReason, err error) {
 	f.Release()
 }
 
-// complain logs the first of a row of failures; a frame that is done ends the row.
+// complain logs err unless the previous frame failed as well.
 func (q *Queue) complain(f *Frame, err error) {
 	if q.failing.Swap(true) {
 		return
@@ -245,14 +251,14 @@ func (q *Queue) complain(f *Frame, err error) {
 	log.Error(q.kind+" fails", q.kind, q.account.name, "first at frame", f.Sequence, "error", err)
 }
 
-// Len is the number of waiting frames.
+// Len returns the number of waiting frames.
 func (q *Queue) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.count
 }
 
-// close makes Next return ErrDetached once the waiting frames are taken. Frames put later count as dropped.
+// close makes Next return ErrDetached once all waiting frames are taken. Frames put later count as dropped.
 func (q *Queue) close() {
 	q.mu.Lock()
 	if !q.closed {
@@ -267,13 +273,13 @@ func (q *Queue) close() {
 	}
 }
 
-// drain drops what is left after the consumer has gone.
+// drain closes the queue and drops the waiting frames. It is called when the consumer has ended.
 func (q *Queue) drain() {
 	q.close()
 	q.empty()
 }
 
-// rest drops what waits, and what is put until resume: the consumer has failed.
+// rest drops all waiting frames, and all frames put until resume is called, because the consumer has failed.
 func (q *Queue) rest() {
 	q.mu.Lock()
 	q.resting.Store(true)
@@ -284,7 +290,7 @@ func (q *Queue) rest() {
 
 func (q *Queue) resume() { q.resting.Store(false) }
 
-// empty drops what waits.
+// empty drops all waiting frames.
 func (q *Queue) empty() {
 	for {
 		q.mu.Lock()

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// A limiter lets through the frames that come nearest to a lower rate.
+// A limiter reduces the frame rate: it passes the frames that are closest to the times of the lower rate.
 type limiter struct {
-	every time.Duration // zero: all frames
+	every time.Duration // zero passes all frames
 	slack time.Duration // half a period of the source
 	next  time.Time
 }
@@ -23,7 +23,7 @@ func newLimiter(source, want Rate) limiter {
 	return limiter{every: want.Period(), slack: source.Period() / 2}
 }
 
-// Period is the time from one frame to the next, zero for a variable rate.
+// Period returns the time from one frame to the next, or zero for a variable rate.
 func (r Rate) Period() time.Duration {
 	if r.Num == 0 {
 		return 0
@@ -42,7 +42,7 @@ func (l *limiter) due(f *Frame) bool {
 	case at.IsZero():
 		at = f.Times.Captured
 	}
-	if at.Add(l.slack).Before(l.next) && l.next.Sub(at) <= 2*l.every { // a clock that was set back restarts it
+	if at.Add(l.slack).Before(l.next) && l.next.Sub(at) <= 2*l.every { // a clock that was set back restarts the limiter
 		return false
 	}
 	l.next = l.next.Add(l.every)

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// An Event is what happened to a frame.
+// An Event is the kind of an event in the flight recorder.
 type Event uint8
 
 const (
 	EventCaptured  Event = iota // the source emitted the frame
-	EventProcessed              // a stage has made its outputs; the argument is the time it took in ns
-	EventDelivered              // an output is done with the frame
+	EventProcessed              // a stage has made its outputs; the argument is the duration in ns
+	EventDelivered              // an output has finished with the frame
 	EventDrop                   // the argument is the DropReason
 	EventLost                   // the source saw a gap; the argument is the number of lost frames
-	EventFault                  // the source met a fault; the argument counts its attempts to recover
-	EventState                  // the source changed its state; the argument is the new one
+	EventFault                  // a source or output had a fault; argument: a camera's recoveries so far, or 0
+	EventState                  // the source changed its state; the argument is the new state
 )
 
 func (e Event) String() string {
@@ -34,7 +34,7 @@ type entry struct {
 	arg   uint64
 }
 
-// A Recorder is the flight recorder: it keeps the last frame events and is dumped after a fault. A nil Recorder
+// A Recorder is a flight recorder: it keeps the most recent frame events, to be dumped after a fault. A nil Recorder
 // records nothing.
 type Recorder struct {
 	mu   sync.Mutex
@@ -43,10 +43,10 @@ type Recorder struct {
 	full bool
 }
 
-// NewRecorder keeps the last n events.
+// NewRecorder returns a Recorder that keeps the last n events.
 func NewRecorder(n int) *Recorder { return &Recorder{ring: make([]entry, n)} }
 
-// Record notes an event. It does not allocate.
+// Record stores an event. It does not allocate.
 func (r *Recorder) Record(where string, event Event, seq, arg uint64) {
 	if r == nil {
 		return
@@ -60,7 +60,7 @@ func (r *Recorder) Record(where string, event Event, seq, arg uint64) {
 	r.mu.Unlock()
 }
 
-// Dump writes the events, oldest first, one a line: time, place, event, sequence number, argument.
+// Dump writes the events to w, oldest first, one per line: time, place, event, sequence number, argument.
 func (r *Recorder) Dump(w io.Writer) error {
 	if r == nil {
 		return nil

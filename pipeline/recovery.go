@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// ErrGivenUp says that a recovery has taken too long.
+// ErrGivenUp means that a recovery has taken too long.
 var ErrGivenUp = errors.New("recovery was given up")
 
-// An Outcome grades an attempt of a Recovery by the time until it failed.
+// An Outcome grades an attempt of a Recovery by how long it worked before it failed.
 type Outcome uint8
 
 const (
-	Fruitless Outcome = iota // nothing was good
-	Fleeting                 // something was good, but not for long: the next pause is longer
-	Settled                  // it was good for long: the next pause is the first one again
+	Fruitless Outcome = iota // it never worked
+	Fleeting                 // it worked, but not for long: the next pause is longer
+	Settled                  // it worked for long: the next pause is the first one again
 )
 
-// A Recovery keeps something going that faults end: a camera, the engine of an output, an output.
+// A Recovery restarts something that faults interrupt: a camera, the engine of an output, an output.
 type Recovery struct {
-	First, Last time.Duration   // pauses after a fault; they double
-	GiveUp      time.Duration   // how long recovery may be fruitless; 0: for ever
-	Now         <-chan struct{} // ends a pause and resets its length; nil: nothing does
+	First, Last time.Duration   // first and longest pause after a fault; pauses double
+	GiveUp      time.Duration   // how long recovery may be fruitless; 0 means forever
+	Now         <-chan struct{} // ends a pause and resets its length; may be nil
 
-	Attempts int       // faults since something has settled
-	Broken   time.Time // since when nothing has been good
+	Attempts int       // faults since the last settled attempt, or since a pause was ended by Now
+	Broken   time.Time // start of the current failure
 }
 
-// Run calls attempt again and again, until ctx ends or recovery has been fruitless for longer than GiveUp; then the error
-// wraps ErrGivenUp, else it is the last one of attempt, which need not be a fault. After a fault letGo gives back what the
-// next attempt must open again; it returns true when that one shall follow without a pause.
+// Run calls attempt repeatedly until ctx ends, and then returns attempt's last error, which may be nil. If recovery is
+// fruitless for longer than GiveUp, Run returns an error that wraps ErrGivenUp. After each fault letGo releases what
+// the next attempt must open again; it returns true if the next attempt should follow without a pause.
 func (r *Recovery) Run(
 	ctx context.Context, attempt func(context.Context) (Outcome, error), letGo func(ctx context.Context, fault error) (atOnce bool),
 ) error {
@@ -73,22 +73,23 @@ func (r *Recovery) Pause() time.Duration {
 	return min(r.First<<min(max(r.Attempts-1, 0), 16), r.Last)
 }
 
-// Repeated faults are logged once a minute; their end is logged when none has come for a while.
+// everyMinute is the interval at which repeated faults of a kind are logged. calmAfter is the time without a fault
+// after which the end of repeated faults is logged.
 const (
 	everyMinute = time.Minute
 	calmAfter   = 10 * time.Second
 )
 
-// A FaultLog says which of the faults that come again and again are logged. Its zero value is ready for use.
+// A FaultLog decides which of a series of recurring faults are logged. Its zero value is ready for use.
 type FaultLog struct {
-	last     time.Time            // of all faults
-	logged   map[string]time.Time // by the kind of fault
-	left     int                  // faults that were not logged
-	repeated bool                 // the last one was of a kind that had been logged within the minute
+	last     time.Time            // time of the last fault of any kind
+	logged   map[string]time.Time // time of the last logged fault, by kind
+	left     int                  // unlogged faults since the last logged one of any kind
+	repeated bool                 // a fault came within a minute of a logged one of its kind; no minute without faults since
 }
 
-// Due notes a fault, and reports whether it is to be logged: the first of its kind, and one a minute. left is the number of
-// faults since the last one that was.
+// Due records a fault, and reports whether it should be logged: the first of its kind, and then one per minute. If it
+// should, left is the number of unlogged faults since the last logged one.
 func (l *FaultLog) Due(kind string, now time.Time) (left int, due bool) {
 	if l.logged == nil {
 		l.logged = map[string]time.Time{}
@@ -106,10 +107,11 @@ func (l *FaultLog) Due(kind string, now time.Time) (left int, due bool) {
 	return left, true
 }
 
-// Calm reports whether the end of the trouble is to be logged: at once, or a while after the last of repeated faults.
+// Calm reports whether the end of the trouble should be logged. It should be logged now, except after repeated faults:
+// then only when none has occurred for calmAfter.
 func (l *FaultLog) Calm(now time.Time) bool { return !l.repeated || now.Sub(l.last) >= calmAfter }
 
-// Unlogged appends the number of faults that were not logged to the attributes of a log record.
+// Unlogged appends the number of unlogged faults, left, to the attributes of a log record, unless it is 0.
 func Unlogged(about []any, left int) []any {
 	if left > 0 {
 		about = append(about, "faults not logged before", left)

@@ -13,10 +13,10 @@ import (
 
 var errFault = errors.New("fault")
 
-// Pauses double up to a bound, and begin again when something was good; without success recovery is given up in time.
+// Pauses double up to a limit, and start again after a success. Without success, recovery gives up in time.
 func TestRecoveryBacksOffAndGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const good = 12 // the attempt that brings something
+		const good = 12 // the attempt that succeeds
 		r := Recovery{First: 10 * time.Millisecond, Last: 2 * time.Second, GiveUp: 20 * time.Second}
 		var pauses []time.Duration
 		var last time.Time
@@ -53,7 +53,7 @@ func TestRecoveryBacksOffAndGivesUp(t *testing.T) {
 	})
 }
 
-// An attempt may follow at once, and is counted all the same: the next pause is longer.
+// An attempt may follow at once, but it counts: the next pause is longer.
 func TestRecoveryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -72,7 +72,7 @@ func TestRecoveryAtOnce(t *testing.T) {
 	})
 }
 
-// The end of the context ends a pause, too, and lets nothing be opened again.
+// The end of the context ends a pause, and no further attempt is made.
 func TestRecoveryEndsInAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -85,8 +85,8 @@ func TestRecoveryEndsInAPause(t *testing.T) {
 	})
 }
 
-// TestRecoveryOfWhatIsGoodForAMoment: a part that fails, is good for a moment, and fails again waits longer each time, is not given
-// up, and logs a line a minute.
+// TestRecoveryOfWhatIsGoodForAMoment checks that a part which fails again and again after working for a moment waits
+// longer each time, is not given up, and logs one line per minute.
 func TestRecoveryOfWhatIsGoodForAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -124,7 +124,7 @@ func TestRecoveryOfWhatIsGoodForAMoment(t *testing.T) {
 	})
 }
 
-// TestRecoveryNow: a request ends a pause, and the next pause is the first one again.
+// TestRecoveryNow checks that a request ends a pause, and that the next pause is the first one again.
 func TestRecoveryNow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

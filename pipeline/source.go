@@ -17,7 +17,7 @@ type sourceNode struct {
 	out      *point
 	captured atomic.Uint64
 	lost     atomic.Uint64
-	ended    atomic.Bool // it was played to its end
+	ended    atomic.Bool // Source.Run returned nil before it was cancelled
 	started  bool
 	last     uint64
 }
@@ -32,7 +32,8 @@ func (s *sourceNode) run(ctx context.Context) error {
 	return nil
 }
 
-// emit counts the frame and hands it to whoever is attached to the source.
+// emit counts the frame and hands it to the consumers of the source. If the source can wait, emit first waits until all
+// of them have room.
 func (s *sourceNode) emit(ctx context.Context, f *Frame) {
 	if !f.Filling() && f.Times.Captured.IsZero() {
 		f.Times.Captured = time.Now()

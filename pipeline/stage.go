@@ -13,30 +13,30 @@ import (
 	"time"
 )
 
-// stageNode runs one stage: a queue in front, one port behind for every format that somebody wants.
+// stageNode runs one stage, with a queue in front of it and one port behind it for every wanted format.
 type stageNode struct {
 	graph    *Graph
 	name     string
 	stage    Stage
 	from     *point
-	up       *stageNode // whose point from is; nil behind a source
+	up       *stageNode // the stage that from belongs to; nil behind a source
 	consumer *consumer
-	holds    int       // frames in its hands at a time
-	slices   bool      // it reads frames that fill
-	worked   Histogram // time of Process
+	holds    int       // frames in the stage's hands at a time
+	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
+	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
 	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
 	outs    []*Frame
 	retired chan retiree
 
-	retiredPorts []*point // given up, but with frames that were still out; guarded by the graph's lock
+	retiredPorts []*point // pruned ports of which frames were still in use; guarded by the graph's lock
 }
 
-// maxPorts bounds the formats that one stage makes in one pass.
+// maxPorts is the maximum number of formats that one stage can make in one pass.
 const maxPorts = 8
 
-// A retiree is a frame whose outputs are still being written by the device.
+// A retiree is an input frame whose outputs the device is still writing.
 type retiree struct {
 	in   *Frame
 	outs [maxPorts]*Frame
@@ -56,7 +56,7 @@ func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point
 
 func (n *stageNode) ports() []*point { return *n.portList.Load() }
 
-// port returns the port of the given format, making it when the stage can.
+// port returns the port for the given format, and creates it if the stage can make that format.
 func (n *stageNode) port(want Format) (*point, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -71,7 +71,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 		return nil, fmt.Errorf("%w: stage %s already makes %d formats, the maximum", ErrNegotiation, n.name, maxPorts)
 	}
 	if err := n.stage.Plan(n.from.format, append(formats, want)); err != nil {
-		// The refused plan must not stay: the stage goes back to the one that it had.
+		// Undo the refused plan: the stage goes back to its previous one.
 		if len(formats) > 0 {
 			err = errors.Join(err, n.stage.Plan(n.from.format, formats))
 		}
@@ -85,9 +85,9 @@ func (n *stageNode) port(want Format) (*point, error) {
 	return p, nil
 }
 
-// provision makes sure that the port's pool will have a slot for every frame that its consumers and a newcomer may hold
-// and those that the stage writes into, so that no output can take another one's slots. The newcomer is told of the slots
-// that are there, everybody of those that are added. The stage works on meanwhile.
+// provision allocates slots until the port's pool has one for every frame that its consumers and the newcomer may hold
+// and for those that the stage writes, so that no output can use up the slots of another. It announces the existing
+// slots to the newcomer and each added slot to all consumers. The stage continues to work meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	if err := p.announceSlots(newcomer.useSlot); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	return nil
 }
 
-// announceSlots tells a consumer of the slots that are there; a nil use need not know them.
+// announceSlots calls use with each existing slot. use is nil if the consumer need not know the slots.
 func (p *point) announceSlots(use func(index int, s Slot) error) error {
 	for i := 0; use != nil; i++ {
 		s, ok := p.pool.slot(i)
@@ -128,7 +128,7 @@ func (p *point) announceSlots(use func(index int, s Slot) error) error {
 	return nil
 }
 
-// rests reports whether all that read what the stage makes have failed.
+// rests reports whether the stage has consumers and all of them have failed.
 func (n *stageNode) rests() bool {
 	some := false
 	for _, p := range n.ports() {
@@ -141,8 +141,9 @@ func (n *stageNode) rests() bool {
 	return some
 }
 
-// prune gives up a port that no output wants any more: the stage makes it no longer, and its slots are freed, at the
-// latest when the graph is closed. It is called with the graph's lock held.
+// prune removes p if it has no consumers any more: the stage stops making its format, and its slots are freed, at the
+// latest when the graph is closed. If the stage cannot stop making the format, p stays. The caller must hold the
+// graph's lock.
 func (n *stageNode) prune(p *point) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -161,7 +162,7 @@ func (n *stageNode) prune(p *point) {
 		}
 	}
 	n.portList.Store(&rest)
-	if err := p.pool.Close(); err != nil { // a frame of it is still out: in the hands of the device, or leaked
+	if err := p.pool.Close(); err != nil { // a frame is still in use by the device, or leaked
 		n.retiredPorts = append(n.retiredPorts, p)
 	}
 }
@@ -191,7 +192,7 @@ func (n *stageNode) next(ctx context.Context) (*Frame, error) {
 	return n.consumer.queue.Next(ctx)
 }
 
-// step makes the outputs of one frame that somebody wants and hands them on.
+// step makes the outputs of one frame that are wanted and hands them on.
 func (n *stageNode) step(ctx context.Context, in *Frame) {
 	for _, p := range n.ports() {
 		p.awaitRoom(ctx)
@@ -216,7 +217,7 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 		if err := n.process(ctx, in, outs); err != nil {
 			n.graph.check("stage "+n.name, err)
 			release(outs)
-			n.consumer.queue.Fail(in, DropStage, err) // in the name of every output behind the stage
+			n.consumer.queue.Fail(in, DropStage, err) // on behalf of every output behind the stage
 			return
 		}
 	}
@@ -236,12 +237,13 @@ func (n *stageNode) step(ctx context.Context, in *Frame) {
 		n.retired <- retired
 	case wanted:
 		n.consumer.queue.Done(in)
-	default: // nothing was made of it: that says nothing of the stage
+	default: // no output was made, so this is no success of the stage
 		n.consumer.queue.finish(in)
 	}
 }
 
-// stepFilling hands the outputs of a frame that fills on before they are made, and finishes them when the frame is complete.
+// stepFilling is step for a filling frame: it hands the outputs on before they are made, and finishes them when the
+// frame is complete.
 func (n *stageNode) stepFilling(ctx context.Context, in *Frame, ports []*point, outs []*Frame) {
 	var made [maxPorts]*Frame
 	for i, p := range ports {
@@ -289,7 +291,7 @@ func (n *stageNode) process(ctx context.Context, in *Frame, outs []*Frame) error
 	return n.work(ctx, in, outs)
 }
 
-// work is the stage's own work on a frame, timed.
+// work calls the stage's Process and records its duration.
 func (n *stageNode) work(ctx context.Context, in *Frame, outs []*Frame) error {
 	begin := time.Now()
 	err := n.stage.Process(ctx, in, outs)
@@ -308,7 +310,8 @@ func release(frames []*Frame) {
 	}
 }
 
-// retire holds the leases that the device still works on: the input's and the outputs' until the fences have passed.
+// retire holds the leases of frames that the device is still working on, both input and outputs, until their fences
+// have passed.
 func (n *stageNode) retire(ctx context.Context) {
 	q := n.consumer.queue
 	for r := range n.retired { // ends: run closes it, and fences have ctx
@@ -319,7 +322,7 @@ func (n *stageNode) retire(ctx context.Context) {
 				out.Release()
 			}
 		}
-		if failed == nil || ctx.Err() != nil { // a cancelled wait means that all is ending anyway
+		if failed == nil || ctx.Err() != nil { // a cancelled wait means that everything is ending
 			q.Done(r.in)
 			continue
 		}

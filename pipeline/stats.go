@@ -4,49 +4,51 @@ package pipeline
 
 import "time"
 
-// Stats is a snapshot of the graph's books.
+// Stats is a snapshot of the graph's frame counts.
 type Stats struct {
 	Sources []SourceStats `json:"sources"`
 	Stages  []StageStats  `json:"stages"`
 	Outputs []OutputStats `json:"outputs"`
 }
 
-// SourceStats are the books of a source. Captured + Lost is what the sensor has counted since the first frame.
+// SourceStats are the statistics of a source. Captured + Lost is the number of frames that the sensor has counted since
+// the first one.
 type SourceStats struct {
 	Name     string            `json:"name"`
 	Captured uint64            `json:"captured"`
 	Lost     uint64            `json:"lost"`             // gaps in the sequence
-	Idle     bool              `json:"idle,omitempty"`   // it has nothing to emit, and that is no fault
+	Idle     bool              `json:"idle,omitempty"`   // nothing to emit, without a fault
 	Ended    bool              `json:"ended,omitempty"`  // it was played to its end
-	Period   time.Duration     `json:"period_ns"`        // from frame to frame; 0: not fixed
+	Period   time.Duration     `json:"period_ns"`        // from one frame to the next; 0 if not fixed
 	Report   map[string]uint64 `json:"report,omitempty"` // SourceStatus.Counters
 }
 
-// StageStats are the books of a stage. Latency goes from DMA done to the moment at which all of the stage's outputs are
-// ready, on the device, too; Work is the call of the stage alone, which for a stage on a device is the enqueuing.
+// StageStats are the statistics of a stage. Latency runs from the end of DMA until all of the stage's outputs are
+// ready, also on the device. Work is the duration of the call to the stage alone, which for a stage on a device only
+// enqueues work.
 type StageStats struct {
 	Counts
 	Work      Percentiles  `json:"work"`
-	WorkTimes Distribution `json:"-"` // the same, for those who add up
-	Latencies Distribution `json:"-"` // as Latency
+	WorkTimes Distribution `json:"-"` // Work, in a form that can be summed
+	Latencies Distribution `json:"-"` // Latency, in a form that can be summed
 }
 
-// OutputStats are the books of an output. Once it has ended,
-// Captured = Delivered + the sum of Dropped, exactly.
+// OutputStats are the statistics of an output. Once the output has ended, Captured equals Delivered plus the sum of
+// Dropped, exactly.
 type OutputStats struct {
 	Name      string            `json:"name"`
 	From      string            `json:"from"`
-	Captured  uint64            `json:"captured"` // frames since it was attached, and those of OutputConfig.Books
+	Captured  uint64            `json:"captured"` // frames since it was attached, plus those of OutputConfig.Books
 	Delivered uint64            `json:"delivered"`
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
 	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
-	Latency   Percentiles       `json:"latency"`           // DMA done to the sink's end with the frame
-	Latencies Distribution      `json:"-"`                 // the same, for those who add up
-	Faults    uint64            `json:"faults"`            // how often it failed
+	Latency   Percentiles       `json:"latency"`           // from the end of DMA or replay until the sink has finished with the frame
+	Latencies Distribution      `json:"-"`                 // Latency, in a form that can be summed
+	Faults    uint64            `json:"faults"`            // number of failures
 	OutputStatus
 }
 
-// Drops is the sum of all drops but those that the output asked for by its rate.
+// Drops returns the sum of all drops, except those that the output requested by its rate.
 func (s OutputStats) Drops() uint64 {
 	var n uint64
 	for k, v := range s.Dropped {
@@ -57,7 +59,7 @@ func (s OutputStats) Drops() uint64 {
 	return n
 }
 
-// Stats reads the books.
+// Stats returns the current statistics of the graph.
 func (g *Graph) Stats() Stats {
 	g.listed.Lock()
 	defer g.listed.Unlock()
@@ -78,7 +80,7 @@ func (g *Graph) Stats() Stats {
 	return st
 }
 
-// Stats reads the output's books.
+// Stats returns the current statistics of the output.
 func (o *Output) Stats() OutputStats {
 	c := o.consumer.account.Counts()
 	s := OutputStats{Name: o.cfg.Name, From: o.point.node, Captured: c.Offered, Delivered: c.Delivered, Latency: c.Latency}
@@ -89,7 +91,7 @@ func (o *Output) Stats() OutputStats {
 	}
 	s.Waiting = c.Offered - c.Delivered - c.Drops()
 	for i, stage := 0, o.stage; stage != nil; i, stage = i+1, stage.up {
-		// A frame that a stage on the way dropped never reached the output: it is lost to it all the same.
+		// A frame dropped by an earlier stage never reached the output, but counts as lost to it.
 		up := stage.consumer.account.Counts()
 		for why, n := range up.Dropped {
 			if n -= o.base[i].Dropped[why]; n > 0 {

@@ -9,31 +9,31 @@ import (
 	"time"
 )
 
-// An OutputState tells whether an output runs, and if not, whether it will again.
+// An OutputState describes whether an output is running, and if not, whether it will run again.
 type OutputState string
 
 const (
 	Running  OutputState = "running"
-	Retrying OutputState = "retrying" // it has failed, and is opened again
-	Ended    OutputState = "ended"    // its source has ended, or it has failed and cannot be opened again
-	Stopped  OutputState = "stopped"  // by a person; no output of a graph is
+	Retrying OutputState = "retrying" // it has failed, and will be reopened
+	Ended    OutputState = "ended"    // its source has ended, it was detached, or it has failed and cannot be reopened
+	Stopped  OutputState = "stopped"  // by a person; not used for outputs of a graph
 )
 
-// An OutputStatus is the state of an output, and why.
+// An OutputStatus is the state of an output and its cause.
 type OutputStatus struct {
 	State OutputState `json:"state"`
-	Error string      `json:"error,omitempty"` // why it is retrying, or with what it ended
-	Since *time.Time  `json:"since,omitempty"` // it is retrying
-	Next  *time.Time  `json:"next,omitempty"`  // it is opened again
+	Error string      `json:"error,omitempty"` // why it is retrying, or the error with which it ended
+	Since *time.Time  `json:"since,omitempty"` // start of the retries
+	Next  *time.Time  `json:"next,omitempty"`  // time of the next attempt to reopen
 }
 
-// Pauses before an output is opened again: the first, and the longest; they double.
+// The first and the longest pause before an output is reopened; pauses double.
 const (
 	FirstReopen = 500 * time.Millisecond
 	LastReopen  = 30 * time.Second
 )
 
-// settledRun is how long an output must run for the next fault to be a new one.
+// settledRun is the time for which an output must run for the next fault to count as a new one.
 const settledRun = LastReopen
 
 var errReturned = errors.New("it has ended by itself")
@@ -50,7 +50,8 @@ func (o *Output) start(hard context.Context) {
 	})
 }
 
-// Retry has an output that has failed be opened again at once. It reports whether it had failed.
+// Retry makes the graph reopen a failed output now instead of after the pause. It reports whether the output was
+// waiting to be reopened.
 func (o *Output) Retry() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -64,7 +65,8 @@ func (o *Output) Retry() bool {
 	return true
 }
 
-// Err is why the output does not run, or the error with which it ended; nil: it runs, or has ended as it should.
+// Err returns the reason why the output is not running, or the error with which it ended. It returns nil if the output
+// is running or has ended normally.
 func (o *Output) Err() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,15 +87,17 @@ func (o *Output) Status() OutputStatus {
 	return s
 }
 
-// outputSupervisor runs the sinks of an output, one after the other, until no frame comes any more.
+// outputSupervisor supervises an output that a graph has attached: it runs the output's sinks, one after another, until
+// no more frames come. Outputs that are not attached, because a client has stopped them or they could not be opened
+// yet, are supervised in cmd/tegracast/appliance/supervisor.go, cameras in capture/supervisor.go.
 type outputSupervisor struct {
 	Recovery
 	output *Output
-	hard   context.Context // ends when sinks must
-	sink   Sink            // nil: the next one must be opened
+	hard   context.Context // ends when sinks must end
+	sink   Sink            // nil if the next one must be opened
 	end    context.CancelFunc
 	log    FaultLog
-	told   bool // the log knows of a fault
+	told   bool // the log contains a fault whose end is not yet logged
 }
 
 func (s *outputSupervisor) run() {
@@ -118,7 +122,7 @@ func (s *outputSupervisor) run() {
 	}
 }
 
-// attempt runs a sink until it ends. Where no frame comes any more it is the last one.
+// attempt reopens the sink if necessary, and runs it until it ends. If no more frames will come, it ends the output.
 func (s *outputSupervisor) attempt(ctx context.Context) (Outcome, error) {
 	o := s.output
 	if s.sink == nil {
@@ -151,7 +155,7 @@ func (s *outputSupervisor) attempt(ctx context.Context) (Outcome, error) {
 	return Fleeting, err
 }
 
-// reopen has another sink take the place of the one that has failed.
+// reopen replaces the failed sink by a new one.
 func (s *outputSupervisor) reopen(ctx context.Context) error {
 	o := s.output
 	sink, err := o.cfg.Reopen(ctx)
@@ -171,7 +175,7 @@ func (s *outputSupervisor) reopen(ctx context.Context) error {
 	return nil
 }
 
-// adopt has the output be one of a sink with these needs.
+// adopt checks that the output can use a sink with the given needs, and announces the slots to it.
 func (o *Output) adopt(needs SinkNeeds) error {
 	if o.cfg.Depth+max(needs.Holds, 1) > o.consumer.holds || !takes(needs.Format, o.point.format) {
 		return fmt.Errorf("%w: the output needs something else than before", ErrNegotiation)
@@ -191,7 +195,8 @@ func (o *Output) set(state OutputState, why error) {
 	o.state, o.err = state, why
 }
 
-// letGo has nothing be made for the output until it is opened again.
+// letGo records a fault, and stops frames from being made for the output until it is reopened. If it cannot be
+// reopened, letGo ends the output. It always returns false, because each attempt to reopen an output follows a pause.
 func (s *outputSupervisor) letGo(_ context.Context, fault error) (atOnce bool) {
 	o := s.output
 	o.consumer.queue.rest()

@@ -27,7 +27,8 @@ func (p patient) Run(ctx context.Context, emit func(*Frame)) error {
 	return nil
 }
 
-// TestFramesThatWaitAreNotLost: outputs of both policies, a stage and an output that fails set the pace of a source that can wait.
+// TestFramesThatWaitAreNotLost checks that no frame of a source that can wait is lost; outputs of both policies, a
+// stage and a failing output set the pace.
 func TestFramesThatWaitAreNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const frames = 50

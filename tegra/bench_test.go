@@ -4,7 +4,7 @@ package tegra
 
 import "testing"
 
-// BenchmarkWindow is what a register costs beyond the bus: the BAR is memory here.
+// BenchmarkWindow measures the cost of a register access without the bus: the BAR is memory here.
 func BenchmarkWindow(b *testing.B) {
 	m, err := newFakeModule()
 	if err != nil {
@@ -30,7 +30,7 @@ func BenchmarkWindow(b *testing.B) {
 	})
 }
 
-// BenchmarkInterrupt is the way from the module's signal to Wait: eventfd, poller, goroutine.
+// BenchmarkInterrupt measures the path from the module's signal to Wait: eventfd, poller, goroutine.
 func BenchmarkInterrupt(b *testing.B) {
 	m, err := newFakeModule()
 	if err != nil {

@@ -7,22 +7,22 @@ import (
 	"sync"
 )
 
-// Coherent is memory that CPU and device see alike, without cache maintenance.
+// Coherent is memory of which CPU and device have the same view, without cache maintenance.
 type Coherent struct {
-	Bytes    []byte    // the CPU's view; not to be used after Close
+	Bytes    []byte    // as seen by the CPU; not to be used after Close
 	Segments []Segment // bus addresses in the order of Bytes
 
 	mu      sync.Mutex
 	release func() error // nil once closed
 }
 
-// NewCoherent makes the Coherent of a back end. release unmaps and frees the memory; Close calls it once.
+// NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; Close calls it once.
 func NewCoherent(b []byte, segments []Segment, release func() error) *Coherent {
 	return &Coherent{Bytes: b, Segments: segments, release: release}
 }
 
-// Close takes the memory from the device and frees it. The engine that uses it must have been stopped before.
-// A second Close returns ErrClosed.
+// Close takes the memory away from the device and frees it. The engine that uses it must have been stopped before. A
+// second Close returns ErrClosed.
 func (c *Coherent) Close() error {
 	c.mu.Lock()
 	release := c.release

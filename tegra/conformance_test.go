@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegratest"
 )
 
-// fake is a Device over a module in the process. What it does over the real one is tested in the virtual Jetson.
+// fake is a Device on a simulated module. Its behaviour on the real one is tested in the virtual Jetson.
 type fake struct {
 	*tegra.Device
 	module tegra.Fake
@@ -29,7 +29,8 @@ func TestDeviceConformance(t *testing.T) {
 	})
 }
 
-// TestFakeForbidsWhatTheModuleForbids: the stand-in under the other tests of this package is as strict as the module.
+// TestFakeForbidsWhatTheModuleForbids checks that the simulated module used by the other tests of this package is as
+// strict as the real one.
 func TestFakeForbidsWhatTheModuleForbids(t *testing.T) {
 	tegratest.RunCalls(t, func(t *testing.T, readOnly bool) tegratest.Calls {
 		c, err := tegra.NewFakeCalls(readOnly)

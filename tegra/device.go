@@ -13,27 +13,27 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Device is a PCI Express function that the kernel module tegra_p2p drives: an open /dev/tegra_p2pN. It implements
-// Pinner and Fencer; its BARs and its interrupts are what a driver of the function's engine is written on. All methods
-// may be called concurrently.
+// Device is a PCI Express function driven by the kernel module tegra_p2p: an open /dev/tegra_p2pN. It implements Pinner
+// and Fencer. A driver for the function's engine builds on its BARs and interrupts. All methods may be called
+// concurrently.
 type Device struct {
 	path string
 	drv  driver
-	what uapi.Info // as it was opened
+	what uapi.Info // as of Open
 	bars []*Window
 
-	vectors []vector      // MSI by number
-	wakers  []*eventfd    // all eventfds that are read
+	vectors []vector      // MSI vectors by number
+	wakers  []*eventfd    // all eventfds being read
 	gone    chan struct{} // closed when the function has gone
 	closing chan struct{} // closed by Close
 	readers sync.WaitGroup
 
-	// pinning is held for reading while a pin is made, so that who looks for revoked pins does not miss one of which
-	// the module knows already and the table does not.
+	// pinning is held for reading while a pin is made, so that a search for revoked pins does not miss one that the
+	// module knows already but the table does not.
 	pinning sync.RWMutex
 
-	revoking sync.Mutex // one revocation of many pins at a time
-	errors   uint32     // error events of the function whose pins have been revoked; under revoking
+	revoking sync.Mutex // held while many pins are revoked
+	errors   uint32     // Info.Errors up to which pins have been revoked; guarded by revoking
 
 	mu       sync.Mutex
 	closed   bool
@@ -43,8 +43,8 @@ type Device struct {
 	coherent map[*deviceMemory]struct{}
 }
 
-// Open opens a device file of the module, such as /dev/tegra_p2p0: maps its BARs and enables its interrupts. Its error
-// wraps ErrNoDevice, with what is missing, or ErrVersion.
+// Open opens a device file of the module, such as /dev/tegra_p2p0, maps its BARs and enables its interrupts. The error
+// wraps ErrNoDevice (and says what is missing), ErrInUse, ErrVersion, ErrGone, or a system error.
 func Open(path string) (*Device, error) {
 	f, err := openFile(path)
 	if err != nil {
@@ -53,7 +53,7 @@ func Open(path string) (*Device, error) {
 	return newDevice(path, f)
 }
 
-// newDevice makes a device of an open driver, and closes that on an error.
+// newDevice creates a device from an open driver, which it closes on an error.
 func newDevice(path string, drv driver) (*Device, error) {
 	d := &Device{
 		path: path, drv: drv, gone: make(chan struct{}), closing: make(chan struct{}),
@@ -85,10 +85,10 @@ func (d *Device) open() error {
 	return d.listen()
 }
 
-// Info is what the module said of the function when it was opened.
+// Info returns the properties of the function that the module reported when it was opened.
 func (d *Device) Info() uapi.Info { return d.what }
 
-// Fenced implements Fencer. A function that has gone is fenced: Resume says why.
+// Fenced implements Fencer. A function that has gone counts as fenced: Resume returns the reason.
 func (d *Device) Fenced() (generation uint64, fenced bool) {
 	info, err := d.drv.info()
 	if err != nil {
@@ -97,9 +97,10 @@ func (d *Device) Fenced() (generation uint64, fenced bool) {
 	return info.FenceGen, info.State != uapi.StateLive
 }
 
-// Resume implements Fencer. A function that has lost its state and does not answer yet is EIO.
+// Resume implements Fencer. The error wraps ErrGeneration, ErrGone, ErrClosed, or EIO for a function that has lost its
+// state and does not respond yet.
 func (d *Device) Resume(generation uint64) error {
-	d.endRevoked() // what was lost before is told before; what is pinned afterwards stays
+	d.endRevoked() // report losses first, so that what is pinned afterwards stays
 	_, err := d.drv.control(uapi.ControlResume, generation)
 	return d.wrap(err, "resume generation %d", generation)
 }
@@ -110,27 +111,28 @@ func (d *Device) Fence() error {
 	return d.wrap(err, "fence")
 }
 
-// Reset resets the function (function level reset), which is fenced then; its registers are in their reset state. The
-// error wraps EOPNOTSUPP where the function has no such reset.
+// Reset resets the function (function level reset). Afterwards it is fenced, and its registers are in their reset
+// state. The error wraps EOPNOTSUPP if the function has no such reset, ErrGone, ErrClosed, or another error of the
+// module.
 func (d *Device) Reset() error {
 	d.revoking.Lock()
 	defer d.revoking.Unlock()
 	_, err := d.drv.control(uapi.ControlReset, 0)
 	if info, infoErr := d.drv.info(); err == nil && infoErr == nil {
-		d.errors = info.Errors // who asks for a reset keeps its pins
+		d.errors = info.Errors // the caller of Reset keeps its pins
 	}
 	return d.wrap(err, "reset")
 }
 
-// SetHalt gives the module the register accesses that stop the function's engine when memory is revoked, at most
-// uapi.HaltOps of them; none clears the list. They are a courtesy: what protects memory is that it is unmapped.
+// SetHalt gives the module a list of register accesses, at most uapi.HaltOps, that stop the function's engine when
+// memory is revoked; an empty list clears it. They are a courtesy: memory is protected by being unmapped.
 func (d *Device) SetHalt(ops []uapi.HaltOp) error {
 	return d.wrap(d.drv.setHalt(ops), "halt list of %d accesses", len(ops))
 }
 
-// Close takes all memory from the function, ends all waiting and closes the file. Its error names the pins and the
-// coherent memory that nobody has given back, with the stack that made them; such pins are revoked, and such coherent
-// memory stays readable until its own Close.
+// Close takes all memory away from the function, ends all waits and closes the file. The error lists the pins and the
+// coherent memory that were not released, with the stacks that created them. Such pins are revoked; such coherent
+// memory remains readable until its own Close. The error of a second Close wraps ErrClosed.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closed {
@@ -144,21 +146,21 @@ func (d *Device) Close() error {
 		w.close()
 	}
 	d.readers.Wait()
-	d.pinning.Lock() // what is being pinned is in the table afterwards
+	d.pinning.Lock() // afterwards, every pin being made is in the table
 	leaks := d.leaks()
 	d.pinning.Unlock()
 	errs := []error{d.abandonCoherent()}
 	for _, w := range d.bars {
 		errs = append(errs, w.unmap())
 	}
-	errs = append(errs, d.drv.close()) // which ends every pin
+	errs = append(errs, d.drv.close()) // ends every pin
 	for _, p := range d.livePins() {
 		p.revoke(ReasonUnplug)
 	}
 	return errors.Join(append(leaks, errs...)...)
 }
 
-// owned is what the leak check says of something that was given out.
+// owned describes a pin or coherent memory that its user must release, for the leak check.
 type owned struct {
 	what  string
 	size  int

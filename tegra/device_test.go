@@ -54,7 +54,7 @@ func pages(t *testing.T, n int) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// TestOpenErrors: whoever has no device is told what to do.
+// TestOpenErrors checks that the error for a missing device says what to do.
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
@@ -138,7 +138,7 @@ func TestSegmentsByQuery(t *testing.T) {
 	}
 }
 
-// TestLegacyLine: the line is masked when it comes, and let through again by whoever waits for it next.
+// TestLegacyLine checks that the line is masked when it is raised, and unmasked by the next wait.
 func TestLegacyLine(t *testing.T) {
 	m, err := newFakeModule()
 	if err != nil {
@@ -201,7 +201,7 @@ func TestWait(t *testing.T) {
 	if err := d.Wait(ctx, 0); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for i := 0; d.Raised() != 4; i++ { // several may come as one, and some after the first of them was waited for
+	for i := 0; d.Raised() != 4; i++ { // several may be counted at once, and some only after the first of them was waited for
 		if i == 1000 {
 			t.Fatalf("%d raises counted of 4", d.Raised())
 		}
@@ -255,7 +255,7 @@ func TestUnplug(t *testing.T) {
 	}
 }
 
-// TestLostState: all pins end when the function loses its state, and what is pinned after Resume stays.
+// TestLostState checks that all pins end when the function loses its state, and that pins made after Resume stay.
 func TestLostState(t *testing.T) {
 	d, m := newTestDevice(t)
 	for why, want := range map[uint32]Reason{
@@ -288,7 +288,7 @@ func TestLostState(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.endRevoked() // as for an event that comes late
+		d.endRevoked() // as for an event that arrives late
 		if err := next.Unpin(); err != nil {
 			t.Errorf("a pin that was made after Resume: %v", err)
 		}
@@ -318,7 +318,7 @@ func TestHaltAndReset(t *testing.T) {
 	}
 }
 
-// descriptors counts the open ones of this process.
+// descriptors counts the open file descriptors of this process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -328,7 +328,7 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestNothingIsLeft: whatever fails while a device is opened, no descriptor stays behind.
+// TestNothingIsLeft checks that no descriptor is left behind, whatever fails while a device is opened.
 func TestNothingIsLeft(t *testing.T) {
 	before := descriptors(t)
 	for call, want := range map[string]error{"info": ErrNoDevice, "region": ErrGone, "setEvent": ErrInUse, "none": nil} {
@@ -356,7 +356,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestRevokedWhilePinned: memory that is taken before Pin has all of its segments is not handed out.
+// TestRevokedWhilePinned checks that memory revoked before Pin has read all of its segments is not handed out.
 func TestRevokedWhilePinned(t *testing.T) {
 	d, m := newTestDevice(t)
 	const n = firstSegments + 1
@@ -370,7 +370,7 @@ func TestRevokedWhilePinned(t *testing.T) {
 	}
 }
 
-// TestErrnos: the module's errors have names here, and stay what they are.
+// TestErrnos checks that the module's errors are wrapped with this package's errors and can still be found.
 func TestErrnos(t *testing.T) {
 	d, m := newTestDevice(t)
 	addr := pages(t, 1)
@@ -383,7 +383,7 @@ func TestErrnos(t *testing.T) {
 			t.Errorf("%v: %v", errno, err)
 		}
 	}
-	m.fail["mmap"] = unix.ENODEV // the function has gone since it was allocated
+	m.fail["mmap"] = unix.ENODEV // the function has gone since the allocation
 	if _, err := d.AllocCoherent(PageSize); !errors.Is(err, ErrGone) {
 		t.Errorf("mapping coherent memory: %v", err)
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	firstSegments = 64   // that a pin has room for at once: behind an IOMMU it has one
-	moreSegments  = 4096 // that each further question brings
+	firstSegments = 64   // number of segments for which there is room at first; behind an IOMMU a pin has a single one
+	moreSegments  = 4096 // maximum number of segments that each further query returns
 )
 
 // devicePin is the Mapping of a pin.
@@ -26,9 +26,9 @@ type devicePin struct {
 	put    bool // the module has forgotten it
 }
 
-// Pin implements Pinner. Beyond Request.Check's errors it returns ErrRange (not mapped, not writable, of two mappings, or
-// device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrGone, and system errors: ENOMEM beyond RLIMIT_MEMLOCK, ENOSPC
-// beyond the module's number of pins.
+// Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part
+// of two mappings, or device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrGone, ErrClosed, or a system error such
+// as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins.
 func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error) {
 	r := Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
 	if err := r.Check(); err != nil {
@@ -63,7 +63,7 @@ func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pi
 	return pin, nil
 }
 
-// nextCookie numbers a pin: the module's handles come back.
+// nextCookie gives a pin a unique number, because the module reuses its handles.
 func (d *Device) nextCookie(p *devicePin) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -86,7 +86,7 @@ func pinFlags(dir Direction, attr CacheAttr) uint32 {
 	return flags
 }
 
-// allSegments completes the first segments of a pin to n, and checks that they make up its size.
+// allSegments completes the first segments of a pin to n, and checks that they add up to its size.
 func (d *Device) allSegments(p *devicePin, first []uapi.Segment, n int) ([]uapi.Segment, error) {
 	segments := first[:min(n, len(first))]
 	for len(segments) < n {
@@ -110,7 +110,7 @@ func (d *Device) allSegments(p *devicePin, first []uapi.Segment, n int) ([]uapi.
 	return segments, nil
 }
 
-// Unmap implements Mapping: when PUT returns, the IOMMU has forgotten the pages.
+// Unmap implements Mapping: when PUT returns, the IOMMU no longer maps the pages.
 func (p *devicePin) Unmap() error { return p.end() }
 
 // Release implements Mapping.
@@ -121,7 +121,7 @@ func (p *devicePin) Release() error {
 	return p.end()
 }
 
-// end has the module forget the pin. One that went with the function, or with the file, is forgotten already.
+// end makes the module forget the pin. A pin that ended with the function or the file has already been forgotten.
 func (p *devicePin) end() error {
 	err := p.d.putHandle(p.handle, p.what)
 	if err == nil {
@@ -147,7 +147,7 @@ type deviceMemory struct {
 	handle uint32
 }
 
-// AllocCoherent implements Pinner: one segment of memory that is coherent with the function.
+// AllocCoherent implements Pinner: it allocates one segment of memory that is coherent with the function.
 func (d *Device) AllocCoherent(size int) (*Coherent, error) {
 	if size <= 0 || size > MaxCoherentSize {
 		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", ErrSize, size, MaxCoherentSize)
@@ -177,7 +177,7 @@ func (d *Device) AllocCoherent(size int) (*Coherent, error) {
 	return NewCoherent(m.bytes, []Segment{{IOVA: a.IOVA, Len: size}}, func() error { return d.freeCoherent(m) }), nil
 }
 
-// freeCoherent unmaps before it puts: the module does not let go of what is mapped.
+// freeCoherent unmaps the memory before it puts the handle, because the module does not free mapped memory.
 func (d *Device) freeCoherent(m *deviceMemory) error {
 	d.mu.Lock()
 	delete(d.coherent, m)
@@ -189,8 +189,8 @@ func (d *Device) freeCoherent(m *deviceMemory) error {
 	return d.putHandle(m.handle, m.what)
 }
 
-// abandonCoherent puts ordinary memory in the place of coherent memory that was not given back, as the mapping would keep
-// the file open, and taking it away would end whoever still reads it.
+// abandonCoherent replaces coherent memory that was not released with ordinary memory: its mapping would keep the file
+// open, and removing the mapping would crash code that still reads the memory.
 func (d *Device) abandonCoherent() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// driver is what an open device of the kernel module does. Errors are *uapi.Error or os.ErrClosed.
+// driver contains the operations of an open device of the kernel module. Errors are *uapi.Error or os.ErrClosed.
 type driver interface {
 	info() (uapi.Info, error)
 	region(index int) (uapi.Region, error)
@@ -29,10 +29,10 @@ type driver interface {
 	close() error
 }
 
-// file is the driver of an open character device. A close waits for the calls that are under way.
+// file is the driver of an open character device. Closing it waits for the calls in progress.
 type file struct{ *os.File }
 
-// openFile opens a device of the module, and says what is missing when there is none.
+// openFile opens a device of the module. If there is none, the error says what is missing.
 func openFile(path string) (file, error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
@@ -54,7 +54,7 @@ func openFile(path string) (file, error) {
 	return file{os.NewFile(uintptr(fd), path)}, nil
 }
 
-// presentDevices says which devices there are instead, or how there would be one.
+// presentDevices returns the devices that exist instead, or how to get one, for an error message.
 func presentDevices() string {
 	if list, _ := filepath.Glob("/dev/tegra_p2p*"); len(list) > 0 {
 		return fmt.Sprintf(", present are %v", list)
@@ -65,60 +65,60 @@ func presentDevices() string {
 	return ": bind the function to the module (tegracast bind 0000:BB:DD.F, which says whether another driver has it)"
 }
 
-// do calls f with the descriptor, which stays open as long.
-func (f file) do(call func(fd int) error) error {
+// withFD passes the descriptor to call, and keeps it open during the call. The error wraps os.ErrClosed if f is closed.
+func (f file) withFD(call func(fd int) error) error {
 	raw, err := f.SyscallConn()
 	if err != nil {
 		return err
 	}
 	var result error
 	if err := raw.Control(func(fd uintptr) { result = call(int(fd)) }); err != nil {
-		return fmt.Errorf("%w: %w", os.ErrClosed, err) // the only reason, by a name that can be told
+		return fmt.Errorf("%w: %w", os.ErrClosed, err) // the only possible reason, as an error that callers can recognise
 	}
 	return result
 }
 
 func (f file) info() (info uapi.Info, err error) {
-	err = f.do(func(fd int) (err error) { info, err = uapi.GetInfo(fd); return err })
+	err = f.withFD(func(fd int) (err error) { info, err = uapi.GetInfo(fd); return err })
 	return info, err
 }
 
 func (f file) region(index int) (r uapi.Region, err error) {
-	err = f.do(func(fd int) (err error) { r, err = uapi.GetRegion(fd, index); return err })
+	err = f.withFD(func(fd int) (err error) { r, err = uapi.GetRegion(fd, index); return err })
 	return r, err
 }
 
 func (f file) pin(p *uapi.Pin, segments []uapi.Segment) error {
-	return f.do(func(fd int) error { return uapi.DoPin(fd, p, segments) })
+	return f.withFD(func(fd int) error { return uapi.DoPin(fd, p, segments) })
 }
 
 func (f file) query(q *uapi.Query, segments []uapi.Segment) error {
-	return f.do(func(fd int) error { return uapi.DoQuery(fd, q, segments) })
+	return f.withFD(func(fd int) error { return uapi.DoQuery(fd, q, segments) })
 }
 
 func (f file) put(handle uint32) error {
-	return f.do(func(fd int) error { return uapi.DoPut(fd, handle) })
+	return f.withFD(func(fd int) error { return uapi.DoPut(fd, handle) })
 }
 
 func (f file) alloc(a *uapi.Alloc) error {
-	return f.do(func(fd int) error { return uapi.DoAlloc(fd, a) })
+	return f.withFD(func(fd int) error { return uapi.DoAlloc(fd, a) })
 }
 
 func (f file) setEvent(kind, index uint32, eventfd int) error {
-	return f.do(func(fd int) error { return uapi.SetEvent(fd, kind, index, eventfd) })
+	return f.withFD(func(fd int) error { return uapi.SetEvent(fd, kind, index, eventfd) })
 }
 
 func (f file) setHalt(ops []uapi.HaltOp) error {
-	return f.do(func(fd int) error { return uapi.SetHalt(fd, ops) })
+	return f.withFD(func(fd int) error { return uapi.SetHalt(fd, ops) })
 }
 
 func (f file) control(op uint32, generation uint64) (now uint64, err error) {
-	err = f.do(func(fd int) (err error) { now, err = uapi.DoControl(fd, op, generation); return err })
+	err = f.withFD(func(fd int) (err error) { now, err = uapi.DoControl(fd, op, generation); return err })
 	return now, err
 }
 
 func (f file) mmap(offset uint64, size int) (b []byte, err error) {
-	err = f.do(func(fd int) (err error) {
+	err = f.withFD(func(fd int) (err error) {
 		b, err = unix.Mmap(fd, int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 		return err
 	})

@@ -15,19 +15,19 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// vector is an interrupt vector: raised holds a raise that nobody has waited for yet.
+// vector is an interrupt vector. raised holds a raise that has not been waited for yet.
 type vector struct {
 	raised chan struct{}
 	count  atomic.Uint64
-	masked atomic.Bool // a legacy line that has come, and is kept quiet until the next wait
+	masked atomic.Bool // a legacy line that was raised and stays masked until the next wait
 }
 
-// eventfd is read by a goroutine of its own, parked in the poller.
+// eventfd is an eventfd that a separate goroutine reads, which is parked in the poller.
 type eventfd struct{ file *os.File }
 
-func (e *eventfd) close() { _ = e.file.Close() } // nothing is written to it from here
+func (e *eventfd) close() { _ = e.file.Close() } // nothing is written to it here
 
-// listen has the module signal all of the function's interrupts, revocations and errors.
+// listen makes the module signal all of the function's interrupts, revocations and errors.
 func (d *Device) listen() error {
 	d.vectors = make([]vector, d.what.NIRQs)
 	for i := range d.vectors {
@@ -43,7 +43,7 @@ func (d *Device) listen() error {
 	return d.on(uapi.EventError, 0, func(uint64) { d.endRevoked() })
 }
 
-// on calls f with the count of every signal until Close.
+// on makes the module signal an event, and calls f after signals, with their number, until Close.
 func (d *Device) on(kind, index uint32, f func(n uint64)) error {
 	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
@@ -74,16 +74,16 @@ func (v *vector) raise(n uint64) {
 	v.masked.Store(true)
 	select {
 	case v.raised <- struct{}{}:
-	default: // raised already, and not yet seen
+	default: // already raised and not seen yet
 	}
 }
 
-// Vectors is how many interrupt vectors the function has.
+// Vectors returns the number of the function's interrupt vectors.
 func (d *Device) Vectors() int { return len(d.vectors) }
 
-// Wait waits for an interrupt: it returns nil when the vector was raised at least once since the last Wait returned nil
-// for it. No raise from Open on is lost, but, where no strict IOMMU holds the function back, those while it is
-// fenced; several may come as one. Else it returns ctx's error, ErrGone or ErrClosed.
+// Wait waits for an interrupt: it returns nil once the vector has been raised at least once since Wait last returned
+// nil for it. No raise since Open is lost, except those of a fenced function that is not restricted by a strict IOMMU;
+// several may be reported as one. Otherwise Wait returns ctx's error, ErrGone or ErrClosed.
 func (d *Device) Wait(ctx context.Context, vector int) error {
 	if vector < 0 || vector >= len(d.vectors) {
 		return fmt.Errorf("%s: interrupt vector %d, the function has %d", d.path, vector, len(d.vectors))
@@ -103,7 +103,7 @@ func (d *Device) Wait(ctx context.Context, vector int) error {
 	}
 }
 
-// unmask lets a legacy line come again: whoever waits for it has been at the registers since it came last.
+// unmask unmasks a legacy line: the caller has handled the registers since it was last raised.
 func (d *Device) unmask(v *vector) error {
 	if d.what.Flags&uapi.InfoINTX == 0 || len(v.raised) > 0 || !v.masked.Swap(false) {
 		return nil
@@ -112,7 +112,7 @@ func (d *Device) unmask(v *vector) error {
 	return d.wrap(err, "interrupt line")
 }
 
-// Raised is how often all vectors were raised since Open.
+// Raised returns how often all vectors were raised since Open.
 func (d *Device) Raised() (n uint64) {
 	for i := range d.vectors {
 		n += d.vectors[i].count.Load()
@@ -120,7 +120,7 @@ func (d *Device) Raised() (n uint64) {
 	return n
 }
 
-// endRevoked ends the pins that the module has revoked: all of them when the function has gone or has lost its state.
+// endRevoked ends the pins that the module has revoked: all of them if the function has gone or has lost its state.
 func (d *Device) endRevoked() {
 	d.revoking.Lock()
 	defer d.revoking.Unlock()
@@ -129,7 +129,7 @@ func (d *Device) endRevoked() {
 	if gone {
 		d.goneOnce.Do(func() { close(d.gone) })
 	}
-	d.pinning.Lock() // what is being pinned is in the table afterwards
+	d.pinning.Lock() // afterwards, every pin being made is in the table
 	pins := d.livePins()
 	d.pinning.Unlock()
 	if err == nil && !gone && info.Errors != d.errors {
@@ -160,7 +160,7 @@ func reasonOf(reason uint32) Reason {
 	return ReasonInvalidate
 }
 
-// lostBy is the reason of an error event.
+// lostBy returns the reason for an error event.
 func lostBy(why uint32) Reason {
 	switch why {
 	case uapi.ErrorFatal:
@@ -175,10 +175,10 @@ func lostBy(why uint32) Reason {
 	return ReasonLink
 }
 
-// hasGone says whether a call failed because the function, or the open file, is no more.
+// hasGone reports whether a call failed because the function, or the open file, no longer exists.
 func hasGone(err error) bool { return errors.Is(err, unix.ENODEV) || errors.Is(err, os.ErrClosed) }
 
-// sentinel is this package's error for an errno of one of the module's calls, nil when there is none.
+// sentinel returns this package's error for an errno of one of the module's calls, or nil if there is none.
 func sentinel(call uint, errno unix.Errno) error {
 	switch errno {
 	case unix.E2BIG:
@@ -204,7 +204,8 @@ func sentinel(call uint, errno unix.Errno) error {
 	return nil
 }
 
-// CallError returns the error that a Device's methods wrap if one of the module's calls, uapi.CallPin and the like, fails with errno.
+// CallError returns the error that a Device's methods wrap if one of the module's calls, such as uapi.CallPin, fails
+// with errno.
 func CallError(call uint, errno unix.Errno) error {
 	err := &uapi.Error{Call: call, Errno: errno}
 	if known := sentinel(call, errno); known != nil {
@@ -213,7 +214,7 @@ func CallError(call uint, errno unix.Errno) error {
 	return err
 }
 
-// wrap says where an error of the module came from, and gives it this package's name. nil stays nil.
+// wrap adds the origin to an error of the module, and this package's error for it. It returns nil for nil.
 func (d *Device) wrap(err error, format string, a ...any) error {
 	if err == nil {
 		return nil
@@ -227,7 +228,7 @@ func (d *Device) wrap(err error, format string, a ...any) error {
 		if known := sentinel(failed.Call, failed.Errno); known != nil {
 			return fmt.Errorf("%s: %w: %w", what, known, err)
 		}
-	} else if errors.Is(err, unix.ENODEV) { // of mmap
+	} else if errors.Is(err, unix.ENODEV) { // from mmap
 		return fmt.Errorf("%s: %w: %w", what, ErrGone, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)

@@ -13,8 +13,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// Two pages are pinned, the device writes to them, and then they are taken away from it. On a board the Pinner is a
-// Device, which Open returns.
+// Two pages are pinned, the device writes to them, and then they are taken away from it. On a board the Pinner would be
+// a Device, returned by Open.
 func ExamplePinner() {
 	memory, err := unix.Mmap(-1, 0, 2*tegra.PageSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -27,7 +27,7 @@ func ExamplePinner() {
 		fmt.Println(err)
 		return
 	}
-	generation, _ := device.Fenced() // as every function is that nobody has used yet
+	generation, _ := device.Fenced() // like every function that has not been used yet
 	if err := device.Resume(generation); err != nil {
 		fmt.Println(err)
 		return

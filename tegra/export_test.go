@@ -4,10 +4,10 @@ package tegra
 
 import "github.com/tegracast/tegracast/tegra/uapi"
 
-// Fake is the module in the process.
+// Fake is a simulated module.
 type Fake struct{ m *fakeModule }
 
-// NewFake opens a device over a module in the process.
+// NewFake opens a device on a simulated module.
 func NewFake() (*Device, Fake, error) {
 	m, err := newFakeModule()
 	if err != nil {
@@ -20,13 +20,13 @@ func NewFake() (*Device, Fake, error) {
 // Invalidate tells the module that memory is about to change.
 func (f Fake) Invalidate(addr uintptr, size int) { f.m.invalidate(addr, size) }
 
-// Unplug takes the function away.
+// Unplug removes the function.
 func (f Fake) Unplug() { f.m.unplug() }
 
-// FakeCalls are the calls of a module in the process.
+// FakeCalls are the calls of a simulated module.
 type FakeCalls struct{ m *fakeModule }
 
-// NewFakeCalls opens a module in the process, for reading or for both.
+// NewFakeCalls opens a simulated module, for reading only or for both.
 func NewFakeCalls(readOnly bool) (FakeCalls, error) {
 	m, err := newFakeModule()
 	if err == nil {

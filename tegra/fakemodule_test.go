@@ -14,29 +14,29 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// fakeModule is a driver in the process: what the kernel module does with the table of pins, without a device. It refuses what the
-// module refuses (tegra/tegratest), gives out the lowest handle that is free, so that one which was put is soon another's (the
-// module's come in turn), and scattered segments of one page.
+// fakeModule is a driver without a device that does what the kernel module does with the table of pins. It rejects what
+// the module rejects (tegra/tegratest). Unlike the module, which gives out handles in turn, it gives out the lowest
+// free handle, so that one that was put is soon reused, and it returns scattered segments of one page.
 type fakeModule struct {
 	what   uapi.Info
 	memory *os.File // BAR 0, then coherent memory
 
 	mu     sync.Mutex
 	pins   map[uint32]*fakePin
-	events map[[2]uint32]int // kind and index → eventfd of its own
+	events map[[2]uint32]int // kind and index → its own eventfd
 	halt   []uapi.HaltOp
 	size   int64
 	closed bool
-	reader bool // opened for reading
+	reader bool // opened for reading only
 	calls  map[string]int
 	fail   map[string]unix.Errno // by call
-	before map[string]func()     // runs before the call, without mu
+	before map[string]func()     // called before the call, without mu
 }
 
 type fakePin struct {
 	uapi.Pin
 	alloc  bool
-	offset int64 // of an allocation in the memory
+	offset int64 // of an allocation, in memory
 	state  uint32
 	reason uint32
 }
@@ -64,7 +64,7 @@ func (m *fakeModule) grow(n int64) error {
 	return m.memory.Truncate(m.size)
 }
 
-// enter counts a call and refuses it when the function, or the file, is no more.
+// enter counts a call and rejects it if the function, or the file, no longer exists.
 func (m *fakeModule) enter(call string) error {
 	m.calls[call]++
 	if m.closed {
@@ -82,7 +82,7 @@ func (m *fakeModule) enter(call string) error {
 	return nil
 }
 
-// refused is nil for errno 0.
+// refused returns the error for an errno, or nil for 0.
 func refused(call uint, errno unix.Errno) error {
 	if errno == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	return nil
 }
 
-// fakeSegments are a page each, every other one, from first on.
+// fakeSegments returns segments of one page each, with gaps of one page, starting with number first.
 func fakeSegments(handle uint32, size uint64, first int, segments []uapi.Segment) int {
 	n := int(size / PageSize)
 	for i := range segments[:min(len(segments), n-first)] {
@@ -260,10 +260,10 @@ func (m *fakeModule) fence() {
 }
 
 func (m *fakeModule) mmap(offset uint64, size int) ([]byte, error) {
-	if errno := m.fail["mmap"]; errno != 0 { // as the system call has it
+	if errno := m.fail["mmap"]; errno != 0 { // like the system call
 		return nil, errno
 	}
-	if !m.whole(int64(offset), size) {
+	if !m.isMappable(int64(offset), size) {
 		return nil, unix.EINVAL
 	}
 	return unix.Mmap(int(m.memory.Fd()), int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
@@ -282,7 +282,7 @@ func (m *fakeModule) close() error {
 	return m.memory.Close()
 }
 
-// invalidate is the mmu notifier.
+// invalidate is the MMU notifier.
 func (m *fakeModule) invalidate(addr uintptr, size int) {
 	m.revoke(uapi.ReasonInvalidate, func(p *fakePin) bool {
 		return p.VA < uint64(addr)+uint64(size) && uint64(addr) < p.VA+p.Size
@@ -301,7 +301,7 @@ func (m *fakeModule) revoke(reason uint32, match func(*fakePin) bool) {
 	}
 }
 
-// unplug takes the function away, as hot-unplug does.
+// unplug removes the function, as in a hot-unplug.
 func (m *fakeModule) unplug() {
 	m.revoke(uapi.ReasonUnplug, func(*fakePin) bool { return true })
 	m.mu.Lock()
@@ -310,7 +310,7 @@ func (m *fakeModule) unplug() {
 	m.signal(uapi.EventError, 0)
 }
 
-// lose has the function lose its state, as a suspend does.
+// lose makes the function lose its state, as in a suspend.
 func (m *fakeModule) lose(why uint32) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

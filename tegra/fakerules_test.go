@@ -14,7 +14,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/vma"
 )
 
-// checkPin returns what PIN answers, in the order of the module's tp_pin: arguments, number, fence, overlap, memory.
+// checkPin returns the errno of PIN, checked in the order of the module's tp_pin: arguments, number, fence, overlap,
+// memory.
 func (m *fakeModule) checkPin(p *uapi.Pin) unix.Errno {
 	const known, expects = uapi.PinToDevice | uapi.PinFromDevice | uapi.PinExpectWB | uapi.PinExpectWC, uapi.PinExpectWB | uapi.PinExpectWC
 	switch {
@@ -37,7 +38,7 @@ func (m *fakeModule) checkPin(p *uapi.Pin) unix.Errno {
 	return 0
 }
 
-// overlapping reports whether a live pin shares memory with one that is asked for.
+// overlapping reports whether a live pin shares memory with the requested one.
 func (m *fakeModule) overlapping(p *uapi.Pin) bool {
 	for _, o := range m.pins {
 		if !o.alloc && o.state == uapi.PinLive && p.VA < o.VA+o.Size && o.VA < p.VA+p.Size {
@@ -47,7 +48,7 @@ func (m *fakeModule) overlapping(p *uapi.Pin) bool {
 	return false
 }
 
-// checkAlloc returns what ALLOC answers.
+// checkAlloc returns the errno of ALLOC.
 func (m *fakeModule) checkAlloc(a *uapi.Alloc) unix.Errno {
 	switch {
 	case a.Flags != 0, a.Pad != 0, a.Size == 0, a.Size%PageSize != 0:
@@ -62,7 +63,7 @@ func (m *fakeModule) checkAlloc(a *uapi.Alloc) unix.Errno {
 	return 0
 }
 
-// checkEvent returns what SET_EVENT answers for a kind and a vector.
+// checkEvent returns the errno of SET_EVENT for a kind and a vector.
 func (m *fakeModule) checkEvent(kind, index uint32) unix.Errno {
 	if kind > uapi.EventError || kind == uapi.EventMSI && index >= m.what.NIRQs || kind != uapi.EventMSI && index != 0 {
 		return unix.EINVAL
@@ -70,8 +71,9 @@ func (m *fakeModule) checkEvent(kind, index uint32) unix.Errno {
 	return 0
 }
 
-// whole reports whether a range of the memory is a BAR or an allocation, which are mapped as a whole.
-func (m *fakeModule) whole(offset int64, size int) bool {
+// isMappable reports whether a range of the memory is exactly a BAR or an allocation, which can only be mapped as a
+// whole.
+func (m *fakeModule) isMappable(offset int64, size int) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if offset == 0 && size == fakeBAR {

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Owner is a process that has opened a device file to write.
+// Owner is a process that has opened a device file for writing.
 type Owner struct {
-	PID  int    // 0: it has ended, and another process has the file
-	Name string // its systemd service, or else its command; "" if it has ended or is hidden
+	PID  int    // 0: it has ended, and another process has inherited the file
+	Name string // its systemd service, otherwise its command; "" if it has ended or is hidden
 }
 
 func (o Owner) String() string {
@@ -27,9 +27,9 @@ func (o Owner) String() string {
 	return fmt.Sprintf("%s (pid %d)", o.Name, o.PID)
 }
 
-// Owners returns the processes that have opened a device file of the module, such as /dev/tegra_p2p0, to write, the first
-// one first, without opening it. root is the machine's root directory. Its error wraps fs.ErrNotExist when there is no such
-// device.
+// Owners returns the processes that have opened a device file of the module, such as /dev/tegra_p2p0, for writing, in
+// the order of opening. It does not open the file itself. root is the machine's root directory. The error wraps
+// fs.ErrNotExist if there is no such device.
 func Owners(root fs.FS, device string) ([]Owner, error) {
 	b, err := fs.ReadFile(root, "sys/class/tegra_p2p/"+path.Base(device)+"/owners")
 	if err != nil {
@@ -50,7 +50,7 @@ func Owners(root fs.FS, device string) ([]Owner, error) {
 	return list, nil
 }
 
-// processName returns the systemd service of a process, or else its command.
+// processName returns the systemd service of a process, or otherwise its command.
 func processName(root fs.FS, pid int) string {
 	cgroup, _ := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(cgroup)) {
@@ -62,7 +62,7 @@ func processName(root fs.FS, pid int) string {
 	return strings.TrimSpace(string(comm))
 }
 
-// inUse returns who else has opened a device file, and how to stop that, for an error message.
+// inUse names the other process that has opened a device file and the command that stops it, for an error message.
 func inUse(device string) string {
 	if real, err := filepath.EvalSymlinks(device); err == nil {
 		device = real

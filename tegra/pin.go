@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// A Reason says why the memory of a pin was taken from the device.
+// A Reason is the reason why the memory of a pin was taken away from the device.
 type Reason int
 
 const (
@@ -17,10 +17,11 @@ const (
 	ReasonExit                         // the process that owned the memory has ended
 	ReasonUnplug                       // the device has gone or was closed
 
-	// The function has lost its state or its protection, and was stopped. It is started again as after any revocation.
+	// The function has lost its state or its protection, and was stopped. It is restarted as after any other
+	// revocation.
 	ReasonLink    // its link has reported an error
-	ReasonFatal   // the error was fatal: the bus was reset
-	ReasonReset   // somebody has reset it
+	ReasonFatal   // the error was fatal, and the bus was reset
+	ReasonReset   // somebody has reset the function
 	ReasonSuspend // the machine was suspended
 	ReasonExposed // another function has joined its IOMMU group
 )
@@ -49,7 +50,7 @@ func (r Reason) String() string {
 	return fmt.Sprintf("Reason(%d)", int(r))
 }
 
-// A Request is what is asked of Pinner.Pin.
+// A Request holds the arguments of Pinner.Pin.
 type Request struct {
 	Addr      uintptr // virtual address, a multiple of PageSize
 	Size      int     // bytes, a multiple of PageSize
@@ -57,8 +58,8 @@ type Request struct {
 	Attr      CacheAttr
 }
 
-// Check checks r by the rules that hold for every back end (GPUDirect RDMA 12.9 §13.4.3: base and length are
-// multiples of 4 KiB, which the provider itself does not enforce).
+// Check checks r against the rules common to all back ends (GPUDirect RDMA 12.9 §13.4.3: base and length are multiples
+// of 4 KiB, which the provider itself does not enforce).
 func (r Request) Check() error {
 	switch {
 	case r.Direction != ToDevice && r.Direction != FromDevice:
@@ -81,35 +82,35 @@ func (r Request) Check() error {
 	return nil
 }
 
-// A Mapping is what a back end holds for one pin.
+// A Mapping is a back end's part of a pin.
 type Mapping interface {
-	// Unmap takes the memory from the device. When it returns no access is in flight and none can begin.
-	// Unpin calls it once, and not after a revocation.
+	// Unmap takes the memory away from the device. When it returns, no access is in flight and none can begin. Unpin
+	// calls it once, unless the memory was revoked.
 	Unmap() error
-	// Release frees what is left of the pin. It is called once, as the last thing.
+	// Release frees the rest of the pin. It is called once, at the end.
 	Release() error
 }
 
-// A Pin is memory that the device can reach. It belongs to who made it, and ends with Unpin, also after the
+// A Pin is memory that the device can access. It belongs to its creator and must be ended with Unpin, even after the
 // memory has been revoked. Its methods may be called concurrently.
 type Pin struct {
 	Request
-	Segments []Segment // bus addresses in the order of the memory; their lengths sum up to Size
+	Segments []Segment // bus addresses in the order of the memory; their lengths add up to Size
 
 	mapping Mapping
 	revoked chan struct{} // closed after the free callbacks of a revocation
 	freed   chan struct{} // closed after the free callbacks, whoever called them
 
 	mu       sync.Mutex
-	reason   Reason // who claimed the end of the pin; 0 while it lives
+	reason   Reason // set by whoever ends the pin; 0 while it exists
 	unpinned bool   // Unpin was called
-	ran      bool   // free callbacks have been run
+	ran      bool   // free callbacks have been called
 	onFree   []func(Reason)
 }
 
-// NewPin makes the Pin of a back end. The back end calls revoke after it has taken the memory from the device
-// by itself: revoke runs the free callbacks and returns when they have ended. When Unpin was faster, revoke
-// waits for it and does nothing else.
+// NewPin returns the Pin of a back end. After the back end has taken the memory away from the device on its own, it
+// must call revoke, which runs the free callbacks and returns when they have ended. If Unpin was faster, revoke only
+// waits for it.
 func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Reason)) {
 	pin = &Pin{
 		Request: r, Segments: segments, mapping: m,
@@ -118,10 +119,10 @@ func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Rea
 	return pin, pin.revoke
 }
 
-// OnFree registers f as a free callback (GPUDirect RDMA 12.9 §11.3, §13.4.3): it runs exactly once, after the
-// device has lost access to the memory and before Unpin, or the release of the memory that revoked the pin,
-// returns. When the pin has ended already, f runs at once. f must not call Unpin of the same pin: it would wait
-// for itself.
+// OnFree registers f as a free callback (GPUDirect RDMA 12.9 §11.3, §13.4.3). f runs exactly once, after the device has
+// lost access to the memory and before Unpin, or the release of the memory that revoked the pin, returns. If the
+// callbacks of the pin have already run, f runs before OnFree returns. f must not call Unpin of the same pin: it would
+// wait for itself.
 func (p *Pin) OnFree(f func(Reason)) {
 	p.mu.Lock()
 	if !p.ran {
@@ -134,11 +135,11 @@ func (p *Pin) OnFree(f func(Reason)) {
 	f(reason)
 }
 
-// Revoked is closed when the memory has been taken away by somebody else than Unpin.
+// Revoked returns a channel that is closed when the memory has been taken away other than by Unpin.
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
-// Unpin takes the memory from the device, runs the free callbacks and releases the pin. After a revocation it
-// only releases, and returns an error that wraps ErrRevoked. A second Unpin returns ErrUnpinned.
+// Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only
+// releases the pin, and returns an error that wraps ErrRevoked. A second Unpin returns ErrUnpinned.
 func (p *Pin) Unpin() error {
 	p.mu.Lock()
 	if p.unpinned {
@@ -173,7 +174,8 @@ func (p *Pin) revoke(reason Reason) {
 	close(p.freed)
 }
 
-// claim reports whether the caller is the one who ends the pin.
+// claim makes the caller the one that ends the pin, for the given reason. It returns false if another caller was
+// faster.
 func (p *Pin) claim(reason Reason) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

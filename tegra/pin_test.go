@@ -29,7 +29,7 @@ func TestRequestCheck(t *testing.T) {
 		"too large":   {func(r *Request) { r.Size = MaxPinSize + PageSize }, ErrSize, "1073745920"},
 		"length":      {func(r *Request) { r.Size = 5000 }, ErrAlignment, "round it up to 8192"},
 		"wrap":        {func(r *Request) { r.Addr = ^uintptr(0) &^ (PageSize - 1) }, ErrRange, "address space"},
-		"64 KiB rule": {func(r *Request) { r.Addr = 0x11000; r.Size = PageSize }, nil, ""}, // the desktop's, not ours
+		"64 KiB rule": {func(r *Request) { r.Addr = 0x11000; r.Size = PageSize }, nil, ""}, // that of the desktop does not apply
 		"largest":     {func(r *Request) { r.Size = MaxPinSize }, nil, ""},
 	} {
 		r := good

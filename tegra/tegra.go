@@ -7,23 +7,25 @@ import (
 	"fmt"
 )
 
-// PageSize is the granule of a pin in bytes on Tegra (GPUDirect RDMA 12.9 §13.4.3; the desktop's is 64 KiB).
+// PageSize is the granularity of pins in bytes on Tegra (GPUDirect RDMA 12.9 §13.4.3; on the desktop it is 64 KiB).
 const PageSize = 4096
 
-// MaxPinSize is the largest pin in bytes: nv-p2p counts pages in an int, and one pin beyond 1 GiB is refused.
+// MaxPinSize is the maximum size of a pin in bytes: nv-p2p counts pages in an int, and a single pin beyond 1 GiB is
+// refused.
 const MaxPinSize = 1 << 30
 
-// MaxCoherentSize is the largest piece of coherent memory in bytes: it holds descriptors and the like, not frames.
+// MaxCoherentSize is the maximum size of a piece of coherent memory in bytes: it is for descriptors and the like, not
+// for frames.
 const MaxCoherentSize = 64 << 20
 
 // DefaultDevice is the device file of the first function that the kernel module drives.
 const DefaultDevice = "/dev/tegra_p2p0"
 
-// MaxPins is how many pins and pieces of coherent memory one open function may have at a time (TP_MAX_PINS of
-// tegra_p2p, which GET_INFO tells). One more is ENOSPC.
+// MaxPins is the maximum number of pins and pieces of coherent memory of one open function (TP_MAX_PINS of tegra_p2p,
+// also reported by GET_INFO). One more fails with ENOSPC.
 const MaxPins = 1024
 
-// Direction says which way the device may move data through a pin. A pin is mapped once, in one direction.
+// Direction says in which direction the device may move data through a pin. A pin is mapped once, for one direction.
 type Direction int
 
 const (
@@ -41,8 +43,8 @@ func (d Direction) String() string {
 	return fmt.Sprintf("Direction(%d)", int(d))
 }
 
-// CacheAttr is the cache attribute that memory was allocated with; a pin that expects another one is refused,
-// since mapping it with the wrong one is undefined (GPUDirect RDMA 12.9 §13.4.3).
+// CacheAttr is the cache attribute that memory was allocated with. A pin that expects a different one is refused, since
+// mapping memory with the wrong attribute is undefined (GPUDirect RDMA 12.9 §13.4.3).
 type CacheAttr int
 
 const (
@@ -57,7 +59,7 @@ func (a CacheAttr) String() string {
 	return "write-back"
 }
 
-// Errors that callers tell apart. They come wrapped with what, where and what to do.
+// Errors that callers distinguish. They are wrapped with the details, and with what to do.
 var (
 	ErrAlignment  = errors.New("not a multiple of 4 KiB")
 	ErrSize       = errors.New("pin size out of range")
@@ -76,24 +78,23 @@ var (
 	ErrGone       = errors.New("the PCI Express function has gone")
 )
 
-// Pinner pins memory for one PCI Express function. *Device implements it over the kernel module, *tegrasim.Sim
-// in the process.
+// Pinner pins memory for one PCI Express function. *Device implements it with the kernel module, *tegrasim.Sim within
+// the process.
 type Pinner interface {
-	// Pin pins size bytes at the virtual address addr and maps them for the device. Both must be multiples of
-	// PageSize.
+	// Pin pins size bytes at the virtual address addr and maps them for the device. Both must be multiples of PageSize.
 	Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error)
-	// AllocCoherent allocates memory that CPU and device see alike, for descriptors, write-backs and trailers.
-	// size is 1 to MaxCoherentSize bytes and rounded up to PageSize.
+	// AllocCoherent allocates memory of which CPU and device have the same view, for descriptors, write-backs and
+	// trailers. size is 1 to MaxCoherentSize bytes and is rounded up to a multiple of PageSize.
 	AllocCoherent(size int) (*Coherent, error)
 }
 
-// Fencer is implemented by pinners whose function is fenced after a revocation, and before its first use: nothing can be
+// Fencer is implemented by pinners whose function is fenced before its first use and after a revocation: nothing can be
 // pinned or allocated until its engine has been reset and Resume was called with the generation of the fence.
 type Fencer interface {
 	Fenced() (generation uint64, fenced bool)
 	Resume(generation uint64) error
-	// Fence fences the function. Pins stay. It must be called before memory is given back that the engine may still use, since the bus
-	// addresses are given out again at once.
+	// Fence fences the function. Pins stay. It must be called before memory is freed that the engine may still use,
+	// since the bus addresses are reused at once.
 	Fence() error
 }
 

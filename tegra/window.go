@@ -14,21 +14,22 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// A Window is a mapped BAR. It is accessed by 32-bit atomic loads and stores alone; an access beyond its end, to an
-// address that is no multiple of 4, or after Close reads all ones and writes nothing, as one that nobody on the bus
-// answers. So it does when the function has gone: the module maps a page of ones then.
+// A Window is a mapped BAR. It is accessed only by 32-bit atomic loads and stores. Reads beyond its end, at an address
+// that is not a multiple of 4, or after Close return all ones, and such writes have no effect, as if nothing on the bus
+// had answered. The same applies once the function has gone: the module then maps a page of ones.
 type Window struct {
 	Index int // of the BAR, 0 to 5
 	Size  int // bytes
 
-	mu    sync.RWMutex // held for writing when the mapping goes
+	mu    sync.RWMutex // held for writing while the memory is unmapped
 	bytes []byte
 }
 
-// maxWindow is what 32-bit offsets reach.
+// maxWindow is the size that 32-bit offsets can reach.
 const maxWindow = math.MaxUint32 + 1
 
-// BARs are the function's BARs that can be mapped. One of more than 4 GiB is left out: it is memory, not registers.
+// BARs returns the function's BARs that can be mapped. A BAR of more than 4 GiB is left out: it is memory, not
+// registers.
 func (d *Device) BARs() []*Window { return d.bars }
 
 func (d *Device) mapBARs() error {
@@ -50,7 +51,7 @@ func (d *Device) mapBARs() error {
 	return nil
 }
 
-// at is the register's address, nil when there is none. The caller holds mu.
+// at returns a pointer to the register, or nil if there is none. The caller must hold mu.
 func (w *Window) at(off uint32) *uint32 {
 	if off%4 != 0 || uint64(off)+4 > uint64(len(w.bytes)) {
 		return nil
@@ -68,8 +69,8 @@ func (w *Window) Read32(off uint32) uint32 {
 	return math.MaxUint32
 }
 
-// Write32 writes the register at a byte offset. What the CPU wrote to memory before is seen by the device before the
-// register changes: the store has release order, which on arm64 holds for device memory, too.
+// Write32 writes the register at a byte offset. The device sees everything that the CPU wrote to memory before, by the
+// time the register changes: the store has release order, which on arm64 also holds for device memory.
 func (w *Window) Write32(off, v uint32) {
 	w.mu.RLock()
 	defer w.mu.RUnlock()

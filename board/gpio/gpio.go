@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors that callers tell apart; each comes wrapped with the line and what to do.
+// Errors that callers distinguish. They are wrapped with the line, and with what to do.
 var (
 	ErrNoLine = errors.New("gpio: there is no such line")
 	ErrBusy   = errors.New("gpio: the line is in use")
 	ErrDenied = errors.New("gpio: the chip may not be opened")
 )
 
-// find says on which chip and where on it the line is.
+// find returns the chip that has the line and the line's offset on it.
 func (l Line) find() (chip string, offset int, err error) {
 	if l.Name == "" {
 		return l.Chip, l.Offset, nil
@@ -46,28 +46,28 @@ func (l Line) find() (chip string, offset int, err error) {
 	return "", 0, onNone(l, chips)
 }
 
-// onNone says that none of the chips has the line.
+// onNone returns the error if none of the chips has the line.
 func onNone(l Line, chips []string) error {
 	if len(chips) == 0 {
 		return fmt.Errorf("%w: %s: there is no GPIO chip that this user may see: gpiodetect lists them", ErrNoLine, l)
 	}
-	return fmt.Errorf("%w: %s is on none of %s: gpioinfo lists what there is", ErrNoLine, l, strings.Join(chips, ", "))
+	return fmt.Errorf("%w: %s is on none of %s: gpioinfo lists all lines", ErrNoLine, l, strings.Join(chips, ", "))
 }
 
-// explain tells a system call's error in the terms of GPIO.
+// explain translates a system call's error into GPIO terms.
 func explain(l Line, consumer string, err error) error {
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		return fmt.Errorf("%w: %s by %q: gpioinfo lists the users of all lines", ErrBusy, l, consumer)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("%w: %s: be of the group that its device file has (usermod -a -G gpio USER): %w", ErrDenied, l, err)
+		return fmt.Errorf("%w: %s: add the user to the group of its device file (usermod -a -G gpio USER): %w", ErrDenied, l, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.EINVAL), errors.Is(err, gpiod.ErrInvalidOffset):
-		return fmt.Errorf("%w: %s: %w: gpioinfo lists what there is", ErrNoLine, l, err)
+		return fmt.Errorf("%w: %s: %w: gpioinfo lists all lines", ErrNoLine, l, err)
 	}
 	return fmt.Errorf("gpio: %s: %w", l, err)
 }
 
-// request opens a line with the options and what it was before.
+// request opens a line with the options, and also returns its previous state.
 func request(l Line, consumer string, options ...gpiod.LineReqOption) (line *gpiod.Line, before gpiod.LineInfo, err error) {
 	chip, offset, err := l.find()
 	if err != nil {
@@ -91,7 +91,7 @@ func request(l Line, consumer string, options ...gpiod.LineReqOption) (line *gpi
 	return line, before, nil
 }
 
-// An Output is a line that this process drives: a trigger, a strobe, a reset, an LED.
+// An Output is a line driven by this process: a trigger, a strobe, a reset, an LED.
 type Output struct {
 	line    *gpiod.Line
 	asked   Line
@@ -101,7 +101,8 @@ type Output struct {
 	closed bool
 }
 
-// OpenOutput takes a line, first as it is, and then drives it with the value, 0 or 1. consumer is who has it, as gpioinfo shows.
+// OpenOutput opens a line, at first without changing it, and then drives it with the value, 0 or 1. consumer is the
+// name of the user shown by gpioinfo.
 func OpenOutput(l Line, consumer string, value int) (*Output, error) {
 	line, before, err := request(l, consumer, gpiod.AsIs)
 	if err != nil {
@@ -129,7 +130,7 @@ func (o *Output) Set(value int) error {
 	return nil
 }
 
-// Close puts the line back as it was, and releases it. A second Close does nothing.
+// Close restores the line and releases it. Further calls do nothing.
 func (o *Output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

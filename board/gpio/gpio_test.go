@@ -18,7 +18,8 @@ import (
 
 var inside = flag.Bool("inside", false, "this is the virtual Jetson, whose gpiochip0 is a PL061")
 
-// TestVirtualJetson runs the other tests in the virtual Jetson, on its PL061 with 8 lines, while gpioinfo and gpioget look on.
+// TestVirtualJetson runs the other tests in the virtual Jetson, on its PL061 with 8 lines, and checks the lines with
+// gpioinfo and gpioget.
 func TestVirtualJetson(t *testing.T) {
 	if testing.Short() || *inside {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
@@ -34,7 +35,7 @@ func TestVirtualJetson(t *testing.T) {
 	if err != nil || r.Status != 0 || strings.Count(string(r.Stdout), "--- PASS") != 3 {
 		t.Errorf("%v, status %d\n%s%s", err, r.Status, r.Stdout, r.Stderr)
 	}
-	// The power button's line belongs to the kernel's gpio-keys, which logind listens to.
+	// The power button's line is used by the kernel's gpio-keys, for logind.
 	if out, err := m.Shell(t.Context(), "for d in /sys/bus/platform/drivers/gpio-keys/*keys*; do echo ${d##*/} > /sys/bus/platform/drivers/gpio-keys/unbind; done; "+
 		"systemd-run -q --unit=edges gpiotests -inside -test.v -test.run TestEdges; "+
 		"for i in $(seq 100); do gpioinfo gpiochip0 | grep -q 'line   3:.*pps' && exit 0; sleep .1; done; gpioinfo; exit 1"); err != nil {
@@ -52,7 +53,7 @@ func TestVirtualJetson(t *testing.T) {
 	}
 }
 
-// machine leaves a test out that is not inside.
+// machine skips a test outside the virtual Jetson.
 func machine(t *testing.T) {
 	t.Helper()
 	if !*inside {
@@ -60,7 +61,7 @@ func machine(t *testing.T) {
 	}
 }
 
-// witness is what gpioinfo says of a line.
+// witness returns what gpioinfo reports about a line.
 func witness(t *testing.T, offset int) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "gpioinfo", "gpiochip0").Output()
@@ -123,7 +124,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestCrash kills a process that has a line: the kernel releases it.
+// TestCrash kills a process that has a line open: the kernel must release it.
 func TestCrash(t *testing.T) {
 	machine(t)
 	if os.Getenv("GPIO_VICTIM") != "" {

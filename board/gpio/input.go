@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Edges are the changes of a line that an Input reports.
+// Edges selects the edges of a line that an Input reports.
 type Edges int
 
-// The changes, from the point of view of the value: ActiveLow turns them round.
+// The edges refer to the value: ActiveLow swaps them.
 const (
 	Rising Edges = iota
 	Falling
@@ -24,25 +24,25 @@ const (
 type Edge struct {
 	At     time.Time // when the kernel's interrupt handler saw it, by this machine's clock
 	Rising bool
-	Number uint32 // counts the line's edges from 1 on; a gap is what was lost
+	Number uint32 // counts the line's edges from 1 on; gaps are lost edges
 }
 
-// An Input reports a line's edges: trigger in, PPS.
+// An Input reports a line's edges, such as those of an external trigger or PPS.
 type Input struct {
 	line  *gpiod.Line
 	edges chan Edge
-	last  uint32 // number of the last edge; only the handler uses it
+	last  uint32 // number of the last edge; used only by the handler
 	lost  atomic.Uint64
 }
 
-// edgeQueue is how many edges may wait for who reads them: a second of a fast trigger.
+// edgeQueue is the maximum number of edges that wait to be received, enough for one second of a fast trigger.
 const edgeQueue = 1024
 
-// OpenInput takes a line and listens to it.
+// OpenInput opens a line and reports its edges.
 func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
 	in := &Input{edges: make(chan Edge, edgeQueue)}
 	var kind gpiod.LineReqOption = map[Edges]gpiod.LineEdge{Rising: gpiod.WithRisingEdge, Falling: gpiod.WithFallingEdge, Both: gpiod.WithBothEdges}[edges]
-	// The handler asks nothing of the line, whose Close waits for it with the line's lock held.
+	// The handler must not use the line: Close waits for the handler while holding the line's lock.
 	line, _, err := request(l, consumer, gpiod.AsInput, kind, gpiod.WithEventHandler(in.handle))
 	if err != nil {
 		return nil, err
@@ -51,7 +51,7 @@ func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
 	return in, nil
 }
 
-// handle runs in the library's goroutine, an edge at a time.
+// handle runs on the library's goroutine, one edge at a time.
 func (in *Input) handle(e gpiod.LineEvent) {
 	if gap := e.LineSeqno - in.last - 1; gap > 0 && gap < 1<<31 {
 		in.lost.Add(uint64(gap)) // the kernel's own buffer was full
@@ -65,10 +65,11 @@ func (in *Input) handle(e gpiod.LineEvent) {
 	}
 }
 
-// clockTries is how often both clocks are read: the quickest pair counts, so that an interruption in between does not.
+// clockTries is the number of readings of both clocks. The fastest pair is used, so that an interruption in between
+// does not matter.
 const clockTries = 4
 
-// wall is a time of the monotonic clock, which the kernel stamps edges with, by this machine's clock.
+// wall converts a time of the monotonic clock, which the kernel uses for edges, to this machine's wall clock.
 func wall(monotonic time.Duration) time.Time {
 	var at time.Time
 	best := time.Duration(1<<63 - 1)
@@ -83,11 +84,11 @@ func wall(monotonic time.Duration) time.Time {
 	return at
 }
 
-// Edges is where the edges come out. It is never closed.
+// Edges returns the channel of the edges. It is never closed.
 func (in *Input) Edges() <-chan Edge { return in.edges }
 
-// Lost counts edges that nobody got: the kernel's buffer, or the channel, was full.
+// Lost returns the number of edges lost because the kernel's buffer or the channel was full.
 func (in *Input) Lost() uint64 { return in.lost.Load() }
 
-// Close releases the line. No edge comes afterwards.
+// Close releases the line. No edge is reported afterwards.
 func (in *Input) Close() error { return in.line.Close() }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestLine reads lines as people write them.
+// TestLine parses lines as people write them.
 func TestLine(t *testing.T) {
 	for text, want := range map[string]Line{
 		"PQ.05":           {Name: "PQ.05"},
@@ -32,7 +32,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzLine: a line that was read has a name or a place, and its own text is read as the same line.
+// FuzzLine checks that a parsed line has a name or a position, and that its String parses to the same line.
 func FuzzLine(f *testing.F) {
 	for _, seed := range []string{"PQ.05", "gpiochip0:5", "gpiochip0:PQ.05", "usb:reset", ":", "gpiochip:1", "gpiochip0:-1"} {
 		f.Add(seed)
@@ -51,7 +51,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// TestALineThatNoChipHas: the error says where it was looked for, also when there is no chip.
+// TestALineThatNoChipHas checks that the error says which chips were searched, even if there is no chip.
 func TestALineThatNoChipHas(t *testing.T) {
 	l := Line{Name: "NOSUCH"}
 	for want, chips := range map[string][]string{

@@ -20,21 +20,21 @@ import (
 	"time"
 )
 
-// suites are those that everything comes from but kernels of an older series and the newer QEMU.
+// suites are the suites of Debian that provide everything except kernels of older series and the newer QEMU.
 var suites = []string{"bookworm", "bookworm-security"}
 
-// olderSuites have the series that suites do not have.
+// olderSuites maps the series of kernels that suites lacks to the suites that have them.
 var olderSuites = map[string]string{"5.10": "bullseye"}
 
-// apt is the ordinary client with a state of its own.
+// apt is the configuration of an ordinary apt client with a state of its own.
 type apt struct {
 	state, arch string
 	suites      []string
-	prefer      string // the suite that comes before the others, which apt may rank higher; "" for none
+	prefer      string // suite preferred to the others, which apt may rank higher; "": none
 	log         *slog.Logger
 }
 
-// newApt makes the client for an architecture and a kernel's series, with its state in the cache and fresh lists.
+// newApt returns a client for an architecture and a kernel's series, with its state in the cache and updated lists.
 func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (apt, error) {
 	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, suites: suites, log: log}
 	if older, ok := olderSuites[series]; ok {
@@ -44,7 +44,7 @@ func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (
 	return a, a.update(ctx)
 }
 
-// update makes the client's state and fetches the lists.
+// update creates the client's state and fetches the lists.
 func (a apt) update(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (a apt) prepare() error {
 	return nil
 }
 
-// sources are Debian's archives, which apt verifies by the keyring.
+// sources returns Debian's archives, which apt verifies with the keyring.
 func (a apt) sources() string {
 	var list strings.Builder
 	for _, s := range a.suites {
@@ -92,16 +92,16 @@ func (a apt) options() []string {
 	if a.prefer != "" {
 		o = append(o, "-oAPT::Default-Release="+a.prefer)
 	}
-	if os.Getuid() == 0 { // the sandbox's user may not write to this user's cache
+	if os.Getuid() == 0 { // the sandbox's user cannot write to this user's cache
 		o = append(o, "-oAPT::Sandbox::User=root")
 	}
 	return o
 }
 
-// progress are the lines that tell how far apt-get is, and its errors.
+// progress matches the lines that show apt-get's progress and errors.
 var progress = regexp.MustCompile(`^(Get|Err|Fetched|[WE]:)`)
 
-// get runs apt-get in dir, its lines go to the log.
+// get runs apt-get in dir and logs its output.
 func (a apt) get(ctx context.Context, dir string, args ...string) error {
 	c := exec.CommandContext(ctx, "apt-get", append(a.options(), args...)...)
 	c.Dir, c.WaitDelay = dir, time.Second
@@ -136,7 +136,8 @@ func (a apt) get(ctx context.Context, dir string, args ...string) error {
 // A release is a kernel in apt's lists.
 type release struct{ name, version string } // 6.1.0-56-arm64, 6.1.192-2
 
-// releases finds what linux-image-ARCH and linux-image-SERIES-ARCH stand for in all of the suites.
+// releases returns the releases of a series that linux-image-ARCH or linux-image-SERIES-ARCH depends on in any of the
+// suites, newest first.
 func (a apt) releases(ctx context.Context, series string) ([]release, error) {
 	out, err := a.show(ctx, "linux-image-"+a.arch, "linux-image-"+series+"-"+a.arch)
 	if err != nil {
@@ -145,7 +146,7 @@ func (a apt) releases(ctx context.Context, series string) ([]release, error) {
 	return parseReleases(out, series)
 }
 
-// show returns the records of packages, in all versions; packages that are not there have none.
+// show returns apt's records of the packages, in all versions. It omits packages that do not exist.
 func (a apt) show(ctx context.Context, names ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, "apt-cache", slices.Concat(a.options(), []string{"show"}, names)...).Output()
 	if err != nil {
@@ -156,8 +157,8 @@ func (a apt) show(ctx context.Context, names ...string) (string, error) {
 
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends: linux-image-((\d+\.\d+)\.[0-9A-Za-z.+-]*) \(= ([^)]+)\)`)
 
-// parseReleases reads the releases of a series, the newest one first, from the records of linux-image packages that depend
-// on the real ones.
+// parseReleases parses the records of linux-image packages that depend on the real ones. It returns the releases of a
+// series, newest first.
 func parseReleases(records, series string) ([]release, error) {
 	var found []release
 	for _, m := range dependsOnImage.FindAllStringSubmatch(records, -1) {
@@ -186,11 +187,11 @@ func compareReleases(a, b string) int {
 	return slices.Compare(numbers(a), numbers(b))
 }
 
-// kbuildPackage is in the dependencies of a kernel's headers: linux-kbuild-6.1, linux-kbuild-6.12.117+deb12.
+// kbuildPackage matches a dependency of a kernel's headers: linux-kbuild-6.1, linux-kbuild-6.12.117+deb12.
 var kbuildPackage = regexp.MustCompile(`\blinux-kbuild-[0-9A-Za-z.+-]+`)
 
-// download fetches the packages of the newest release that the archive has into work: it may list some that it no longer
-// has.
+// download fetches the packages of the newest available release into work, and returns the release's name. The archive
+// may list releases that it no longer has.
 func (a apt) download(ctx context.Context, work string, releases []release) (string, error) {
 	var failed error
 	for _, r := range releases {
@@ -220,7 +221,7 @@ func (a apt) download(ctx context.Context, work string, releases []release) (str
 	return "", failed
 }
 
-// downloadWithDependencies fetches packages and what they depend on into the folder debs.
+// downloadWithDependencies fetches packages and their dependencies into the folder debs.
 func (a apt) downloadWithDependencies(ctx context.Context, debs string, packages ...string) error {
 	if err := os.MkdirAll(filepath.Join(debs, "partial"), 0o755); err != nil {
 		return fmt.Errorf("vjetson: cache: %w", err)

@@ -9,22 +9,22 @@ import (
 	"strings"
 )
 
-// arch is what differs between the machines' architectures.
+// arch describes an architecture of machines.
 type arch struct {
 	name        string // Debian's and Go's
-	qemu        string // the program
+	qemu        string // name of QEMU's program
 	qemuPackage string
 	board       []string // QEMU's machine and processor
 	iommuBoard  []string // the same with an IOMMU
 	console     string
 	append      string // for the kernel's command line
 
-	functionBoard  []string // the board with an IOMMU that vfio-user can follow
-	functionAppend string   // more for the kernel's command line then
+	functionBoard  []string // the board with an IOMMU that supports vfio-user
+	functionAppend string   // further words for the kernel's command line with functionBoard
 	virtioIOMMU    bool     // its IOMMU is virtio's
 
 	makeArch   string // the kernel's name
-	gcc        string // the compiler on any other architecture
+	gcc        string // the compiler on other architectures
 	gccPackage string
 }
 
@@ -36,7 +36,8 @@ var arches = []arch{
 		iommuBoard:    []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
 		console:       "ttyAMA0",
 		functionBoard: []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57", "-device", "virtio-iommu-pci"},
-		// A device that waits for the IOMMU's driver waits for ever: it must not come without, on a host that is busy.
+		// Without a limit a device would wait for the IOMMU's driver indefinitely. On a busy host it must not start
+		// without it.
 		functionAppend: "deferred_probe_timeout=-1", virtioIOMMU: true,
 		makeArch: "arm64", gcc: "aarch64-linux-gnu-gcc", gccPackage: "gcc-aarch64-linux-gnu",
 	},
@@ -45,9 +46,9 @@ var arches = []arch{
 		qemu: "qemu-system-x86_64", qemuPackage: "qemu-system-x86",
 		board:      []string{"-machine", "q35", "-cpu", "qemu64"},
 		iommuBoard: []string{"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,device-iotlb=on"},
-		// A host that is busy must not make the kernel doubt its timer.
+		// The kernel must not distrust its timer on a busy host.
 		console: "ttyS0", append: "intel_iommu=on iommu.strict=1 no_timer_check",
-		// Without caching-mode QEMU does not learn of mappings. By ACPI's hot plug the port's link would never be up.
+		// Without caching-mode QEMU does not see mappings. With ACPI hot plug the port's link would never be up.
 		functionBoard: []string{
 			"-machine", "q35", "-cpu", "qemu64", "-device", "intel-iommu,caching-mode=on,intremap=on",
 			"-global", "ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off",
@@ -56,7 +57,7 @@ var arches = []arch{
 	},
 }
 
-// archOf finds an architecture by its name; "" is arm64.
+// archOf returns an architecture by name. "" means arm64.
 func archOf(name string) (*arch, error) {
 	if name == "" {
 		return &arches[0], nil
@@ -68,7 +69,7 @@ func archOf(name string) (*arch, error) {
 	return &arches[i], nil
 }
 
-// compiler is the C compiler for the architecture on this host, and its Debian package.
+// compiler returns this host's C compiler for the architecture, and its Debian package.
 func (a *arch) compiler() (program, pkg string) {
 	if a.name == runtime.GOARCH {
 		return "gcc", "gcc"
@@ -76,7 +77,8 @@ func (a *arch) compiler() (program, pkg string) {
 	return a.gcc, a.gccPackage
 }
 
-// makeArguments are those of the kernel's build. The compiler is this host's, whatever the kernel's package names.
+// makeArguments returns the arguments for the kernel's build. The compiler is this host's, whatever the kernel's package
+// names.
 func (a *arch) makeArguments() []string {
 	program, _ := a.compiler()
 	return []string{"ARCH=" + a.makeArch, "CROSS_COMPILE=" + strings.TrimSuffix(program, "gcc"), "CC=" + program}

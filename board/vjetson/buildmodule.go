@@ -14,9 +14,9 @@ import (
 
 const buildTimeout = 15 * time.Minute
 
-// BuildModule builds the out-of-tree kernel module whose sources and Kbuild lie in src for kernel k with the cross
-// compiler, in a copy of src at dst: the tree stays clean. The .ko files are in dst then. More variables for make are of the
-// form NAME=value.
+// BuildModule builds the out-of-tree kernel module with sources and Kbuild in src for kernel k, with the cross compiler,
+// in a copy of src at dst, so that the tree stays clean. The .ko files are then in dst. variables are further make
+// variables, NAME=value.
 func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...string) error {
 	a, err := archOf(k.Arch)
 	if err != nil {
@@ -48,16 +48,15 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...st
 	return nil
 }
 
-// SlotAddress is the PCI address of what stands in the hot-plug slot, in every machine.
+// SlotAddress is the PCI address of the device in the hot-plug slot, in every machine.
 const SlotAddress = "0000:01:00.0"
 
-// Bind waits until a function is in the first slot, gives it to a driver, whatever ids that has, and waits for the device
-// file.
+// Bind waits for a function in the first slot, binds it to a driver regardless of its ids, and waits for the device file.
 func (m *Machine) Bind(ctx context.Context, driver, file string) error {
 	return m.BindAt(ctx, SlotAddress, driver, file)
 }
 
-// BindAt does so with the function at a PCI address.
+// BindAt is like Bind for the function at a PCI address.
 func (m *Machine) BindAt(ctx context.Context, address, driver, file string) error {
 	const pci = "/sys/bus/pci"
 	at := pci + "/devices/" + address

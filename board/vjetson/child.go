@@ -9,9 +9,9 @@ import (
 	"syscall"
 )
 
-// starter is a thread that lives as long as this process and starts what must not outlive it. The kernel sends a child's
-// death signal when the thread that started it ends, not its process (prctl(2), PR_SET_PDEATHSIG), and a thread ends with
-// the goroutine that is locked to it, as newNetwork's is.
+// starter is a thread that lives as long as this process, and starts child processes that must not outlive the process.
+// The kernel sends a child's death signal when the thread that started it ends, not the process (prctl(2),
+// PR_SET_PDEATHSIG), and a thread ends with the goroutine that is locked to it, such as newNetwork's.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {
@@ -23,7 +23,7 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// startChild starts a process, in a group of its own, that ends with this one even when this one is killed.
+// startChild starts a process, in its own process group, that ends with this one even if this one is killed.
 func startChild(c *exec.Cmd) error {
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 	started := make(chan error)

@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onThreadThatEnds calls f on a thread of its own, as whoever makes a network namespace has one, and returns when the
-// thread has ended.
+// onThreadThatEnds calls f on a thread of its own, like that of a network namespace, and returns when the thread has
+// ended.
 func onThreadThatEnds(t *testing.T, f func()) {
 	t.Helper()
 	thread := make(chan int)
 	go func() {
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // never unlocked
 		id := unix.Gettid()
 		if id == os.Getpid() {
 			id = 0 // the process's first thread never ends
@@ -29,7 +29,7 @@ func onThreadThatEnds(t *testing.T, f func()) {
 	}()
 	id := <-thread
 	if id == 0 {
-		onThreadThatEnds(t, f) // the first thread is taken now
+		onThreadThatEnds(t, f) // the first thread is occupied now
 		return
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
@@ -42,7 +42,7 @@ func onThreadThatEnds(t *testing.T, f func()) {
 	}
 }
 
-// TestOutlivesTheThread: a machine does not go with the thread that started it.
+// TestOutlivesTheThread checks that a machine does not end with the thread that started it.
 func TestOutlivesTheThread(t *testing.T) {
 	var m *Machine
 	var err error

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Errors that say what became of a machine; each comes wrapped with the details and the end of the kernel log.
+// Errors about a machine's failure. They are wrapped with details; those of a machine that has run, also with the end
+// of its kernel log.
 var (
 	ErrMissing     = errors.New("vjetson: missing on this machine") // a program or file, with the Debian package
 	ErrUnreachable = errors.New("vjetson: Debian's archive is out of reach")
@@ -31,10 +32,10 @@ const (
 	defaultRunTimeout  = 15 * time.Minute
 )
 
-// Config is a machine. The zero value is a bare one with the small root.
+// Config is the configuration of a machine. The zero value is a minimal one with the small root.
 type Config struct {
-	Arch   string // "arm64" (default) or "amd64"; that of Kernel when it is given
-	Kernel Kernel // zero is what Fetch finds for Arch
+	Arch   string // "arm64" (default) or "amd64"; overridden by Kernel
+	Kernel Kernel // the zero value selects Fetch's kernel for Arch
 	Full   bool   // the full root: Debian with systemd on a disk
 
 	Memory int // MiB, default 512
@@ -43,40 +44,40 @@ type Config struct {
 	Edu bool // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 
 	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix sockets,
-	// which need no name any more when Start has returned. Each has a hot-plug port, is at FunctionAddress, and does its
-	// DMA through an IOMMU. The servers are there before Start, and again before HotPlug.
+	// which no longer need a name once Start has returned. Each has a hot-plug port at FunctionAddress, and does its DMA
+	// through an IOMMU. The servers must run before Start, and again before HotPlug.
 	Functions []string
 
-	// Devices are further ones, each as QEMU's -device names it. Nothing of them can be unplugged. On a machine without Edu
+	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine without Edu
 	// and Functions they have no IOMMU.
 	Devices []string
 
-	Nodes int // NUMA nodes that share the memory; the processors are in the first one
+	Nodes int // NUMA nodes that share the memory; the processors are in the first
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 
-	// Disk is a raw image of this host that is /dev/vda, with ext4's module loaded; it keeps what was written. With Full
-	// it is the root and is made when it is not there; "" is a root that forgets.
+	// Disk is a raw image on this host for /dev/vda, with ext4's module loaded. Writes to it persist. With Full it is the
+	// root, and is created if it does not exist; "" then means a root that is discarded.
 	Disk string
 
 	// DiskCache gives Disk a volatile write cache: a power cut loses a random part of what the guest has written and not
-	// flushed (Machine.CacheLost). Without it all is kept that has left the guest.
+	// flushed (Machine.CacheLost). Without it nothing is lost that has left the guest.
 	DiskCache bool
 
-	Modules []string          // modules of Debian's kernel that are loaded at boot, with what they need
+	Modules []string          // modules of Debian's kernel to load at boot, with their dependencies
 	Files   map[string]string // further files of the root: path inside → path on this host
-	Append  string            // more for the kernel's command line
+	Append  string            // further words for the kernel's command line
 
-	BootTimeout time.Duration // default 10 min, with Full 15 min: a host whose load is 10 gets through
+	BootTimeout time.Duration // default 10 min, with Full 15 min, enough for a host with a load of 10
 
 	Log      *slog.Logger // progress of fetching; default slog.Default
-	Console  io.Writer    // gets the serial console too
-	Keyboard *os.File     // what is read from it is typed at the console
+	Console  io.Writer    // also receives the serial console's output
+	Keyboard *os.File     // its input is typed at the console
 
 	arch        *arch    // of Arch
-	qemu        []string // the command that is QEMU
+	qemu        []string // command of QEMU
 	qemuVersion string   // "" for this host's
-	iommuModule string   // file of virtioIOMMU, "" for the kernel's own
+	iommuModule string   // file of virtioIOMMU; "" for the kernel's own
 }
 
 func (c *Config) check() error {

@@ -12,8 +12,7 @@ import (
 )
 
 // archive writes an archive in the newc format, which the kernel unpacks as its initramfs (Linux
-// Documentation/driver-api/early-userspace/buffer-format.rst). Everything belongs to root. The first error stays and
-// is what close returns.
+// Documentation/driver-api/early-userspace/buffer-format.rst). Everything belongs to root. close returns the first error.
 type archive struct {
 	records cpio.RecordWriter
 	err     error
@@ -21,7 +20,7 @@ type archive struct {
 
 func newArchive(w io.Writer) *archive { return &archive{records: cpio.Newc.Writer(w)} }
 
-// add adds a record, after the folders above it: the kernel makes none by itself.
+// add adds a record, after the folders above it, which the kernel does not create itself.
 func (a *archive) add(r cpio.Record) {
 	if name := cpio.Normalize(r.Name); path.Dir(name) != "." {
 		a.add(cpio.Directory(path.Dir(name), 0o755))

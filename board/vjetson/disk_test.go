@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// TestPowerCut: what was synced is there after the power was taken away, and the file system recovers. Of what the disk had in its cache
-// a part is lost.
+// TestPowerCut checks that synced data survive a power cut, and that the file system recovers. A part of the data in the
+// disk's cache is lost.
 func TestPowerCut(t *testing.T) {
 	if err := needTools(map[string]string{"/sbin/mkfs.ext4": "e2fsprogs"}); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestPowerCut(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	m := StartTest(t, Config{Disk: disk, DiskCache: true})
-	const size = 8 << 20 // bytes that are written past the machine's own cache, and not flushed
+	const size = 8 << 20 // bytes written past the machine's own cache, and not flushed
 	line := "mkdir -p /mnt && mount -t ext4 -o commit=300 /dev/vda /mnt && dd if=/dev/zero of=/mnt/direct bs=1M count=8 && echo synced > /mnt/synced && sync && " +
 		`echo lost > /mnt/unsynced && tr '\0' x </dev/zero | dd of=/mnt/direct bs=1M count=8 iflag=fullblock oflag=direct conv=notrunc`
 	if out, err := m.Shell(t.Context(), line); err != nil {

@@ -13,16 +13,16 @@ import (
 	"os"
 )
 
-// A diskCache is a disk that has a volatile write cache, as every disk has: what is written stays in memory until the guest flushes the
-// disk, or writes with FUA. When the connection ends, as it does when the power is cut, a random part of what was not flushed reaches
-// the disk, and the rest is lost, each physical sector for itself: neither their order nor the bounds of a write are kept. A physical
-// sector is never torn: ext4 has its superblock of 1 KiB in one, with a checksum, and cannot mount half of it. It serves QEMU by NBD, one
-// request after the other.
+// A diskCache is a disk with a volatile write cache, like every disk: written data stay in memory until the guest flushes
+// the disk, or writes with FUA. When the connection ends, as in a power cut, a random part of the unflushed data reaches
+// the disk and the rest is lost, for each physical sector separately, regardless of the order and the bounds of writes.
+// Physical sectors are never torn: ext4 has its superblock of 1 KiB, with a checksum, in one, and cannot mount with half
+// of it. It serves QEMU by NBD, one request after the other.
 type diskCache struct {
 	file    *os.File
 	size    int64
-	sectors map[int64][]byte // what is not on the disk, by its place
-	lost    int              // sectors, read after ended
+	sectors map[int64][]byte // sectors that are not on the disk, by place
+	lost    int              // number of sectors; read only after ended is closed
 	kept    int
 	ended   chan struct{}
 }
@@ -30,10 +30,10 @@ type diskCache struct {
 const (
 	sectorSize   = 512      // the unit of requests
 	physicalSize = 4 << 10  // bytes that reach the disk together
-	maxRequest   = 32 << 20 // bytes, as QEMU has it
+	maxRequest   = 32 << 20 // bytes, as in QEMU
 )
 
-// Numbers of NBD (https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md).
+// Constants of NBD (https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md).
 const (
 	nbdMagic       = 0x4e42444d41474943
 	nbdHaveOptions = 0x49484156454f5054
@@ -67,7 +67,7 @@ func newDiskCache(f *os.File) (*diskCache, error) {
 	return &diskCache{file: f, size: info.Size(), sectors: map[int64][]byte{}, ended: make(chan struct{})}, nil
 }
 
-// serve answers until the connection ends, and then cuts the power. It closes the connection and the file.
+// serve handles requests until the connection ends, and then cuts the power. It closes the connection and the file.
 func (d *diskCache) serve(conn net.Conn) {
 	defer close(d.ended)
 	defer d.file.Close()
@@ -93,7 +93,7 @@ func (d *diskCache) serve(conn net.Conn) {
 	}
 }
 
-func put(w io.Writer, fields ...any) error {
+func writeFields(w io.Writer, fields ...any) error {
 	for _, f := range fields {
 		if err := binary.Write(w, binary.BigEndian, f); err != nil {
 			return err
@@ -102,10 +102,10 @@ func put(w io.Writer, fields ...any) error {
 	return nil
 }
 
-// negotiate takes options until the client wants the disk.
+// negotiate answers the client's options until the client requests the disk.
 func (d *diskCache) negotiate(rw *bufio.ReadWriter) error {
 	var flags uint32
-	err := errors.Join(put(rw, uint64(nbdMagic), uint64(nbdHaveOptions), uint16(nbdHandshake)), rw.Flush(), binary.Read(rw, binary.BigEndian, &flags))
+	err := errors.Join(writeFields(rw, uint64(nbdMagic), uint64(nbdHaveOptions), uint16(nbdHandshake)), rw.Flush(), binary.Read(rw, binary.BigEndian, &flags))
 	for err == nil {
 		var option struct {
 			Magic        uint64
@@ -121,15 +121,15 @@ func (d *diskCache) negotiate(rw *bufio.ReadWriter) error {
 			return err
 		}
 		if option.Kind == nbdOptGo {
-			return errors.Join(put(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdRepInfo), uint32(12), uint16(0), d.size, uint16(nbdFeatures)),
-				put(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdRepAck), uint32(0)), rw.Flush())
+			return errors.Join(writeFields(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdRepInfo), uint32(12), uint16(0), d.size, uint16(nbdFeatures)),
+				writeFields(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdRepAck), uint32(0)), rw.Flush())
 		}
-		err = errors.Join(put(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdUnsupported), uint32(0)), rw.Flush())
+		err = errors.Join(writeFields(rw, uint64(nbdOptionReply), option.Kind, uint32(nbdUnsupported), uint32(0)), rw.Flush())
 	}
 	return err
 }
 
-// request answers one request.
+// request handles one request. It returns io.EOF when the client disconnects or breaks the protocol.
 func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	var q struct {
 		Magic       uint32
@@ -154,7 +154,7 @@ func (d *diskCache) request(rw *bufio.ReadWriter) error {
 			return err
 		}
 		if !aligned {
-			return put(rw, uint32(nbdReply), uint32(nbdEINVAL), q.Handle)
+			return writeFields(rw, uint32(nbdReply), uint32(nbdEINVAL), q.Handle)
 		}
 		err = d.write(b, q.At, q.Flags&nbdFUA != 0)
 	case q.Kind == nbdRead && aligned:
@@ -163,15 +163,15 @@ func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	case q.Kind == nbdFlush:
 		err = d.flush()
 	default:
-		return put(rw, uint32(nbdReply), uint32(nbdEINVAL), q.Handle)
+		return writeFields(rw, uint32(nbdReply), uint32(nbdEINVAL), q.Handle)
 	}
 	if err != nil {
-		return put(rw, uint32(nbdReply), uint32(nbdEIO), q.Handle)
+		return writeFields(rw, uint32(nbdReply), uint32(nbdEIO), q.Handle)
 	}
-	return put(rw, uint32(nbdReply), uint32(0), q.Handle, data)
+	return writeFields(rw, uint32(nbdReply), uint32(0), q.Handle, data)
 }
 
-// write puts sectors into the cache, or on the disk. They keep b.
+// write puts sectors into the cache, or on the disk. The cache retains b.
 func (d *diskCache) write(b []byte, at int64, through bool) error {
 	for i := 0; i < len(b); i += sectorSize {
 		if where := at + int64(i); through {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestProbe shows both ways to a device with one out-of-tree module: QEMU's, and one that this process serves.
+// TestProbe covers both kinds of devices with one out-of-tree module: QEMU's, and one that this process serves.
 func TestProbe(t *testing.T) {
 	for _, a := range arches {
 		t.Run(a.name, func(t *testing.T) { testProbe(t, a.name) })
@@ -22,7 +22,7 @@ func testProbe(t *testing.T, arch string) {
 	t.Run("functions", func(t *testing.T) { testFunctions(t, k, probe) })
 }
 
-// TestSeries shows that the other series of kernels boot, have the modules that are asked for, and reach edu.
+// TestSeries checks that the other series of kernels boot, have the requested modules, and can use edu.
 func TestSeries(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -30,7 +30,7 @@ func TestSeries(t *testing.T) {
 	for _, a := range arches {
 		for _, series := range Series {
 			if series == defaultSeries {
-				continue // TestProbe has it
+				continue // covered by TestProbe
 			}
 			t.Run(series+" "+a.name, func(t *testing.T) {
 				t.Parallel()
@@ -42,7 +42,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// buildProbe builds the module of testdata for a kernel.
+// buildProbe builds the module in testdata for a kernel.
 func buildProbe(t *testing.T, arch, series string) (Kernel, string) {
 	t.Helper()
 	k, err := FetchSeries(t.Context(), arch, series, slog.Default())
@@ -62,8 +62,8 @@ func testEdu(t *testing.T, k Kernel, probe string) {
 	useEdu(t, StartTest(t, Config{Kernel: k, Edu: true}), probe, func() {})
 }
 
-// useEdu drives an edu device in the first slot: DMA through the IOMMU, an unplug, and a DMA that the IOMMU refuses. What
-// else there is to test is tested before that.
+// useEdu uses an edu device in the first slot: DMA through the IOMMU, an unplug, and a DMA that the IOMMU refuses. more
+// contains further tests, which run before that.
 func useEdu(t *testing.T, m *Machine, probe string, more func()) {
 	ctx := t.Context()
 	if err := m.LoadModule(ctx, probe); err != nil {
@@ -96,7 +96,7 @@ func useEdu(t *testing.T, m *Machine, probe string, more func()) {
 		if _, err := ready.Wait(ctx); err != nil {
 			t.Fatal(err)
 		}
-		// The attributes come after the driver's own message.
+		// The attributes appear after the driver's own message.
 		shell("until [ -e "+eduPath+"counts ]; do usleep 10000; done; echo 1 > "+eduPath+"transfer && cat "+eduPath+"counts", "1 2\n")
 	})
 	t.Run("unmapped address", func(t *testing.T) {

@@ -21,26 +21,26 @@ import (
 const (
 	keyring      = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	fetchTimeout = 10 * time.Minute
-	completeMark = "complete" // a file beside the unpacked packages, made last
+	completeMark = "complete" // a file beside the unpacked packages, written last
 )
 
-// defaultSeries is Debian 12's own.
+// defaultSeries is the series of Debian 12.
 const defaultSeries = "6.1"
 
-// Series are the kernels that a machine can run: Debian 11's, Debian 12's, and the newer one that Debian 12 has beside it.
+// Series lists the kernels that a machine can run: those of Debian 11 and Debian 12, and the newer one for Debian 12.
 var Series = []string{"5.10", defaultSeries, "6.12"}
 
-// Kernel is Debian's kernel with its modules, headers and the programs of a small root, unpacked in the cache.
+// Kernel is Debian's kernel with its modules, headers and the programs for a small root, unpacked in the cache.
 type Kernel struct {
 	Arch    string // Debian's and Go's name: "arm64" or "amd64"
 	Release string // uname -r: "6.1.0-56-arm64"
 	Dir     string // the unpacked packages
 }
 
-// Image is the kernel's file.
+// Image returns the path of the kernel's file.
 func (k Kernel) Image() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
 
-// CacheDir is where the machine's packages lie, outside the tree: it may be removed and is made again.
+// CacheDir returns the folder of the machine's packages, outside the tree. It may be removed, and is then created again.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -49,14 +49,14 @@ func CacheDir() (string, error) {
 	return filepath.Join(dir, "tegracast", "vjetson"), nil
 }
 
-// Fetch returns the newest kernel of Debian 12's series, 6.1; it is FetchSeries of that.
+// Fetch returns the newest kernel of Debian 12's series, 6.1. See FetchSeries.
 func Fetch(ctx context.Context, arch string, log *slog.Logger) (Kernel, error) {
 	return FetchSeries(ctx, arch, defaultSeries, log)
 }
 
-// FetchSeries returns the newest kernel of a series in the cache and, when there is none, fetches Debian's with apt-get,
-// which checks every package by Debian's keyring. It keeps apt's state of its own and touches no package of this machine.
-// Progress goes to log; several processes may call it at once.
+// FetchSeries returns the newest kernel of a series in the cache. If there is none, it fetches Debian's with apt-get,
+// which verifies every package with Debian's keyring. It keeps its own apt state and changes no package of this machine.
+// Progress goes to log. Several processes may call it at the same time.
 func FetchSeries(ctx context.Context, arch, series string, log *slog.Logger) (Kernel, error) {
 	if !slices.Contains(Series, series) {
 		return Kernel{}, fmt.Errorf("vjetson: kernel series %q, want one of %s", series, strings.Join(Series, ", "))
@@ -67,7 +67,7 @@ func FetchSeries(ctx context.Context, arch, series string, log *slog.Logger) (Ke
 	})
 }
 
-// once returns what find finds in the cache, or else what fetch brings there with Debian's tools, by one process at a time.
+// once returns the result of find in the cache, or else of fetch, which runs in one process at a time.
 func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch func(ctx context.Context, dir string) (T, error)) (none T, err error) {
 	dir, err := CacheDir()
 	if err != nil {
@@ -85,7 +85,7 @@ func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch fun
 	}
 	defer unlock()
 	if found, ok := find(dir); ok {
-		return found, nil // another process was quicker
+		return found, nil // another process was faster
 	}
 	if err := needTools(map[string]string{
 		"apt-get": "apt", "apt-cache": "apt", "dpkg": "dpkg", "xz": "xz-utils", keyring: "debian-archive-keyring",
@@ -97,13 +97,13 @@ func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch fun
 	return fetch(ctx, dir)
 }
 
-// cached finds the newest complete kernel of a series.
+// cached returns the newest complete kernel of a series.
 func cached(dir, arch, series string) (Kernel, bool) {
 	root, ok := newest(dir, series+".*-"+arch)
 	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, ok
 }
 
-// newest is the complete folder of the cache whose name fits the pattern and has the highest numbers.
+// newest returns the complete folder in the cache whose name matches the pattern and has the highest numbers.
 func newest(dir, pattern string) (string, bool) {
 	marks, _ := filepath.Glob(filepath.Join(dir, pattern, completeMark))
 	if len(marks) == 0 {
@@ -171,7 +171,7 @@ func fetch(ctx context.Context, dir, arch, series string, log *slog.Logger) (Ker
 	return Kernel{Arch: arch, Release: got, Dir: root}, nil
 }
 
-// unpack unpacks every package of a folder.
+// unpack unpacks every package in a folder.
 func unpack(ctx context.Context, debs, to string, log *slog.Logger) error {
 	files, _ := filepath.Glob(filepath.Join(debs, "*.deb"))
 	for _, deb := range files {
@@ -183,7 +183,7 @@ func unpack(ctx context.Context, debs, to string, log *slog.Logger) error {
 	return nil
 }
 
-// finish makes the headers find their common part where they lie now, and puts the folder into its place.
+// finish adapts the headers to the place of their common part, and moves the folder into place.
 func finish(unpacked, root, release, arch string) error {
 	headers := filepath.Join("usr/src", "linux-headers-"+release)
 	common := filepath.Join("usr/src", "linux-headers-"+strings.TrimSuffix(release, arch)+"common")
@@ -194,7 +194,7 @@ func finish(unpacked, root, release, arch string) error {
 	return place(unpacked, root)
 }
 
-// place marks a folder as complete and puts it into its place.
+// place marks a folder as complete and moves it into place.
 func place(made, at string) error {
 	if err := os.WriteFile(filepath.Join(made, completeMark), nil, 0o644); err != nil {
 		return err
@@ -205,7 +205,7 @@ func place(made, at string) error {
 	return os.Rename(made, at)
 }
 
-// needTools looks for programs (or files, by absolute path) and names the Debian packages of those that are missing.
+// needTools looks for programs (or files, by absolute path) and reports the Debian packages of missing ones.
 func needTools(packageOf map[string]string) error {
 	var missing, packages []string
 	for tool, pkg := range packageOf {

@@ -13,29 +13,29 @@ import (
 	"strings"
 )
 
-// qemuSuites have a QEMU that knows vfio-user, and what it depends on.
+// qemuSuites are the suites that provide a QEMU that supports vfio-user, and its dependencies.
 var qemuSuites = []string{"trixie", "trixie-security", qemuSuite}
 
 const qemuSuite = "trixie-backports"
 
-// oldestQEMU is the first with vfio-user-pci.
+// oldestQEMU is the first version with vfio-user-pci.
 const oldestQEMU = "10.1"
 
-// QEMU is a newer one than this host's, with everything that it needs, unpacked in the cache.
+// QEMU is a newer QEMU than this host's, with all its dependencies, unpacked in the cache.
 type QEMU struct {
 	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
 	Dir     string
 }
 
-// FetchQEMU returns the newest QEMU in the cache that knows vfio-user and, when there is none, fetches the newest one that
-// Debian has for its stable release. It fetches as FetchSeries does; the error is ErrUnreachable where the archive is out of reach.
+// FetchQEMU returns the newest QEMU in the cache that supports vfio-user. If there is none, it fetches the newest one
+// for Debian's stable release, as FetchSeries does. Its error wraps ErrUnreachable if the archive cannot be reached.
 func FetchQEMU(ctx context.Context, log *slog.Logger) (QEMU, error) {
 	return once(ctx, cachedQEMU, func(ctx context.Context, dir string) (QEMU, error) {
 		return fetchQEMU(ctx, dir, log)
 	})
 }
 
-const qemuPrefix = "qemu-" // of a folder's name, before the version
+const qemuPrefix = "qemu-" // prefix of the folder's name, before the version
 
 func cachedQEMU(dir string) (QEMU, bool) {
 	root, ok := newest(dir, qemuPrefix+"*")
@@ -75,7 +75,7 @@ func fetchQEMU(ctx context.Context, dir string, log *slog.Logger) (QEMU, error) 
 	return q, nil
 }
 
-// qemuVersion reads the version from the names of the packages that apt-get has fetched, where %3a stands for a colon.
+// qemuVersion returns the version from the names of the fetched packages, where %3a stands for a colon.
 func qemuVersion(debs string) (string, error) {
 	names, _ := filepath.Glob(filepath.Join(debs, arches[0].qemuPackage+"_*.deb"))
 	if len(names) != 1 {
@@ -91,7 +91,7 @@ func qemuVersion(debs string) (string, error) {
 	return version, nil
 }
 
-// place puts what is needed to run into its place: programs, libraries and firmware, no documentation.
+// place moves what is needed to run into place: programs, libraries and firmware, without documentation.
 func (q QEMU) place(unpacked, kept string) error {
 	parts := []string{"usr/lib", "usr/share/qemu", "usr/share/seabios"}
 	for _, a := range arches {
@@ -106,7 +106,7 @@ func (q QEMU) place(unpacked, kept string) error {
 	return place(kept, q.Dir)
 }
 
-// command starts the program with its own libraries, the dynamic linker first of all, and its own firmware.
+// command returns a command that runs the program with its own dynamic linker, libraries and firmware.
 func (q QEMU) command(program string) ([]string, error) {
 	line, err := loader(q.Dir)
 	if err != nil {

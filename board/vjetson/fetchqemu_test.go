@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// writeFiles makes empty files below dir, with their folders.
+// writeFiles creates empty files below dir, with their folders.
 func writeFiles(t *testing.T, dir string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -54,7 +54,7 @@ func TestCachedQEMU(t *testing.T) {
 	}
 }
 
-// TestQEMUPlaced: what is needed to run is kept, under its own libraries, and nothing else.
+// TestQEMUPlaced checks that what is needed to run is kept, with its own libraries, and nothing else.
 func TestQEMUPlaced(t *testing.T) {
 	const linker = "usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"
 	dir := t.TempDir()
@@ -96,7 +96,7 @@ func TestQEMUPlaced(t *testing.T) {
 	}
 }
 
-// TestOnce: what is not in the cache is fetched once, however many ask, and a failure leaves the way free.
+// TestOnce checks that a missing item is fetched once for concurrent callers, and that a failure permits another try.
 func TestOnce(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	failed, fetches := errors.New("no network"), 0 // the lock guards fetches
@@ -105,7 +105,7 @@ func TestOnce(t *testing.T) {
 		if fetches++; fetches == 1 {
 			return "", failed
 		}
-		root, placed := filepath.Join(dir, "thing-1"), filepath.Join(dir, "placed") // which nobody finds
+		root, placed := filepath.Join(dir, "thing-1"), filepath.Join(dir, "placed") // ignored by find
 		return root, errors.Join(os.Mkdir(root, 0o755), place(root, placed), os.Rename(placed, root))
 	}
 	if _, err := once(t.Context(), find, fetch); !errors.Is(err, failed) {

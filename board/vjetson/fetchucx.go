@@ -10,11 +10,11 @@ import (
 	"path/filepath"
 )
 
-// UCX is one of Debian's releases of UCX, with everything that it needs, unpacked in the cache.
+// UCX is a Debian release of UCX with all its dependencies, unpacked in the cache.
 type UCX struct{ Dir string }
 
-// FetchUCX returns the UCX of a suite for an architecture, and fetches it when it is not in the cache. It fetches as FetchSeries does;
-// the error is ErrUnreachable where the archive is out of reach.
+// FetchUCX returns the UCX of a suite for an architecture. If it is not in the cache, FetchUCX fetches it as
+// FetchSeries does. Its error wraps ErrUnreachable if the archive cannot be reached.
 func FetchUCX(ctx context.Context, arch, suite string, log *slog.Logger) (UCX, error) {
 	name := "ucx-" + suite + "-" + arch
 	find := func(dir string) (UCX, bool) {
@@ -47,7 +47,7 @@ func FetchUCX(ctx context.Context, arch, suite string, log *slog.Logger) (UCX, e
 	})
 }
 
-// Command is a command line that runs a program with this UCX and its C library, on a machine of its architecture.
+// Command returns a command that runs a program with this UCX and its C library, on a machine of its architecture.
 func (u UCX) Command(program string, args ...string) ([]string, error) {
 	loader, err := loader(u.Dir)
 	if err != nil {
@@ -56,7 +56,8 @@ func (u UCX) Command(program string, args ...string) ([]string, error) {
 	return append(append(loader, program), args...), nil
 }
 
-// loader is the beginning of a command line that runs a program with the libraries of an unpacked root, the dynamic linker first of all.
+// loader returns the start of a command that runs a program with the dynamic linker and the libraries of an unpacked
+// root.
 func loader(root string) ([]string, error) {
 	linkers, _ := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu/ld-linux-*.so.*"))
 	if len(linkers) != 1 {

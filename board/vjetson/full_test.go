@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// TestFull is the full root's life: systemd starts, the journal can be read, a power cut loses nothing that was synced.
+// TestFull covers the full root: systemd starts, the journal can be read, and a power cut loses nothing that was synced.
 func TestFull(t *testing.T) {
-	before := look(t)
+	before := findTraces(t)
 	t.Cleanup(func() { leavesNothing(t, before) })
 	keys, keyboard, err := os.Pipe()
 	if err != nil {
@@ -78,11 +78,12 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestFetchWithoutNetwork: what cannot be fetched is a clear error within a bound, and leaves nothing half done.
+// TestFetchWithoutNetwork checks that a failure to fetch is a clear error within a time limit, and leaves nothing
+// partial.
 func TestFetchWithoutNetwork(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
-	t.Setenv("http_proxy", "http://127.0.0.1:9") // the discard port: nobody listens
+	t.Setenv("http_proxy", "http://127.0.0.1:9") // the discard port, where nothing listens
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	_, err := Fetch(ctx, "arm64", slog.New(slog.DiscardHandler))

@@ -17,19 +17,20 @@ import (
 	"strings"
 )
 
-// fullPackages are the full root's, with what they depend on.
+// fullPackages lists the packages of the full root, without dependencies.
 var fullPackages = []string{
 	"base-files", "base-passwd", "bash", "coreutils", "dash", "dbus", "diffutils", "dpkg", "findutils", "gpiod", "grep", "gzip",
 	"init-system-helpers", "iproute2", "iputils-ping", "kmod", "less", "libc-bin", "mount", "passwd", "perl-base", "procps", "sed", "systemd",
 	"systemd-sysv", "udev", "usr-is-merged", "util-linux",
 }
 
-// overlay are the full root's own files.
+// overlay contains the full root's own files.
 //
 //go:embed all:fullroot
 var overlay embed.FS
 
-// fullLinks are the full root's symbolic links: what its packages' scripts would have made, and what is enabled.
+// fullLinks lists the full root's symbolic links: those that its packages' scripts would make, and those of enabled
+// units.
 var fullLinks = map[string]string{
 	"bin/sh":                            "dash",
 	"usr/bin/awk":                       "mawk",
@@ -42,9 +43,9 @@ var fullLinks = map[string]string{
 	"etc/systemd/system/sysinit.target.wants/vjetson-agent.service":       "../vjetson-agent.service",
 }
 
-const fullSize = 4 << 30 // bytes of the full root's disk, most of it a hole
+const fullSize = 4 << 30 // bytes of the full root's disk, which is sparse
 
-// fullImage returns the full root for a kernel as an ext4 image in the cache, and makes it when it is not there.
+// fullImage returns the full root for a kernel as an ext4 image in the cache, and creates it if it does not exist.
 func fullImage(ctx context.Context, k Kernel, log *slog.Logger) (string, error) {
 	recipe, err := fullRecipe()
 	if err != nil {
@@ -65,14 +66,14 @@ func fullImage(ctx context.Context, k Kernel, log *slog.Logger) (string, error) 
 	}
 	defer unlock()
 	if _, err := os.Stat(image); err == nil {
-		return image, nil // another process was quicker
+		return image, nil // another process was faster
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout, fmt.Errorf("making the full root took more than %v", fetchTimeout))
 	defer cancel()
 	return image, makeFull(ctx, k, image, log)
 }
 
-// fullRecipe is a digest of what the image is made from.
+// fullRecipe returns a digest of the image's ingredients.
 func fullRecipe() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, fullPackages, fullLinks, fullSize, "with dpkg's database")
@@ -115,7 +116,7 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 		return err
 	}
 	old, _ := filepath.Glob(filepath.Join(k.Dir, "full-*.ext4"))
-	for _, o := range old { // of another recipe
+	for _, o := range old { // of other recipes
 		_ = os.Remove(o)
 	}
 	if err := os.Rename(made, image); err != nil {
@@ -124,8 +125,8 @@ func makeFull(ctx context.Context, k Kernel, image string, log *slog.Logger) err
 	return nil
 }
 
-// unpackFull unpacks the packages over the links of a merged /usr, without their scripts, and tells dpkg's database that
-// they are there.
+// unpackFull unpacks the packages over the links of a merged /usr, without running their scripts, and records them in
+// dpkg's database.
 func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error {
 	for _, d := range []string{"bin", "sbin", "lib"} {
 		if err := os.MkdirAll(filepath.Join(root, "usr", d), 0o755); err != nil {
@@ -149,7 +150,7 @@ func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error 
 	return nil
 }
 
-// configureFull does what the packages' scripts would do, as far as it is needed, and adds the kernel's modules.
+// configureFull performs the necessary parts of the packages' scripts, and adds the kernel's modules.
 func configureFull(ctx context.Context, k Kernel, root string) error {
 	files, err := fs.Sub(overlay, "fullroot")
 	if err == nil {
@@ -175,7 +176,7 @@ func configureFull(ctx context.Context, k Kernel, root string) error {
 	return command(ctx, "sh", "-c", line, "configure", root, k.Dir, k.Release)
 }
 
-// command runs a program of this host; what it says is the error's.
+// command runs a program of this host. Its output becomes the error's text.
 func command(ctx context.Context, argv ...string) error {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	if ctx.Err() != nil {

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFunctions have a place on the bus each, from functionPort on.
+// maxFunctions is the number of places on the bus for functions, from functionPort on.
 const (
 	maxFunctions = 8
 	functionPort = 8
 )
 
-// functionTimeout is how long QEMU waits for a function's server, which may be stopped by a debugger. QEMU gives the
-// connection up for good then.
+// functionTimeout is the time for which QEMU waits for an answer of a function's server, which may be stopped by a
+// debugger. After that QEMU gives up the connection permanently.
 const functionTimeout = 10 * time.Minute
 
-// FunctionAddress is the PCI address of function n of Config.Functions.
+// FunctionAddress returns the PCI address of function n of Config.Functions.
 func FunctionAddress(n int) string { return fmt.Sprintf("0000:%02x:00.0", n+1) }
 
-// prepareFunctions fetches QEMU and, for a kernel that does not have it, the IOMMU's driver.
+// prepareFunctions fetches QEMU and, if the kernel lacks the IOMMU's driver, builds that.
 func (c *Config) prepareFunctions(ctx context.Context) error {
 	q, err := FetchQEMU(ctx, c.Log)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Config) prepareFunctions(ctx context.Context) error {
 	return err
 }
 
-// attachFunctions gives QEMU the functions' sockets, and the machine a RAM that their servers can map. Each port has a
-// fixed place: the IOMMU took one from those that follow each other.
+// attachFunctions adds the functions' sockets to QEMU, and gives the machine RAM that their servers can map. Each port
+// has a fixed place, because the IOMMU would take one of consecutive places.
 func (m *Machine) attachFunctions(l *launcher) error {
 	l.add("-object", fmt.Sprintf("memory-backend-memfd,id=ram,size=%dM,share=on", m.cfg.Memory), "-machine", "memory-backend=ram")
 	for n, path := range m.cfg.Functions {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// argumentsOf returns what QEMU is told of a machine's board and functions.
+// argumentsOf returns QEMU's arguments for a machine's board and functions.
 func argumentsOf(t *testing.T, cfg Config) (*launcher, *Machine) {
 	t.Helper()
 	if err := cfg.check(); err != nil {
@@ -35,7 +35,7 @@ func argumentsOf(t *testing.T, cfg Config) (*launcher, *Machine) {
 
 func TestFunctionArguments(t *testing.T) {
 	sockets := filepath.Join(t.TempDir(), "a")
-	writeFiles(t, filepath.Dir(sockets), "a") // connecting is QEMU's
+	writeFiles(t, filepath.Dir(sockets), "a") // QEMU connects
 	for _, c := range []struct{ arch, board, kernel string }{
 		{"arm64", "-machine virt,gic-version=3 -cpu cortex-a57 -device virtio-iommu-pci ", "deferred_probe_timeout=-1"},
 		{
@@ -66,7 +66,7 @@ func TestFunctionArguments(t *testing.T) {
 	}
 }
 
-// TestOtherBoards: machines without functions are what they were.
+// TestOtherBoards checks that machines without functions are unchanged.
 func TestOtherBoards(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"-machine virt,gic-version=3 -cpu cortex-a57 -accel":                                {},
@@ -98,14 +98,14 @@ func TestFunctionsAreRefused(t *testing.T) {
 	}
 }
 
-// TestPlugging: QEMU is told the same of a device that is plugged as at the start.
+// TestPlugging checks that QEMU gets the same description of a device when it is plugged in as at the start.
 func TestPlugging(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "a")
 	writeFiles(t, filepath.Dir(socket), "a")
 	for _, c := range []struct {
 		cfg  Config
 		slot int
-		want string // device_del's arguments and device_add's
+		want string // arguments of device_del and device_add
 	}{
 		{Config{Edu: true}, 0, `{"id":"edu"}{"driver":"edu","id":"edu","bus":"slot0"}`},
 		{
@@ -138,7 +138,7 @@ func TestPlugging(t *testing.T) {
 	}
 }
 
-// obey does what a monitor is told, lets go what it is to, and returns the arguments of all commands.
+// obey answers a monitor's commands, confirms unplugs, and returns the arguments of all commands.
 func obey(c net.Conn) (arguments string) {
 	defer c.Close()
 	for dec := json.NewDecoder(c); ; {
@@ -157,7 +157,7 @@ func obey(c net.Conn) (arguments string) {
 	}
 }
 
-// TestFunctionWithoutServer: QEMU says why such a machine does not start.
+// TestFunctionWithoutServer checks that QEMU reports why such a machine does not start.
 func TestFunctionWithoutServer(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "socket")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser"
 )
 
-// servedEdu is as much of QEMU's edu device as the probe module uses, as a function of this process.
+// servedEdu is the part of QEMU's edu device that the probe module uses, as a function served by this process.
 type servedEdu struct {
 	memory vfiouser.Memory
 	server *vfiouser.Server
@@ -68,10 +68,10 @@ func (e *servedEdu) Write32(off, v uint32) {
 	}
 }
 
-// transfer moves the bytes, as far as the machine's IOMMU lets it, and raises the interrupt.
+// transfer moves the bytes, if the machine's IOMMU permits it, and raises the interrupt.
 func (e *servedEdu) transfer(toRAM bool) {
 	if toRAM {
-		_ = e.memory.Write(uint64(e.to), e.buffer[e.source-eduBuffer:][:e.size]) // the server counts what is refused
+		_ = e.memory.Write(uint64(e.to), e.buffer[e.source-eduBuffer:][:e.size]) // the server counts refused accesses
 	} else {
 		_ = e.memory.Read(uint64(e.source), e.buffer[e.to-eduBuffer:][:e.size])
 	}
@@ -79,7 +79,7 @@ func (e *servedEdu) transfer(toRAM bool) {
 	e.server.Raise(0)
 }
 
-// testFunctions: two functions are as good as QEMU's own device to the guest, each with a slot of its own.
+// testFunctions checks that two functions work like QEMU's own device in the guest, each in its own slot.
 func testFunctions(t *testing.T, k Kernel, probe string) {
 	first, second := serveEdu(t), serveEdu(t)
 	m := StartTest(t, Config{Kernel: k, Functions: []string{first.server.Path(), second.server.Path()}})

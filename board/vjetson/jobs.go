@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	maxOutput = 64 << 20        // bytes of a command's output that are kept
-	answerIn  = 5 * time.Second // that the agent has to end a job it was told to end
+	maxOutput = 64 << 20        // maximum number of bytes kept of each of a command's two outputs
+	answerIn  = 5 * time.Second // time for the agent to end a job on request
 )
 
-// Result is what a command gave.
+// Result is the result of a command.
 type Result struct {
 	Stdout, Stderr []byte
-	Status         int // exit status; 128 plus its number after a signal
+	Status         int // exit status, or 128 plus the number of the signal that ended the command
 }
 
 // jobs is the harness's end of the agent's port.
 type jobs struct {
 	conn  *channel.Conn
-	hello chan struct{} // closed when the agent is there
+	hello chan struct{} // closed when the agent has answered
 	gone  chan struct{} // closed when the port has ended
 
 	mu   sync.Mutex
@@ -45,11 +45,11 @@ type jobs struct {
 type job struct {
 	id             uint32
 	stdout, stderr io.Writer
-	failed         error // of stdout
+	failed         error // first error of writing to stdout or stderr
 	done           chan channel.Ending
 }
 
-// serve takes the agent's frames until the port ends.
+// serve handles the agent's frames until the port ends.
 func (j *jobs) serve() {
 	defer close(j.gone)
 	for greeted := false; ; {
@@ -64,14 +64,14 @@ func (j *jobs) serve() {
 		j.mu.Lock()
 		to := j.all[f.ID]
 		j.mu.Unlock()
-		if to != nil && to.take(f) {
+		if to != nil && to.handleFrame(f) {
 			j.forget(to)
 		}
 	}
 }
 
-// take reports whether the frame was the job's last.
-func (j *job) take(f channel.Frame) bool {
+// handleFrame handles a frame, and reports whether it was the job's last.
+func (j *job) handleFrame(f channel.Frame) bool {
 	var err error
 	switch f.Kind {
 	case channel.Stdout:
@@ -107,14 +107,14 @@ func (j *jobs) forget(n *job) {
 	delete(j.all, n.id)
 }
 
-// do sends a job, what (nil for nothing) as its data, and waits for its end.
-func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdout, stderr io.Writer) (int, error) {
+// runJob sends a job, with the data (nil for none), and waits for its end.
+func (m *Machine) runJob(ctx context.Context, req channel.Job, data io.Reader, stdout, stderr io.Writer) (int, error) {
 	ctx, cancel := bound(ctx)
 	defer cancel()
 	j := m.jobs.add(stdout, stderr)
 	defer m.jobs.forget(j)
 	sent := make(chan error, 1)
-	go func() { sent <- m.send(ctx, j, req, data) }() // a hung guest does not take it; Close ends it
+	go func() { sent <- m.send(ctx, j, req, data) }() // blocks on a hung guest until Close
 	for {
 		select {
 		case e := <-j.done:
@@ -130,7 +130,7 @@ func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdou
 		case <-m.log.panicked:
 			return 0, fmt.Errorf("%w under %s: %s", ErrPanic, what(req), m.log.tail())
 		case <-m.jobs.gone:
-			// The port ends with QEMU or with the agent, which is PID 1 of the small root.
+			// The port ends with QEMU or with the agent, which is PID 1 in the small root.
 			if err := m.awaitEnd(ctx); err != nil {
 				return 0, fmt.Errorf("%s: the agent is gone: %w", what(req), err)
 			}
@@ -141,12 +141,12 @@ func (m *Machine) do(ctx context.Context, req channel.Job, data io.Reader, stdou
 	}
 }
 
-// portEnded says whether err is of a port that takes nothing any more: whoever reads it learns of that, too.
+// portEnded reports whether err means that the port is closed, which its reader will also see.
 func portEnded(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-// send stops when ctx ends; the agent then takes what it has for incomplete.
+// send sends a job, and then its data. It stops when ctx ends, and the agent then treats the data as incomplete.
 func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Reader) error {
 	if err := m.jobs.conn.SendJSON(channel.Request, j.id, req); err != nil || data == nil {
 		return err
@@ -172,7 +172,7 @@ func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Rea
 	}
 }
 
-// abandon tells the agent to end a job and says whether it still answers.
+// abandon tells the agent to end a job, and returns the reason, which wraps ErrHung if the agent does not answer.
 func (m *Machine) abandon(ctx context.Context, j *job, what string) error {
 	go func() { _ = m.jobs.conn.Send(channel.Kill, j.id, nil) }()
 	select {
@@ -195,21 +195,22 @@ func what(req channel.Job) string {
 	return "copying from " + req.Path
 }
 
-// Run runs a command in the machine and returns its output and exit status: a status other than 0 is no error. A
-// context without a deadline gets one of 15 minutes; when it ends, the command's process group is killed. Daemons that the
-// command leaves behind go on.
+// Run runs a command in the machine and returns its output and exit status. A non-zero status is no error. A context
+// without a deadline gets one of 15 minutes. When the context ends, the command's process group is killed. Daemons that
+// the command leaves behind continue.
 func (m *Machine) Run(ctx context.Context, argv ...string) (Result, error) {
 	var out, errs limited
 	status, err := m.RunTo(ctx, &out, &errs, argv...)
 	return Result{Stdout: out.Bytes(), Stderr: errs.Bytes(), Status: status}, err
 }
 
-// RunTo is Run with the output going to writers while the command runs. A writer's error is RunTo's.
+// RunTo is like Run, but passes the output to writers while the command runs. It returns a writer's error.
 func (m *Machine) RunTo(ctx context.Context, stdout, stderr io.Writer, argv ...string) (status int, err error) {
-	return m.do(ctx, channel.Job{Op: channel.OpRun, Argv: argv}, nil, stdout, stderr)
+	return m.runJob(ctx, channel.Job{Op: channel.OpRun, Argv: argv}, nil, stdout, stderr)
 }
 
-// Shell runs a line of sh and takes a status other than 0 for an error, with what the command said.
+// Shell runs a line of sh and returns its standard output. A non-zero status is an error, which contains all of the
+// output.
 func (m *Machine) Shell(ctx context.Context, line string) (string, error) {
 	r, err := m.Run(ctx, "sh", "-c", line)
 	if err == nil && r.Status != 0 {
@@ -230,11 +231,11 @@ func (m *Machine) CopyIn(ctx context.Context, from, to string) error {
 		return fmt.Errorf("vjetson: %w", err)
 	}
 	job := channel.Job{Op: channel.OpWrite, Path: to, Mode: uint32(st.Mode().Perm())}
-	_, err = m.do(ctx, job, f, io.Discard, io.Discard)
+	_, err = m.runJob(ctx, job, f, io.Discard, io.Discard)
 	return err
 }
 
-// CopyOut copies a file of the machine to the host. A copy that fails leaves no file.
+// CopyOut copies a file of the machine to the host. A failed copy leaves no file.
 func (m *Machine) CopyOut(ctx context.Context, from, to string) error {
 	f, err := os.CreateTemp(filepath.Dir(to), ".vjetson-")
 	if err != nil {
@@ -242,7 +243,7 @@ func (m *Machine) CopyOut(ctx context.Context, from, to string) error {
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if _, err := m.do(ctx, channel.Job{Op: channel.OpRead, Path: from}, nil, f, io.Discard); err != nil {
+	if _, err := m.runJob(ctx, channel.Job{Op: channel.OpRead, Path: from}, nil, f, io.Discard); err != nil {
 		return err
 	}
 	if err := errors.Join(f.Chmod(0o644), f.Close(), os.Rename(f.Name(), to)); err != nil {

@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	maxLine  = 4 << 10 // bytes of a line that are kept
-	maxLines = 20_000  // lines that are kept
+	maxLine  = 4 << 10 // maximum length kept of a line, in bytes
+	maxLines = 20_000  // maximum number of lines kept
 	tailSize = 15      // lines that an error shows
-	leadIn   = 3       // of them before a panic's own
+	leadIn   = 3       // number of these lines that come before a panic's own
 )
 
-// faults are the reports of a kernel that is in trouble (Linux 5.10 to 6.12). Lockdep, KASAN, slub, soft lockups and sleeping
-// in the wrong place say BUG or WARNING.
+// faults matches the reports of a kernel in trouble (Linux 5.10 to 6.12). Lockdep, KASAN, slub, soft lockups and sleeping
+// in the wrong place report BUG or WARNING.
 var faults = regexp.MustCompile(strings.Join([]string{
 	`Kernel panic - not syncing`, `Unable to handle kernel`, `Internal error: `, `\bOops\b`, `general protection fault`,
 	`\bBUG[: ]`, `\bWARNING: `, `kernel BUG at`, `UBSAN: `, `refcount_t: `, `list_(add|del) corruption`,
@@ -29,7 +29,7 @@ var faults = regexp.MustCompile(strings.Join([]string{
 	`Object already free`, `Object padding`, `Poison overwritten`, `Slab cache still has objects`, `Bad (page|rss-counter|swap) `,
 	`: bad p[4gmu]d `, `page allocation failure`, `vmalloc error: `, `Out of memory: `, `x86/PAT: .*(freeing invalid|expected mapping|conflicting)`,
 	`kmemleak: (\d+ new suspected|Cannot|Memory pool empty|Kernel memory leak detector disabled)`,
-	// locks, and what waits too long
+	// locks, and waits that take too long
 	`INFO: trying to register non-static key`, `rcu: INFO: .*stall`, `INFO: task .* blocked for more`, `cleanup_srcu_struct: Active`,
 	`destroy_workqueue: .* busy`, `workqueue \S+: \w+\(\) isn't complete`, `unregister_netdevice: waiting for`,
 	// devices
@@ -40,18 +40,18 @@ var faults = regexp.MustCompile(strings.Join([]string{
 
 var panicLine = regexp.MustCompile(`Kernel panic - not syncing`)
 
-// kernelLog takes a console's bytes and finds faults in its lines.
+// kernelLog receives a console's bytes and finds faults in its lines.
 type kernelLog struct {
-	also io.Writer // nil for none
+	also io.Writer // nil: none
 
 	mu       sync.Mutex
-	part     []byte // of the line that has no end yet
+	part     []byte // of an unfinished line
 	lines    []string
-	dropped  int // lines before lines[0]
+	dropped  int // number of lines before lines[0]
 	faults   []string
 	expected []*Expectation
 	panicked chan struct{} // closed at a panic
-	panicAt  int           // its line, those dropped counted
+	panicAt  int           // number of the panic's line, counting dropped ones
 }
 
 func newKernelLog(also io.Writer) *kernelLog {
@@ -61,7 +61,7 @@ func newKernelLog(also io.Writer) *kernelLog {
 // Write implements io.Writer and never fails.
 func (l *kernelLog) Write(p []byte) (int, error) {
 	if l.also != nil {
-		_, _ = l.also.Write(p) // the machine goes on without its onlooker
+		_, _ = l.also.Write(p) // the machine must not depend on this writer
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +99,7 @@ func (l *kernelLog) line(s string) {
 	}
 }
 
-// tail is the end of the log for an error, or after a panic the lines around the panic's.
+// tail returns the end of the log for an error, or after a panic the lines around the panic's.
 func (l *kernelLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,24 +121,24 @@ func (l *kernelLog) tail() string {
 	return "the console said:\n\t" + strings.Join(t, "\n\t")
 }
 
-// all returns the lines so far.
+// all returns the lines kept so far.
 func (l *kernelLog) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.lines...)
 }
 
-// found returns the faults that nobody expected.
+// found returns the unexpected faults.
 func (l *kernelLog) found() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string(nil), l.faults...)
 }
 
-// faultLines is how many lines a kernel writes about a fault, with locks and stacks.
+// faultLines is the maximum number of lines of a kernel's report, with locks and stacks.
 const faultLines = 150
 
-// aroundFaults is what the kernel has said from the first fault on.
+// aroundFaults returns up to faultLines lines of the log from the first fault on, or "" if there is no fault.
 func (l *kernelLog) aroundFaults() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,7 +149,7 @@ func (l *kernelLog) aroundFaults() string {
 	return strings.Join(l.lines[from:min(from+faultLines, len(l.lines))], "\n")
 }
 
-// An Expectation is a pattern of kernel log lines that the test provokes: they are no faults.
+// An Expectation is a pattern of kernel log lines that a test provokes and that are therefore no faults.
 type Expectation struct {
 	pattern *regexp.Regexp
 	once    sync.Once
@@ -180,7 +180,7 @@ func (e *Expectation) see(line string) bool {
 	return true
 }
 
-// Wait returns the first line that matches, when it has come.
+// Wait waits for the first line that matches, and returns it.
 func (e *Expectation) Wait(ctx context.Context) (string, error) {
 	select {
 	case <-e.seen:

@@ -4,7 +4,7 @@ package vjetson
 
 import "testing"
 
-// troubled are lines of kernels in trouble, one for each of the reports that a run must not pass with.
+// troubled lists lines of kernels in trouble, one for each report that must fail a run.
 var troubled = []string{
 	"Unable to handle kernel NULL pointer dereference at virtual address 0",
 	"Internal error: Oops: 0000000096000044 [#1] SMP",
@@ -36,7 +36,7 @@ var troubled = []string{
 	"x86/PAT: guest.test:512 map pfn expected mapping type write-back for [mem 0xfe800000-0xfe800fff], got write-combining",
 	"Out of memory: Killed process 512 (guest.test) total-vm:1234kB",
 
-	// locks, and what waits too long
+	// locks, and waits that take too long
 	"WARNING: possible circular locking dependency detected",
 	"WARNING: possible recursive locking detected",
 	"WARNING: possible irq lock inversion dependency detected",
@@ -74,7 +74,7 @@ var troubled = []string{
 	"sysfs: cannot create duplicate filename '/class/misc/tegra_p2p0'",
 }
 
-// calm are lines of kernels that are well.
+// calm lists lines of healthy kernels.
 var calm = []string{
 	"vjetson_probe: loading out-of-tree module taints kernel.",
 	"arm-smmu-v3 9050000.smmuv3: allocated 65536 entries for evtq",

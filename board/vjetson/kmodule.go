@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// modules are the kernel's modules by name: their files, "" for those that are built in.
+// modules maps the names of the kernel's modules to their files, or "" for built-in ones.
 type modules map[string]string
 
-// modules lists the files of the kernel's package. Names have underscores, as modinfo and lsmod print them.
+// modules lists the modules in the kernel's package. Names have underscores, as printed by modinfo and lsmod.
 func (k Kernel) modules() (modules, error) {
 	m := make(modules)
 	dir := filepath.Join(k.Dir, "lib/modules", k.Release)
@@ -42,7 +42,7 @@ func moduleName(path string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(filepath.Base(path), ".ko"), "-", "_")
 }
 
-// order returns the files to load for the named modules, each after those it depends on.
+// order returns the files to load for the named modules, each after its dependencies.
 func (m modules) order(names ...string) ([]string, error) {
 	var files []string
 	done := make(map[string]bool)
@@ -79,7 +79,7 @@ func (m modules) order(names ...string) ([]string, error) {
 	return files, nil
 }
 
-// dependencies reads the names that a module's .modinfo section gives as "depends=a,b".
+// dependencies returns the names in a module's .modinfo section, "depends=a,b".
 func dependencies(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

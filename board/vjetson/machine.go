@@ -21,28 +21,29 @@ type Machine struct {
 	cfg  Config
 	log  *kernelLog
 	qemu *exec.Cmd
-	said *tailBuffer // QEMU's own complaints
+	said *tailBuffer // QEMU's own messages
 	qmp  *qmp
 	port net.Conn
 	jobs *jobs
-	net  *network // nil without a network
+	net  *network // nil: no network
 
-	cache *diskCache // nil without one
+	cache *diskCache // nil: no cache
 
-	slots []device // what stands in the hot-plug slots
+	slots []device // devices in the hot-plug slots
 
-	ended   chan struct{} // closed when QEMU has gone
-	exitErr error         // of QEMU; read after ended
+	ended   chan struct{} // closed when QEMU has ended
+	exitErr error         // of QEMU; read only after ended is closed
 
 	closing   sync.Once
 	closeErr  error
 	cutOff    sync.Once
-	wanted    chan struct{} // closed when the end of the machine is what the caller wants
+	wanted    chan struct{} // closed when the caller expects the machine to end
 	agentDone chan struct{} // closed when the agent's port has been read to its end
 }
 
-// Start boots a machine and returns it when its agent answers. It fails with ErrMissing, ErrBoot or ErrPanic, or when
-// ctx ends first, and leaves nothing then. The machine does not end with ctx: Close ends it.
+// Start boots a machine and returns it when its agent answers, and systemd and the network are up if it has them.
+// Errors of the machine wrap ErrMissing, ErrUnreachable, ErrBoot, ErrHung, ErrPanic or ErrEnded. After any error, and
+// when ctx ends first, nothing is left behind. The machine does not end with ctx; use Close.
 func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -50,6 +51,16 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	if err := cfg.prepare(ctx); err != nil {
 		return nil, err
 	}
+	m, err := start(ctx, cfg)
+	if errors.Is(err, ErrPanic) && cfg.arch.name == "amd64" && !cfg.Full { // nothing of ours has run yet
+		cfg.Log.Warn("the emulated machine is started again: QEMU sometimes executes instructions that the kernel is changing", "error", err)
+		m, err = start(ctx, cfg)
+	}
+	return m, err
+}
+
+// start makes a single attempt to boot a machine.
+func start(ctx context.Context, cfg Config) (*Machine, error) {
 	kernel, err := os.Open(cfg.Kernel.Image())
 	if err != nil {
 		return nil, fmt.Errorf("%w: kernel: %w (remove its folder from the cache to fetch it again)", ErrMissing, err)
@@ -97,11 +108,11 @@ func (c *Config) prepare(ctx context.Context) error {
 	return nil
 }
 
-// boot waits for the agent.
+// boot waits until the agent answers, and until systemd and the network, if the machine has them, are up.
 func (m *Machine) boot(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, m.cfg.BootTimeout, fmt.Errorf("not within %v", m.cfg.BootTimeout))
 	defer cancel()
-	if err := m.qmp.do(ctx, "qmp_capabilities", nil); err != nil {
+	if err := m.qmp.execute(ctx, "qmp_capabilities", nil); err != nil {
 		return m.bootError(err)
 	}
 	select {
@@ -123,7 +134,7 @@ func (m *Machine) boot(ctx context.Context) error {
 	return nil
 }
 
-// systemUp waits until systemd has started what is to be started; a unit that failed is no error of the machine.
+// systemUp waits until systemd has started its units. A failed unit is no error of the machine.
 func (m *Machine) systemUp(ctx context.Context) error {
 	if _, err := m.Run(ctx, "systemctl", "is-system-running", "--wait"); err != nil {
 		return err
@@ -147,7 +158,7 @@ func (m *Machine) bootError(why error) error {
 	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
 }
 
-// awaitEnd waits until QEMU has gone.
+// awaitEnd waits until QEMU has ended.
 func (m *Machine) awaitEnd(ctx context.Context) error {
 	select {
 	case <-m.ended:
@@ -157,19 +168,20 @@ func (m *Machine) awaitEnd(ctx context.Context) error {
 	}
 }
 
-// Kernel is what the machine runs.
+// Kernel returns the machine's kernel.
 func (m *Machine) Kernel() Kernel { return m.cfg.Kernel }
 
-// KernelLog returns the console's lines so far, the kernel's from its first on.
+// KernelLog returns the lines of the console so far, beginning with the kernel's first, or the last 10,000 or more if
+// there are very many.
 func (m *Machine) KernelLog() []string { return m.log.all() }
 
-// Faults returns the kernel's reports of faults that nobody expected.
+// Faults returns the kernel's unexpected faults.
 func (m *Machine) Faults() []string { return m.log.found() }
 
-// Expect makes kernel log lines that match pattern from now on no faults.
+// Expect declares that kernel log lines matching pattern are no faults from now on.
 func (m *Machine) Expect(pattern string) (*Expectation, error) { return m.log.expect(pattern) }
 
-// PowerOff shuts the machine down in order and waits for its end.
+// PowerOff shuts the machine down regularly and waits for its end.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
@@ -185,46 +197,47 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return m.awaitEnd(ctx)
 }
 
-// Wait waits until the machine has ended by what is done inside.
+// Wait waits until the machine has ended by an action inside it.
 func (m *Machine) Wait(ctx context.Context) error {
 	m.want()
 	return m.awaitEnd(ctx)
 }
 
-// PowerCut takes the power away at once: what the guest has not synced is lost. QEMU is killed, since it would flush the disk if it
-// were asked to end.
+// PowerCut cuts the power: what the guest has not synced is lost. It kills QEMU, which would flush the disk if asked to
+// end.
 func (m *Machine) PowerCut(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
 	defer cancel()
-	_ = m.qemu.Process.Kill() // it may have gone
+	_ = m.qemu.Process.Kill() // it may have ended
 	return m.awaitEnd(ctx)
 }
 
-// CacheLost is how many sectors of Config.DiskCache were lost when the power was cut, and how many of the others had not been
-// flushed. It waits for the end of the machine.
+// CacheLost returns how many sectors of Config.DiskCache were lost in the power cut, and how many other unflushed sectors
+// were kept. It waits for the end of the machine.
 func (m *Machine) CacheLost() (lost, kept int) {
 	<-m.ended
 	return m.cache.lost, m.cache.kept
 }
 
-// PressPowerButton pulses the power button's line for 100 ms: on arm64 line 3 of the PL061. A machine whose system still listens
-// to it powers off.
+// PressPowerButton pulses the power button's line for 100 ms; on arm64 it is line 3 of the PL061. A machine whose system
+// listens to it powers off.
 func (m *Machine) PressPowerButton(ctx context.Context) error {
-	return m.qmp.do(ctx, "system_powerdown", nil)
+	return m.qmp.execute(ctx, "system_powerdown", nil)
 }
 
-// Freeze stops the machine's processors and Thaw lets them go on.
-func (m *Machine) Freeze(ctx context.Context) error { return m.qmp.do(ctx, "stop", nil) }
+// Freeze stops the machine's processors until Thaw.
+func (m *Machine) Freeze(ctx context.Context) error { return m.qmp.execute(ctx, "stop", nil) }
 
 // Thaw undoes Freeze.
-func (m *Machine) Thaw(ctx context.Context) error { return m.qmp.do(ctx, "cont", nil) }
+func (m *Machine) Thaw(ctx context.Context) error { return m.qmp.execute(ctx, "cont", nil) }
 
-// want says that the machine's end is no error.
+// want records that the end of the machine is expected.
 func (m *Machine) want() { m.cutOff.Do(func() { close(m.wanted) }) }
 
-// Close ends the machine, however it is, and gives everything back. It returns ErrPanic, ErrFault with the kernel's
-// reports that nobody expected, or ErrEnded when the machine had ended by itself.
+// Close ends the machine in any state and releases everything. The error wraps ErrPanic, ErrEnded if the machine had
+// ended by itself, and ErrFault, with the kernel's unexpected reports, if there are any. Further calls return the same
+// error.
 func (m *Machine) Close() error {
 	m.closing.Do(func() { m.closeErr = m.close() })
 	return m.closeErr
@@ -248,7 +261,7 @@ func (m *Machine) close() error {
 	return errors.Join(early, err)
 }
 
-// endError says why a machine is no longer there.
+// endError returns the reason why a machine has ended.
 func (m *Machine) endError() error {
 	select {
 	case <-m.log.panicked:
@@ -262,10 +275,10 @@ func (m *Machine) endError() error {
 	return fmt.Errorf("%w%s%s; %s", ErrEnded, why, m.said.quote(), m.log.tail())
 }
 
-// end kills what runs and waits for it.
+// end kills QEMU, waits until it has ended, and releases everything.
 func (m *Machine) end() error {
 	m.want()
-	_ = m.qemu.Process.Kill() // it may have gone
+	_ = m.qemu.Process.Kill() // it may have ended
 	<-m.ended
 	m.port.Close()
 	m.qmp.conn.Close()
@@ -277,7 +290,7 @@ func (m *Machine) end() error {
 	return nil
 }
 
-// bound gives a context that has no deadline the usual one.
+// bound adds the default deadline to a context without one.
 func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return context.WithCancel(ctx)
@@ -314,7 +327,7 @@ func (t *tailBuffer) quote() string {
 	return "; it said: " + strings.TrimSpace(string(t.b))
 }
 
-// waitQEMU waits for the process in its own goroutine.
+// waitQEMU waits, in a goroutine of its own, until QEMU and the disk cache have ended, and then closes m.ended.
 func (m *Machine) waitQEMU() {
 	m.exitErr = m.qemu.Wait()
 	if m.cache != nil {

@@ -125,25 +125,25 @@ func copyBothWays(t *testing.T, m *Machine) {
 	}
 }
 
-// traces is what machines could leave behind in this process and on this host.
+// traces holds the traces that machines could leave behind in this process and on this host.
 type traces struct {
 	fds, goroutines int
 	children        string
 	temporary       int
 }
 
-func look(t *testing.T) traces {
+func findTraces(t *testing.T) traces {
 	t.Helper()
 	var s traces
 	fds, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
-	starter() // stays
+	starter() // this thread remains
 	s.fds, s.goroutines = len(fds), runtime.NumGoroutine()
 	lists, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, l := range lists {
-		b, _ := os.ReadFile(l) // a thread may have ended
+		b, _ := os.ReadFile(l) // the thread may have ended
 		s.children += string(b)
 	}
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), "vjetson-*"))
@@ -151,12 +151,12 @@ func look(t *testing.T) traces {
 	return s
 }
 
-// leavesNothing compares with before, giving goroutines that are about to end a moment.
+// leavesNothing compares with before, and gives ending goroutines some time.
 func leavesNothing(t *testing.T, before traces) {
 	t.Helper()
 	var now traces
 	for range 1500 {
-		now = look(t)
+		now = findTraces(t)
 		if now.fds <= before.fds && now.goroutines <= before.goroutines && now.temporary <= before.temporary && len(now.children) <= len(before.children) {
 			return
 		}
@@ -167,13 +167,13 @@ func leavesNothing(t *testing.T, before traces) {
 
 func TestTenBootsLeaveNothing(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
-	before := look(t)
+	before := findTraces(t)
 	for i := range 10 {
 		m, err := Start(t.Context(), Config{})
 		if err != nil {
 			t.Fatalf("boot %d: %v", i, err)
 		}
-		if i%2 == 0 { // in order, and from under the machine
+		if i%2 == 0 { // regularly, and by killing QEMU
 			err = m.PowerOff(t.Context())
 		}
 		if err = errors.Join(err, m.Close(), m.Close()); err != nil {
@@ -184,7 +184,7 @@ func TestTenBootsLeaveNothing(t *testing.T) {
 }
 
 func TestPanic(t *testing.T) {
-	before := look(t)
+	before := findTraces(t)
 	m, err := Start(t.Context(), Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestPanic(t *testing.T) {
 }
 
 func TestPanicDuringBoot(t *testing.T) {
-	before := look(t)
+	before := findTraces(t)
 	if _, err := Start(t.Context(), Config{Append: "rdinit=/no/such/init root=/dev/null rootwait=0"}); !errors.Is(err, ErrPanic) {
 		t.Errorf("a root without init: %v", err)
 	}
@@ -210,7 +210,7 @@ func TestPanicDuringBoot(t *testing.T) {
 }
 
 func TestHungGuest(t *testing.T) {
-	before := look(t)
+	before := findTraces(t)
 	m, err := Start(t.Context(), Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +264,7 @@ func TestEndedByItself(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = m.Run(t.Context(), "poweroff", "-f") // as a guest does that crashes
+	_, _ = m.Run(t.Context(), "poweroff", "-f") // like a crashing guest
 	if err := m.awaitEnd(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -278,7 +278,7 @@ func TestDoesNotStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := look(t)
+	before := findTraces(t)
 	gone := k
 	gone.Release = "0.0.0-0-arm64"
 	for name, c := range map[string]struct {
@@ -321,7 +321,7 @@ func TestMissingTools(t *testing.T) {
 	}
 }
 
-// BenchmarkBoot is boot, a command, its exit status, kernel log, power off.
+// BenchmarkBoot measures boot, a command, its exit status, the kernel log, and power off.
 func BenchmarkBoot(b *testing.B) {
 	for b.Loop() {
 		m, err := Start(b.Context(), Config{})

@@ -20,8 +20,8 @@ const (
 	prefix       = "/24"
 )
 
-// network is a tap device between the machine's eth0 and the host, alone in a network namespace of its own: nothing on
-// the host's networks sees it, and it ends with its descriptors.
+// network is a tap device between the machine's eth0 and the host, in its own network namespace: it is invisible on the
+// host's networks and ends with its descriptors.
 type network struct {
 	namespace, tap *os.File
 }
@@ -33,7 +33,7 @@ func newNetwork(ctx context.Context) (*network, error) {
 	n := &network{}
 	made := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine, in its namespace
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine, in its namespace
 		made <- n.open()
 	}()
 	if err := <-made; err != nil {
@@ -53,7 +53,7 @@ func newNetwork(ctx context.Context) (*network, error) {
 	return n, nil
 }
 
-// open makes the namespace of the calling thread and the tap in it.
+// open creates a namespace for the calling thread, with the tap in it.
 func (n *network) open() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -78,7 +78,7 @@ func (n *network) open() error {
 	return nil
 }
 
-// attach gives QEMU the tap; the driver in the machine is virtio_net.
+// attach passes the tap to QEMU. The driver in the machine is virtio_net.
 func (n *network) attach(l *launcher) {
 	l.add("-netdev", fmt.Sprintf("tap,id=net,fd=%d,vhost=off", l.inherit(n.tap)), "-device", "virtio-net-pci,netdev=net,romfile=")
 }
@@ -97,7 +97,7 @@ func (n *network) close() {
 	}
 }
 
-// HostCommand is a command of this host on the machine's network (Config.Network), where it has HostAddress.
+// HostCommand returns a command of this host in the machine's network (Config.Network), where this host has HostAddress.
 // ExtraFiles has the namespace as descriptor 3.
 func (m *Machine) HostCommand(ctx context.Context, argv ...string) (*exec.Cmd, error) {
 	if m.net == nil {
@@ -106,7 +106,7 @@ func (m *Machine) HostCommand(ctx context.Context, argv ...string) (*exec.Cmd, e
 	return m.net.command(ctx, argv...), nil
 }
 
-// networkUp gives the machine's eth0 its address.
+// networkUp sets the address of the machine's eth0.
 func (m *Machine) networkUp(ctx context.Context) error {
 	_, err := m.Shell(ctx, "ip address add "+GuestAddress+prefix+" dev eth0 && ip link set eth0 up")
 	return err

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestKernelPacing streams through the queueing disciplines that keep packets until their time, which this host's own
-// kernel need not have, and through one that does not.
+// TestKernelPacing streams through the queueing disciplines that hold packets until their time, which this host's own
+// kernel may lack, and through one that does not.
 func TestKernelPacing(t *testing.T) {
 	dir := t.TempDir()
 	inside, outside, config := filepath.Join(dir, "arm64"), filepath.Join(dir, "host"), filepath.Join(dir, "config.yaml")
@@ -26,7 +26,7 @@ func TestKernelPacing(t *testing.T) {
 		"for port in 5004 5006; do tc filter add dev eth0 parent 1: protocol ip u32 match ip dport $port 0xffff flowid 1:1; done"
 	for _, tt := range []struct{ name, qdisc, says string }{
 		{"fq", "fq", "the kernel paces, by fq"},
-		{"etf", etf, "the kernel paces, by etf"}, // which drops packets without a time: RTCP must not get there
+		{"etf", etf, "the kernel paces, by etf"}, // drops packets without a time: RTCP must not use it
 		{"neither", "pfifo", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -41,7 +41,7 @@ func TestKernelPacing(t *testing.T) {
 			if err := m.CopyOut(ctx, "/run/sdp/raw.sdp", sdp); err != nil {
 				t.Fatal(err)
 			}
-			if tt.name == "etf" { // drops what an emulated processor is late with
+			if tt.name == "etf" { // drops packets for which an emulated processor is late
 				if _, err := m.Shell(ctx, "until tc -s qdisc show dev eth0 | grep -A1 etf | grep -q 'Sent .* [0-9][0-9][0-9]* pkt'; do sleep .1; done"); err != nil {
 					t.Errorf("nothing left by etf: %v", err)
 				}

@@ -17,15 +17,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcher collects QEMU's arguments and the descriptors that it inherits. Everything that it is given is a
-// descriptor: no socket or file of the machine has a name that could be left behind.
+// launcher collects QEMU's arguments and inherited descriptors. Everything is passed as a descriptor, so that the machine
+// has no named socket or file that could be left behind.
 type launcher struct {
 	args  []string
 	files []*os.File // become 3, 4, …
-	own   []*os.File // QEMU's alone once it runs
+	own   []*os.File // closed here after QEMU has started
 }
 
-// inherit gives QEMU a descriptor and returns its number there.
+// inherit passes a descriptor to QEMU and returns its number there.
 func (l *launcher) inherit(f *os.File) int {
 	l.files = append(l.files, f)
 	return len(l.files) + 2
@@ -33,7 +33,7 @@ func (l *launcher) inherit(f *os.File) int {
 
 func (l *launcher) add(args ...string) { l.args = append(l.args, args...) }
 
-// path is a file's name for QEMU.
+// path passes a file to QEMU and returns its name there.
 func (l *launcher) path(f *os.File) string { return fmt.Sprintf("/proc/self/fd/%d", l.inherit(f)) }
 
 // socket adds a character device and returns the host's end.
@@ -54,7 +54,7 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("vjetson: socket: %w", err)
 	}
-	return c.(*net.UnixConn), nil // of a Unix socket pair
+	return c.(*net.UnixConn), nil // f is of a Unix socket pair
 }
 
 func socketPair(name string) (ours, theirs *os.File, err error) {
@@ -109,7 +109,7 @@ func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error)
 	return nil
 }
 
-// drop gives back what a machine has that was not started.
+// drop releases the resources of a machine that was not started.
 func (m *Machine) drop() {
 	if m.qmp != nil {
 		m.qmp.conn.Close()
@@ -123,7 +123,7 @@ func (m *Machine) drop() {
 	}
 }
 
-// machine adds what every machine has.
+// machine adds the parts of every machine.
 func (l *launcher) machine(cfg Config) {
 	board, more := cfg.arch.board, ""
 	switch {
@@ -151,7 +151,7 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-append", strings.Join(strings.Fields(strings.Join(line, " ")), " "))
 }
 
-// devices adds disk, network and what stands in the hot-plug slots, ports of PCI Express.
+// devices adds the disk, the network, and the hot-plug slots, which are PCI Express ports.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
 	if err := m.disk(ctx, l); err != nil {
 		return err
@@ -172,13 +172,13 @@ func (m *Machine) devices(ctx context.Context, l *launcher) error {
 			return err
 		}
 	}
-	for _, d := range m.cfg.Devices { // behind the slot, whose place on the bus must not depend on them
+	for _, d := range m.cfg.Devices { // after the slots, whose places on the bus must not depend on them
 		l.add("-device", d)
 	}
 	return nil
 }
 
-// disk adds the disk that was asked for, or that the full root needs.
+// disk adds the configured disk, or the one that the full root needs.
 func (m *Machine) disk(ctx context.Context, l *launcher) error {
 	file, options, mode := m.cfg.Disk, "", os.O_RDWR
 	if m.cfg.Full {
@@ -212,7 +212,7 @@ func (m *Machine) disk(ctx context.Context, l *launcher) error {
 	return nil
 }
 
-// cacheDisk serves a disk with a write cache, and says what QEMU calls it. It closes the disk when QEMU has ended.
+// cacheDisk serves a disk with a write cache, and returns QEMU's name for it. It closes the disk when QEMU has ended.
 func (m *Machine) cacheDisk(disk *os.File, l *launcher) (string, error) {
 	cache, err := newDiskCache(disk)
 	if err != nil {
@@ -232,7 +232,7 @@ func (m *Machine) cacheDisk(disk *os.File, l *launcher) (string, error) {
 	return fmt.Sprintf("file.driver=nbd,file.server.type=fd,file.server.str=%d", l.inherit(theirs)), nil
 }
 
-// makeDisk copies the image when there is no such disk yet.
+// makeDisk copies the image if the disk does not exist.
 func makeDisk(ctx context.Context, image, disk string) error {
 	if _, err := os.Stat(disk); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -240,8 +240,8 @@ func makeDisk(ctx context.Context, image, disk string) error {
 	return command(ctx, "cp", "--sparse=always", "--reflink=auto", image, disk)
 }
 
-// InjectError makes a device of Config.Devices report an error of its link, by its id and the error's name in QEMU
-// ("COMP_TIME" is a completion's time-out). The device must be of PCI Express and have aer=on.
+// InjectError makes a device in Config.Devices, named by its id, report a link error, named as QEMU does ("COMP_TIME"
+// is a completion timeout). The device must be a PCI Express device with aer=on.
 func (m *Machine) InjectError(ctx context.Context, id, name string) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()

@@ -15,10 +15,10 @@ type qmp struct {
 	conn   *net.UnixConn
 	call   sync.Mutex // one command at a time
 	answer chan qmpMessage
-	ended  chan struct{} // closed when the monitor has gone
+	ended  chan struct{} // closed when the monitor has ended
 
 	mu      sync.Mutex
-	waiting map[string]chan struct{} // DEVICE_DELETED by the device's id
+	waiting map[string]chan struct{} // waiters for DEVICE_DELETED, by the device's id
 }
 
 type qmpMessage struct {
@@ -37,7 +37,7 @@ func newQMP(conn *net.UnixConn) *qmp {
 	return q
 }
 
-// read ends when the connection does.
+// read handles messages until the connection ends.
 func (q *qmp) read() {
 	defer close(q.ended)
 	for dec := json.NewDecoder(q.conn); ; {
@@ -56,21 +56,21 @@ func (q *qmp) read() {
 		case m.Return != nil || m.Error != nil:
 			select {
 			case q.answer <- m:
-			default: // of a command that nobody waits for any more
+			default: // of an abandoned command
 			}
 		}
 	}
 }
 
-// do executes one command.
-func (q *qmp) do(ctx context.Context, command string, args any) error {
-	_, err := q.ask(ctx, command, args)
+// execute runs one command.
+func (q *qmp) execute(ctx context.Context, command string, args any) error {
+	_, err := q.query(ctx, command, args)
 	return err
 }
 
-// human executes a command of the monitor for humans and returns what it says.
+// human executes a command of the human monitor and returns its output.
 func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
-	answer, err := q.ask(ctx, "human-monitor-command", map[string]string{"command-line": line})
+	answer, err := q.query(ctx, "human-monitor-command", map[string]string{"command-line": line})
 	if err != nil {
 		return "", err
 	}
@@ -80,8 +80,8 @@ func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
 	return says, nil
 }
 
-// ask executes one command and returns its answer.
-func (q *qmp) ask(ctx context.Context, command string, args any) (json.RawMessage, error) {
+// query runs one command and returns its answer.
+func (q *qmp) query(ctx context.Context, command string, args any) (json.RawMessage, error) {
 	q.call.Lock()
 	defer q.call.Unlock()
 	b, err := json.Marshal(struct {
@@ -92,7 +92,7 @@ func (q *qmp) ask(ctx context.Context, command string, args any) (json.RawMessag
 		return nil, err
 	}
 	select {
-	case <-q.answer: // a late one
+	case <-q.answer: // a late answer
 	default:
 	}
 	_, err = q.conn.Write(b)
@@ -115,13 +115,13 @@ func (q *qmp) ask(ctx context.Context, command string, args any) (json.RawMessag
 	}
 }
 
-// unplug takes a device away and waits until the guest has let it go.
+// unplug removes a device and waits until the guest has released it.
 func (q *qmp) unplug(ctx context.Context, id string) error {
 	gone := make(chan struct{})
 	q.mu.Lock()
 	q.waiting[id] = gone
 	q.mu.Unlock()
-	if err := q.do(ctx, "device_del", map[string]string{"id": id}); err != nil {
+	if err := q.execute(ctx, "device_del", map[string]string{"id": id}); err != nil {
 		return err
 	}
 	select {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildAgent compiles the program that runs in the machine; dir is where it goes.
+// buildAgent compiles the program that runs in the machine into dir.
 func buildAgent(ctx context.Context, arch, dir string) (string, error) {
 	out := filepath.Join(dir, "agent")
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "github.com/tegracast/tegracast/board/vjetson/agent")
@@ -29,8 +29,8 @@ func buildAgent(ctx context.Context, arch, dir string) (string, error) {
 	return out, nil
 }
 
-// smallRoot makes the initramfs: the agent as PID 1, busybox, the C library, modules, and the caller's files. It is a
-// memory file that belongs to the caller.
+// smallRoot builds the initramfs: the agent as PID 1, busybox, the C library, modules, and the caller's files. It returns
+// a memory file that the caller must close.
 func smallRoot(ctx context.Context, cfg Config) (*os.File, error) {
 	dir, err := os.MkdirTemp("", "vjetson-")
 	if err != nil {
@@ -91,7 +91,7 @@ func fillRoot(w io.Writer, cfg Config, agent string) error {
 	return c.close()
 }
 
-// addModules adds the modules and the list by which the agent loads them.
+// addModules adds the modules, and the list from which the agent loads them.
 func addModules(c *archive, cfg Config) error {
 	all, err := cfg.Kernel.modules()
 	if err != nil {

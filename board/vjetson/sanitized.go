@@ -20,12 +20,13 @@ import (
 //go:embed sanitized.config
 var sanitizedConfig []byte
 
-// buildKernelTimeout is for a machine with two slow cores.
+// buildKernelTimeout is the time limit of building a kernel, on a machine with two slow cores.
 const buildKernelTimeout = 90 * time.Minute
 
-// Sanitized returns a kernel of Debian's source that finds mistakes: KASAN, lockdep, the DMA API's debugging, kmemleak,
-// sleeping in the wrong place. It is built once, by the cross compiler, which takes a quarter of an hour on two cores
-// and 4 GB; progress goes to log. It has what the small root, edu and the card need: no network, no disk.
+// Sanitized returns a kernel built from Debian's source with checks: KASAN, lockdep, the DMA API's debugging, kmemleak,
+// and the check for sleeping in the wrong place. It is built once, by the cross compiler. That takes a quarter of an
+// hour on two cores, and 4 GB of the cache. Progress goes to log. The kernel supports the small root, edu and the card,
+// but neither network nor disk.
 func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	stock, err := Fetch(ctx, "arm64", log)
 	if err != nil {
@@ -51,7 +52,7 @@ func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	}
 	defer unlock()
 	if k, err := sanitizedIn(root); err == nil {
-		return k, nil // another process was quicker
+		return k, nil // another process was faster
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, buildKernelTimeout, fmt.Errorf("building the kernel took more than %v", buildKernelTimeout))
 	defer cancel()
@@ -61,7 +62,7 @@ func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	return sanitizedIn(root)
 }
 
-// sanitizedIn reads what buildSanitized left.
+// sanitizedIn reads the result of buildSanitized.
 func sanitizedIn(root string) (Kernel, error) {
 	release, err := os.ReadFile(filepath.Join(root, completeMark))
 	return Kernel{Arch: "arm64", Release: string(release), Dir: root}, err
@@ -99,7 +100,7 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 	return placeSanitized(ctx, stock, root, source, strings.TrimSpace(string(b)))
 }
 
-// fetchSource unpacks Debian's linux-source of a kernel's series into root: the folders that are named, or all of it.
+// fetchSource unpacks Debian's linux-source of a kernel's series into root: the named folders, or everything.
 func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, folders ...string) (string, error) {
 	series := strings.Join(strings.SplitN(k.Release, ".", 3)[:2], ".")
 	a, err := newApt(ctx, filepath.Dir(k.Dir), k.Arch, series, log)
@@ -123,8 +124,8 @@ func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, f
 	return filepath.Join(root, name), nil
 }
 
-// placeSanitized lays everything out as Debian's packages do, with the programs of the stock kernel's root, and marks
-// the folder as complete.
+// placeSanitized arranges the files as Debian's packages do, with the programs of the stock kernel's root, and marks the
+// folder as complete.
 func placeSanitized(ctx context.Context, stock Kernel, root, source, release string) error {
 	headers := filepath.Join(root, "usr/src/linux-headers-"+release)
 	for _, d := range []string{"boot", "usr/src", "bin", "lib"} {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// device is what stands in a hot-plug slot, as QEMU takes it.
+// device is a device in a hot-plug slot, in QEMU's format.
 type device struct {
 	Driver  string         `json:"driver"`
 	ID      string         `json:"id"`
@@ -22,7 +22,7 @@ type socketAddress struct {
 	Path string `json:"path"`
 }
 
-// slot returns what stands in slot n.
+// slot returns the device of slot n.
 func (m *Machine) slot(n int) (device, error) {
 	switch {
 	case len(m.slots) == 0:
@@ -33,14 +33,15 @@ func (m *Machine) slot(n int) (device, error) {
 	return m.slots[n], nil
 }
 
-// HotUnplug takes the first slot's device away, as HotUnplugSlot does.
+// HotUnplug unplugs the first slot's device. See HotUnplugSlot.
 func (m *Machine) HotUnplug(ctx context.Context) error { return m.HotUnplugSlot(ctx, 0) }
 
-// HotPlug puts the first slot's device back.
+// HotPlug plugs the first slot's device in again.
 func (m *Machine) HotPlug(ctx context.Context) error { return m.HotPlugSlot(ctx, 0) }
 
-// HotUnplugSlot presses the attention button of slot n, which has function n, and waits until the guest has let the device
-// go: Linux takes 5 s. QEMU 11.1 ends when a function that has MSI-X is unplugged: one with MSI alone can be.
+// HotUnplugSlot presses the attention button of slot n, which has function n, and waits until the guest has released
+// the device, which takes Linux 5 s. QEMU 11.1 ends when a function with MSI-X is unplugged; a function without MSI-X,
+// but with MSI, can be unplugged.
 func (m *Machine) HotUnplugSlot(ctx context.Context, n int) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -51,7 +52,7 @@ func (m *Machine) HotUnplugSlot(ctx context.Context, n int) error {
 	return m.qmp.unplug(ctx, d.ID)
 }
 
-// HotPlugSlot puts the device into slot n again. A function's server is asked as at the start.
+// HotPlugSlot plugs the device into slot n again. A function's server is contacted as at the start.
 func (m *Machine) HotPlugSlot(ctx context.Context, n int) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()
@@ -59,5 +60,5 @@ func (m *Machine) HotPlugSlot(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	return m.qmp.do(ctx, "device_add", d)
+	return m.qmp.execute(ctx, "device_add", d)
 }

@@ -26,8 +26,8 @@ outputs:
     rtp: {payload: raw, destinations: ["` + HostAddress + `:5004", "` + HostAddress + `:5006"], checksum: true}
 `
 
-// build compiles the program for an architecture, as it is packed, so that the go command has what it compiles; an empty one is this
-// machine's.
+// build compiles the program for an architecture with the flags of the packaged one, so that the go command can reuse the
+// compiled parts. An empty architecture means this machine's.
 func build(t *testing.T, arch, out string) {
 	t.Helper()
 	mode := "default"
@@ -41,7 +41,7 @@ func build(t *testing.T, arch, out string) {
 	}
 }
 
-// TestTegracast runs the real program in the machine: the validation run, and a stream that this host receives.
+// TestTegracast runs the real program in the machine: the validation run, and a stream to this host.
 func TestTegracast(t *testing.T) {
 	dir := t.TempDir()
 	inside, outside, config := filepath.Join(dir, "arm64"), filepath.Join(dir, "host"), filepath.Join(dir, "config.yaml")
@@ -75,7 +75,7 @@ func TestTegracast(t *testing.T) {
 	}
 }
 
-// receive has probe check 3 s of the stream, and ffmpeg take 10 frames of its other destination.
+// receive checks 3 s of the stream with probe, and receives 10 frames of its other destination with ffmpeg.
 func receive(t *testing.T, m *Machine, tegracast, sdp string) {
 	t.Helper()
 	b, err := os.ReadFile(sdp)
@@ -99,7 +99,7 @@ func receive(t *testing.T, m *Machine, tegracast, sdp string) {
 	if err := ffmpeg.Start(); err != nil {
 		t.Fatal(err)
 	}
-	for try := 1; ; try++ { // a machine that stood still meanwhile is silent, and loses packets
+	for try := 1; ; try++ { // a machine that was suspended is silent, and loses packets
 		probe, err := m.HostCommand(ctx, tegracast, "probe", "--sdp", sdp, "--duration", "3s")
 		if err != nil {
 			t.Fatal(err)

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// StartTest boots a machine for a test, which fails when the machine cannot be had, and closes it at its end: a kernel
-// fault that the test did not expect fails it, with the fault. A machine with functions needs more from Debian's archive
-// than any other: where that is out of reach, and the cache does not have it, the test is skipped.
+// StartTest boots a machine for a test, and closes it at the test's end. The test fails if the machine cannot be started,
+// or if there is an unexpected kernel fault, which it shows. A machine with functions needs more packages from Debian's
+// archive: if these are not in the cache and the archive cannot be reached, the test is skipped.
 func StartTest(t testing.TB, cfg Config) *Machine {
 	t.Helper()
 	m, err := Start(t.Context(), cfg)

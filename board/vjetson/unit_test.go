@@ -22,7 +22,7 @@ import (
 	"github.com/u-root/mkuimage/cpio"
 )
 
-// entryOf reads an entry of a newc archive, written from the format's description, and returns what follows it.
+// entryOf reads an entry of a newc archive, according to the format's description, and returns what follows it.
 func entryOf(t *testing.T, b []byte) (name, data string, mode uint64, rest []byte) {
 	t.Helper()
 	field := func(i int) uint64 {
@@ -103,7 +103,7 @@ func TestKernelLogIsBounded(t *testing.T) {
 	}
 }
 
-// TestTailAfterAPanic: however much the kernel says after it, an error shows the panic.
+// TestTailAfterAPanic checks that an error shows the panic, however much the kernel logs after it.
 func TestTailAfterAPanic(t *testing.T) {
 	for _, after := range []int{0, 1, tailSize, maxLines / 2} { // from the second on, half of the lines are dropped
 		l := newKernelLog(nil)
@@ -114,7 +114,7 @@ func TestTailAfterAPanic(t *testing.T) {
 	}
 }
 
-// FuzzKernelLog: lines do not depend on how the console's bytes come.
+// FuzzKernelLog checks that lines do not depend on how the console's bytes are split.
 func FuzzKernelLog(f *testing.F) {
 	f.Add([]byte("one\r\ntwo\nWARNING: three\n"), uint8(3))
 	f.Add([]byte("\n\n\r\n\xff"), uint8(1))
@@ -218,7 +218,7 @@ func TestCachedIsTheNewest(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Mkdir(filepath.Join(dir, "6.1.0-57-arm64"), 0o755); err != nil { // not complete
+	if err := os.Mkdir(filepath.Join(dir, "6.1.0-57-arm64"), 0o755); err != nil { // incomplete
 		t.Fatal(err)
 	}
 	for series, want := range map[string]string{"5.10": "5.10.0-99-arm64", "6.1": "6.1.0-56-arm64", "6.12": "6.12.117+deb12-arm64"} {
@@ -234,7 +234,7 @@ func TestCachedIsTheNewest(t *testing.T) {
 	}
 }
 
-// monitorPair are both ends of a monitor's connection: the harness's and QEMU's.
+// monitorPair returns both ends of a monitor's connection: the harness's and QEMU's.
 func monitorPair(t *testing.T) (ours, theirs *net.UnixConn) {
 	t.Helper()
 	a, b, err := socketPair("monitor")
@@ -254,10 +254,10 @@ func TestMonitor(t *testing.T) {
 	a, b := monitorPair(t)
 	q := newQMP(a)
 	go fakeQEMU(b)
-	if err := q.do(t.Context(), "good", nil); err != nil {
+	if err := q.execute(t.Context(), "good", nil); err != nil {
 		t.Error(err)
 	}
-	if err := q.do(t.Context(), "bad", nil); err == nil || !strings.Contains(err.Error(), "it is bad") {
+	if err := q.execute(t.Context(), "bad", nil); err == nil || !strings.Contains(err.Error(), "it is bad") {
 		t.Errorf("a command that fails: %v", err)
 	}
 	if err := q.unplug(t.Context(), "dev"); err != nil {
@@ -265,20 +265,20 @@ func TestMonitor(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	if err := q.do(ctx, "slow", nil); !errors.Is(err, context.DeadlineExceeded) {
+	if err := q.execute(ctx, "slow", nil); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a command without answer: %v", err)
 	}
-	if err := q.do(t.Context(), "end", nil); !errors.Is(err, ErrEnded) {
+	if err := q.execute(t.Context(), "end", nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("a monitor that ends: %v", err)
 	}
-	if err := q.do(t.Context(), "good", nil); !errors.Is(err, ErrEnded) {
+	if err := q.execute(t.Context(), "good", nil); !errors.Is(err, ErrEnded) {
 		t.Errorf("a monitor that has ended: %v", err)
 	}
 	a.Close()
 	<-q.ended
 }
 
-// endingPort is a port whose other end has gone, which its reader learns later than its writer.
+// endingPort is a port whose other end is closed, which its reader notices later than its writer.
 type endingPort struct {
 	net.Conn
 	written chan struct{}

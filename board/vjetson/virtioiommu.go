@@ -10,17 +10,18 @@ import (
 	"path/filepath"
 )
 
-// virtioIOMMU is the module of virtio's IOMMU. It is loaded behind virtio_pci and before everything else: a device whose
-// DMA goes through the IOMMU waits for its driver.
+// virtioIOMMU is the name of the module of virtio's IOMMU. It is loaded after virtio_pci and before everything else,
+// because a device whose DMA goes through the IOMMU waits for the IOMMU's driver.
 const virtioIOMMU = "virtio_iommu"
 
-// buildVirtioIOMMU returns the file of virtio's IOMMU driver for a kernel that comes without it.
+// buildVirtioIOMMU returns the file of virtio's IOMMU driver for a kernel without it.
 func buildVirtioIOMMU(ctx context.Context, k Kernel, log *slog.Logger) (string, error) {
 	return BuildFromSource(ctx, k, "drivers/iommu", "virtio-iommu", "obj-m := virtio-iommu.o\n", log)
 }
 
-// BuildFromSource returns the file of a module of Debian's source of a kernel that comes without it, which it builds once: the module's
-// folder in the source, its name, and what its Kbuild says. It lies in the kernel's folder.
+// BuildFromSource returns the file of a module that a kernel's package lacks, and builds it once from Debian's source
+// of the kernel. folder is the module's folder in the source, module its name, and kbuild the text of its Kbuild. The
+// file is in the kernel's folder.
 func BuildFromSource(ctx context.Context, k Kernel, folder, module, kbuild string, log *slog.Logger) (string, error) {
 	file := filepath.Join(k.Dir, module+".ko")
 	find := func(string) (string, bool) {

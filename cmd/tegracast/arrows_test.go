@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// may says which packages a package may import (docs/architecture.md, "Import rules"). A key stands for a package and those
-// below it that have no key of their own; these may import each other.
+// may lists the packages that a package may import (docs/architecture.md, "Import rules"). A key stands for a package and
+// for the packages below it without a key of their own, which may import one another.
 var may = map[string][]string{
 	"board":               {},
 	"tegra":               {},
@@ -26,61 +26,54 @@ var may = map[string][]string{
 	"pipeline/kernel":     {"pipeline", "cudahost"},
 	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest"},
-	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a machine
+	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
 	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
-	"pipeline/preview":    {"pipeline"},
-	"pipeline/web":        {"pipeline", "pipeline/preview"},
 	"pipeline/results":    {"pipeline"},
 	"pipeline/ucx":        {"pipeline", "cudahost/headertest"},
-	"pipeline/share":      {"pipeline", "cudahost"}, // its tests share memory of it
-	"pipeline/rtsp":       {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
-	"pipeline/webrtc":     {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
+	"pipeline/share":      {"pipeline", "cudahost"}, // its tests share such memory
+	"pipeline/rtp/rtsp":   {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
+	"pipeline/rtp/webrtc": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/record":     {"pipeline", "cudahost"},
 	"pipeline/bus":        {"pipeline"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
-	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "pipeline/web", "cmd/tegracast/config", "cmd/tegracast/programtest"},
-	"cmd/tegracast/command":         {},
-	"cmd/tegracast/manpage":         {},
-	"cmd/tegracast/boardwatch":      {"board", "pipeline/..."},
-	"cmd/tegracast/fanout":          {"pipeline/..."},
-	"cmd/tegracast/egress":          {"pipeline/...", "cudahost", "cmd/tegracast/config"},
-	"cmd/tegracast/device":          {"cudahost", "tegra", "fpga", "capture"},
-	"cmd/tegracast/loopback":        {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/command", "cmd/tegracast/device"},
-	"cmd/tegracast/verdict":         {"pipeline/...", "cmd/tegracast/command"},
-	"cmd/tegracast/programtest":     {"pipeline/..."},
-	"cmd/tegracast/chaos":           {"fpga", "pipeline/...", "cmd/tegracast/programtest"},
+	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
+	"cmd/tegracast/terminal":        {"pipeline", "pipeline/rtp/send"},
+	"cmd/tegracast/telemetry":       {"board", "pipeline/...", "cmd/tegracast/config"},
+	"cmd/tegracast/streams":         {"pipeline/...", "cudahost", "cmd/tegracast/config"},
+	"cmd/tegracast/preview":         {"pipeline", "pipeline/rtp"},
+	"cmd/tegracast/web": {
+		"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/preview", "cmd/tegracast/terminal", "cmd/tegracast/token",
+	},
+	"cmd/tegracast/device":      {"cudahost", "tegra", "fpga", "capture"},
+	"cmd/tegracast/loopback":    {"cudahost", "tegra", "fpga", "capture", "pipeline", "cmd/tegracast/terminal", "cmd/tegracast/device"},
+	"cmd/tegracast/verdict":     {"pipeline/...", "cmd/tegracast/terminal"},
+	"cmd/tegracast/programtest": {"pipeline/...", "cmd/tegracast/folders", "cmd/tegracast/token"},
+	"cmd/tegracast/folders":     {},
+	"cmd/tegracast/token":       {"pipeline"},
+	"cmd/tegracast/memlock":     {"cudahost", "tegra", "pipeline/...", "cmd/tegracast/config/..."},
+	"cmd/tegracast/chaos":       {"fpga", "pipeline/...", "cmd/tegracast/programtest", "cmd/tegracast/web"},
 	"cmd/tegracast/appliance": {
 		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
-		"cmd/tegracast/config/...", "cmd/tegracast/lines", "cmd/tegracast/device", "cmd/tegracast/boardwatch", "cmd/tegracast/fanout",
-		"cmd/tegracast/egress", "cmd/tegracast/telemetry", "cmd/tegracast/live", "cmd/tegracast/starts", "cmd/tegracast/ending", "cmd/tegracast/programtest",
-		"cmd/tegracast/control", "cmd/tegracast/kept", "cmd/tegracast/site", "cmd/tegracast/progress", "cmd/tegracast/memlock",
+		"cmd/tegracast/config/...", "cmd/tegracast/device", "cmd/tegracast/folders", "cmd/tegracast/lines", "cmd/tegracast/memlock",
+		"cmd/tegracast/preview", "cmd/tegracast/programtest", "cmd/tegracast/streams", "cmd/tegracast/telemetry", "cmd/tegracast/terminal",
+		"cmd/tegracast/web",
 	},
-	"cmd/tegracast/live":      {"pipeline", "pipeline/rtp/send", "cmd/tegracast/command"},
-	"cmd/tegracast/control":   {"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/live"},
-	"cmd/tegracast/progress":  {"pipeline", "cmd/tegracast/starts"},
-	"cmd/tegracast/site":      {"pipeline/...", "cmd/tegracast/config"},
-	"cmd/tegracast/kept":      {"pipeline/...", "cmd/tegracast/config/...", "cmd/tegracast/memlock"},
-	"cmd/tegracast/memlock":   {"cudahost", "tegra", "pipeline/...", "cmd/tegracast/config/..."},
-	"cmd/tegracast/starts":    {},
-	"cmd/tegracast/ending":    {},
-	"cmd/tegracast/telemetry": {"pipeline/...", "cmd/tegracast/config"},
 	"cmd/tegracast/doctor": {
-		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance",
-		"cmd/tegracast/command", "cmd/tegracast/device", "cmd/tegracast/loopback", "cmd/tegracast/memlock", "cmd/tegracast/verdict",
-		"cmd/tegracast/programtest",
+		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance", "cmd/tegracast/device",
+		"cmd/tegracast/loopback", "cmd/tegracast/memlock", "cmd/tegracast/programtest", "cmd/tegracast/terminal", "cmd/tegracast/verdict",
 	},
 
 	"pipeline/rtp/send":       {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest", "pipeline/codec"},
 	"pipeline/rtp/receive":    {"pipeline", "pipeline/rtp", "pipeline/rtp/rtptest", "pipeline/codec"},
 	"pipeline/rtp/rtptest":    {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive"},             // its own tests join both ends
-	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive", "cudahost"}, // the egress as the appliance has it
+	"pipeline/rtp/benchpeers": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/receive", "cudahost"}, // the egress as in the appliance
 }
 
-// module is the prefix of every package of ours.
+// module is the prefix of all our packages.
 const module = "github.com/tegracast/tegracast/"
 
 // keyOf returns the key of may that stands for the package at path: the longest that matches, or none.
@@ -131,7 +124,7 @@ func TestImportArrows(t *testing.T) {
 			names, _ := list.([]any)
 			for _, n := range names {
 				to, ours := strings.CutPrefix(n.(string), module)
-				// The tests of any package may boot the machine, and simulate the FPGA's design.
+				// Tests of any package may boot the virtual Jetson, and simulate the FPGA's design.
 				inTest := i > 0 && (keyOf(to) == "board/vjetson" || keyOf(to) == "fpga/rtl/rtltest")
 				if ours && !allowed(home, to) && !inTest {
 					t.Errorf("%s imports %s", from, to)
@@ -144,7 +137,7 @@ func TestImportArrows(t *testing.T) {
 	}
 }
 
-// TestNoServerIsLinked: the program is a client of the bus; the server is there for tests.
+// TestNoServerIsLinked checks that the program contains no server of the bus, which only tests need.
 func TestNoServerIsLinked(t *testing.T) {
 	out, err := exec.Command("go", "list", "-deps", module+"cmd/tegracast").Output()
 	if err != nil {

@@ -14,8 +14,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// serve says at its end what the loops have come to.
+// TestServeAuto checks that serve prints the loops' final state.
 func TestServeAuto(t *testing.T) {
+	programtest.NotShort(t)
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
 	text := strings.NewReplacer("5004", fmt.Sprint(p[0]), "gamma: 1, ", "").Replace(fmt.Sprintf(programtest.WithAuto, "{exposure: {target: 0.1}, white_balance: {}}"))

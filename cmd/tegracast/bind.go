@@ -12,7 +12,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
 const bindUsage = `Usage: tegracast bind [--yes] ADDRESS
@@ -26,7 +27,7 @@ The binding lasts until the machine reboots or the function leaves the bus.
 For a permanent binding use driverctl set-override ADDRESS tegra_p2p.
 `
 
-// ourDriver is the kernel module's name on the bus.
+// ourDriver is the name of the kernel module's driver on the bus.
 const ourDriver = "tegra_p2p"
 
 func bindCommand(_ context.Context, e env, args []string) error {
@@ -36,24 +37,25 @@ func bindCommand(_ context.Context, e env, args []string) error {
 		return err
 	}
 	if f.NArg() != 1 {
-		return command.UsageError{Err: errors.New("give the PCI address of one function, as lspci -D shows it: try tegracast bind --help")}
+		return terminal.UsageError{Err: errors.New("give the PCI address of one function, as lspci -D shows it: try tegracast bind --help")}
 	}
 	address, err := pciAddress(f.Arg(0))
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
-	said, err := pciBus{root: "/sys/bus/pci", write: writeAttribute}.take(address, *yes)
+	said, err := pciBus{root: "/sys/bus/pci", write: writeAttribute}.bindFunction(address, *yes)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(e.Out, said)
+	fmt.Fprintln(e.Out, printable.Lines(said))
 	return nil
 }
 
-// addressRule is domain, bus, device and function in hexadecimal digits, as Linux writes them; lspci leaves domain 0000 out.
+// addressRule matches domain, bus, device and function in hexadecimal digits, as Linux writes them. lspci omits domain
+// 0000.
 var addressRule = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`)
 
-// pciAddress is an address as the folders of sysfs have it.
+// pciAddress returns an address in the form of sysfs.
 func pciAddress(s string) (string, error) {
 	m := addressRule.FindStringSubmatch(strings.ToLower(s))
 	switch {
@@ -71,7 +73,7 @@ type pciBus struct {
 	write func(file, text string) error
 }
 
-// writeAttribute writes a file of sysfs, which must be there.
+// writeAttribute writes a file of sysfs, which must exist.
 func writeAttribute(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -85,13 +87,13 @@ func (b pciBus) device(address, file string) string {
 	return filepath.Join(b.root, "devices", address, file)
 }
 
-// text is what a file says of a function; empty when it cannot be read.
+// text returns the content of a function's file, or "" if it cannot be read.
 func (b pciBus) text(address, file string) string {
 	text, _ := os.ReadFile(b.device(address, file))
 	return strings.TrimSpace(string(text))
 }
 
-// driver is who has a function; empty: nobody.
+// driver returns the driver to which a function is bound, or "".
 func (b pciBus) driver(address string) string {
 	target, err := os.Readlink(b.device(address, "driver"))
 	if err != nil {
@@ -100,9 +102,9 @@ func (b pciBus) driver(address string) string {
 	return filepath.Base(target)
 }
 
-// take gives a function to tegra_p2p, from another driver only when told so, and says what was done. When tegra_p2p does not take
-// it, the driver from before has it again.
-func (b pciBus) take(address string, yes bool) (said string, err error) {
+// bindFunction binds a function to tegra_p2p, taking it from another driver only if yes is true, and describes what it
+// did. If tegra_p2p does not accept the function, bindFunction returns it to its previous driver.
+func (b pciBus) bindFunction(address string, yes bool) (said string, err error) {
 	if _, err := os.Stat(b.device(address, "")); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no function %s on the bus: lspci -D lists them", address)
 	} else if err != nil {
@@ -113,11 +115,12 @@ func (b pciBus) take(address string, yes bool) (said string, err error) {
 	name := fmt.Sprintf("%s (%s:%s)", address, strings.TrimPrefix(b.text(address, "vendor"), "0x"), strings.TrimPrefix(b.text(address, "device"), "0x"))
 	switch {
 	case strings.HasPrefix(b.text(address, "class"), bridges):
-		return "", fmt.Errorf("%s is a bridge, and no FPGA: name the function behind it, which lspci -D -t shows", name)
+		return "", fmt.Errorf("%s is a bridge, not an FPGA: name the function behind it, which lspci -D -t shows", name)
 	case before == ourDriver:
 		return name + " is driven by tegra_p2p already", nil
 	case before != "" && !yes:
-		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from there, with whatever uses it, run tegracast bind --yes %s",
+		return "", fmt.Errorf("%s is driven by %s, and nothing was changed: to take it from that driver, and from whatever uses it, "+
+			"run tegracast bind --yes %s",
 			name, before, address)
 	}
 	if _, err := os.Stat(filepath.Join(b.root, "drivers", ourDriver)); err != nil {
@@ -132,7 +135,7 @@ func (b pciBus) take(address string, yes bool) (said string, err error) {
 	return name + " is driven by tegra_p2p", nil
 }
 
-// move binds the function. The override comes first: no other driver can take the function in between.
+// move binds the function. It sets the override first, so that no other driver can take the function in between.
 func (b pciBus) move(address, before string) error {
 	old := b.text(address, "driver_override")
 	if old == "(null)" {
@@ -153,18 +156,18 @@ func (b pciBus) move(address, before string) error {
 	if err == nil && b.driver(address) == ourDriver {
 		return nil
 	}
-	errs := errors.Join(err, errors.New("tegra_p2p does not take it: journalctl -k -g tegra_p2p says why"), b.giveBack(address, before, old))
+	errs := errors.Join(err, errors.New("tegra_p2p does not accept it: journalctl -k -g tegra_p2p says why"), b.giveBack(address, before, old))
 	return errors.New(strings.ReplaceAll(errs.Error(), "\n", "; "))
 }
 
-// giveBack gives the function to the driver that had it, with the override that it had.
+// giveBack restores the function's previous driver and override.
 func (b pciBus) giveBack(address, before, override string) error {
 	err := b.write(b.device(address, "driver_override"), override+"\n")
 	if before != "" && b.driver(address) == "" {
 		err = errors.Join(err, b.write(filepath.Join(b.root, "drivers", before, "bind"), address))
 	}
 	if b.driver(address) != before {
-		return errors.Join(err, fmt.Errorf("%s, which had it before, does not take it back", before))
+		return errors.Join(err, fmt.Errorf("%s, which had it before, does not accept it again", before))
 	}
 	return err
 }

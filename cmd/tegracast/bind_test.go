@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// busOf is a bus with a function that driver has, and a kernel behind its files: what is written has the effect that it has in
-// Linux (drivers/pci/pci-driver.c). A driver in refuses takes nothing.
+// busOf simulates a bus with a function bound to driver, and the kernel behind its files: writes have the effect that
+// they have in Linux (drivers/pci/pci-driver.c). Drivers in refuses accept no function.
 type busOf struct {
 	pciBus
 	t       *testing.T
 	writes  []string
 	refuses []string
-	denies  string // a file that may not be written
+	denies  string // a file that cannot be written
 }
 
 const somewhere = "0005:01:00.0"
@@ -36,21 +36,21 @@ func newBus(t *testing.T, driver string) *busOf {
 		}
 	}
 	for name, text := range map[string]string{"vendor": "0x10ee", "device": "0x7024", "class": "0x058000", "driver_override": "(null)"} {
-		b.put(name, text)
+		b.writeFile(name, text)
 	}
-	b.give(driver)
+	b.bindDriver(driver)
 	return b
 }
 
-func (b *busOf) put(name, text string) {
+func (b *busOf) writeFile(name, text string) {
 	b.t.Helper()
 	if err := os.WriteFile(b.device(somewhere, name), []byte(text+"\n"), 0o600); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// give binds the function to a driver; empty: to none.
-func (b *busOf) give(driver string) {
+// bindDriver binds the function to a driver, or to none if it is empty.
+func (b *busOf) bindDriver(driver string) {
 	b.t.Helper()
 	link := b.device(somewhere, "driver")
 	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,7 @@ func (b *busOf) give(driver string) {
 	}
 }
 
-// kernel is what Linux does with what is written.
+// kernel does what Linux does after a write.
 func (b *busOf) kernel(file, text string) error {
 	name, err := filepath.Rel(b.root, file)
 	if err != nil {
@@ -78,25 +78,25 @@ func (b *busOf) kernel(file, text string) error {
 	b.writes = append(b.writes, name+"="+text)
 	switch {
 	case name == "driver_override" && text == "":
-		b.put(name, "(null)")
+		b.writeFile(name, "(null)")
 	case name == "driver_override":
-		b.put(name, text)
+		b.writeFile(name, text)
 	case name == "driver/unbind" && text == somewhere:
-		b.give("")
+		b.bindDriver("")
 	case name == "drivers_probe" && text == somewhere:
 		if override := b.text(somewhere, "driver_override"); b.driver(somewhere) == "" && override != "(null)" {
-			b.give(override)
+			b.bindDriver(override)
 		}
 	case name == "drivers/xdma/bind" && text == somewhere && b.text(somewhere, "driver_override") == "(null)":
-		b.give("xdma")
+		b.bindDriver("xdma")
 	default:
 		return &fs.PathError{Op: "write", Path: file, Err: syscall.ENODEV}
 	}
 	return nil
 }
 
-// TestBind: a function goes to tegra_p2p, from another driver only on request; what is refused changes nothing, and the driver from
-// before has a function that tegra_p2p does not take.
+// TestBind checks that a function goes to tegra_p2p, from another driver only on request, that a refusal changes nothing,
+// and that the previous driver gets a function back that tegra_p2p does not accept.
 func TestBind(t *testing.T) {
 	taken := []string{"driver_override=tegra_p2p", "driver/unbind=" + somewhere, "drivers_probe=" + somewhere}
 	given := slices.Concat(taken, []string{"driver_override=", "drivers/xdma/bind=" + somewhere})
@@ -104,19 +104,23 @@ func TestBind(t *testing.T) {
 		name, had  string
 		yes        bool
 		change     func(*busOf)
-		has, says  string // afterwards; in answer or error
+		has, says  string // afterwards; in the answer or the error
 		writes     []string
 		wantsError bool
 	}{
 		{"free", "", false, nil, "tegra_p2p", "0005:01:00.0 (10ee:7024) is driven by tegra_p2p", []string{taken[0], taken[2]}, false},
-		{"AMD's", "xdma", false, nil, "xdma", "(10ee:7024) is driven by xdma, and nothing was changed: to take it from there, with whatever uses it, run tegracast bind --yes 0005:01:00.0", nil, true},
+		{"AMD's", "xdma", false, nil, "xdma", "(10ee:7024) is driven by xdma, and nothing was changed: to take it from that driver, and from whatever uses it, " +
+			"run tegracast bind --yes 0005:01:00.0", nil, true},
 		{"AMD's on request", "xdma", true, nil, "tegra_p2p", "was taken from xdma and is driven by tegra_p2p", taken, false},
 		{"ours", "tegra_p2p", true, nil, "tegra_p2p", "is driven by tegra_p2p already", nil, false},
-		{"bridge", "", true, func(b *busOf) { b.put("class", "0x060400") }, "", "is a bridge", nil, true},
+		{"bridge", "", true, func(b *busOf) { b.writeFile("class", "0x060400") }, "", "is a bridge", nil, true},
 		{"not loaded", "xdma", true, func(b *busOf) { _ = os.Remove(filepath.Join(b.root, "drivers/tegra_p2p")) }, "xdma", "nothing was changed: modprobe tegra_p2p", nil, true},
 		{"not root", "xdma", true, func(b *busOf) { b.denies = "driver_override" }, "xdma", "run it as root", nil, true},
-		{"refused", "xdma", true, func(b *busOf) { b.refuses = []string{"tegra_p2p"} }, "xdma", "tegra_p2p does not take it: journalctl -k -g tegra_p2p", given, true},
-		{"refused, and not taken back", "xdma", true, func(b *busOf) { b.refuses = []string{"tegra_p2p", "xdma"} }, "", "xdma, which had it before, does not take it back", given, true},
+		{"refused", "xdma", true, func(b *busOf) { b.refuses = []string{"tegra_p2p"} }, "xdma", "tegra_p2p does not accept it: journalctl -k -g tegra_p2p", given, true},
+		{
+			"refused, and not taken back", "xdma", true, func(b *busOf) { b.refuses = []string{"tegra_p2p", "xdma"} }, "",
+			"xdma, which had it before, does not accept it again", given, true,
+		},
 		{"not let go", "xdma", true, func(b *busOf) { b.denies = "driver/unbind" }, "xdma", "permission denied", []string{taken[0], "driver_override="}, true},
 		{"gone", "", true, func(b *busOf) { _ = os.RemoveAll(b.device(somewhere, "")) }, "", "there is no function 0005:01:00.0", nil, true},
 	} {
@@ -125,7 +129,7 @@ func TestBind(t *testing.T) {
 			if tt.change != nil {
 				tt.change(b)
 			}
-			said, err := b.take(somewhere, tt.yes)
+			said, err := b.bindFunction(somewhere, tt.yes)
 			if err != nil {
 				said = err.Error()
 			}
@@ -142,12 +146,12 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestBindOverrideStays: an override from before is there again when tegra_p2p does not take the function.
+// TestBindOverrideStays checks that an earlier override is restored when tegra_p2p does not accept the function.
 func TestBindOverrideStays(t *testing.T) {
 	b := newBus(t, "")
-	b.put("driver_override", "vfio-pci")
+	b.writeFile("driver_override", "vfio-pci")
 	b.refuses = []string{"tegra_p2p"}
-	if said, err := b.take(somewhere, false); err == nil || b.text(somewhere, "driver_override") != "vfio-pci" {
+	if said, err := b.bindFunction(somewhere, false); err == nil || b.text(somewhere, "driver_override") != "vfio-pci" {
 		t.Errorf("%q, %v: the override is %q", said, err, b.text(somewhere, "driver_override"))
 	}
 }
@@ -168,8 +172,8 @@ func TestBindUsage(t *testing.T) {
 	}
 }
 
-// TestPackageSaysWhoHasTheFPGA runs the script that a package runs when it is installed, on a bus of files: a function of AMD's that
-// another driver has is named with what takes it, and no other is.
+// TestPackageSaysWhoHasTheFPGA runs the installation script of the package on a simulated bus. The script must name AMD's
+// functions that another driver has, with the command that takes them, and no others.
 func TestPackageSaysWhoHasTheFPGA(t *testing.T) {
 	root := t.TempDir()
 	for address, c := range map[string][2]string{
@@ -204,7 +208,7 @@ func TestPackageSaysWhoHasTheFPGA(t *testing.T) {
 	}
 }
 
-// FuzzPCIAddress: what is taken for an address is one, and names one folder.
+// FuzzPCIAddress checks that an accepted address is one, and names a single folder.
 func FuzzPCIAddress(f *testing.F) {
 	for _, s := range []string{somewhere, "01:00.0", "FFFF:FF:1F.7", "../x", "0000:01:00.0\n", "00010000:00:00.0"} {
 		f.Add(s)

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -53,7 +53,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// A copy that goes wrong is found and named.
+// TestLoopbackFindsAMismatch checks that a wrong copy is found and named.
 func TestLoopbackFindsAMismatch(t *testing.T) {
 	r := loopback.Result{Copies: 3, Wrong: 1, Mismatch: "copy 2, byte 17: 0x01 arrived, 0x02 was sent"}
 	if err := r.Print(io.Discard, loopback.DefaultOptions()); err == nil || !strings.Contains(err.Error(), "1 of 3 copies are wrong, first: copy 2, byte 17") {
@@ -93,11 +93,11 @@ func TestConfigCommand(t *testing.T) {
 	}
 }
 
-// begins is how an error begins: with the program and its command, or with the place in a configuration that is checked.
+// begins matches the start of an error: the program and its command, or the place in a configuration.
 var begins = regexp.MustCompile(`^(tegracast|\S+:\d+:\d+: )`)
 
-// says runs the program and expects a status and one line of error that has all the words in it. Log lines about the
-// start of the run may come before.
+// says runs the program and checks the status, and that one line of error contains all the words. Log lines about the
+// start may come before it.
 func says(t *testing.T, name string, args []string, want int, words ...string) {
 	t.Helper()
 	status, _, errw := runs(t, args...)
@@ -116,7 +116,7 @@ func says(t *testing.T, name string, args []string, want int, words ...string) {
 	}
 }
 
-// Bad input: one clear line with what, where and what to do, and the status of the contract.
+// TestBadInput checks that bad input gives one clear line with what, where and what to do, and the documented status.
 func TestBadInput(t *testing.T) {
 	short := programtest.Write(t, "short.raw", strings.Repeat("x", 1000))
 	busy, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: rtptest.EvenPorts(t, 1)[0]})
@@ -182,7 +182,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// kernelOf is a configuration with a kernel in that file.
+// kernelOf returns a configuration with a kernel in that file.
 func kernelOf(t *testing.T, file string) string {
 	t.Helper()
 	return goodYAML(t, "outputs:", "kernels: [{name: k, file: "+file+"}]\noutputs:")
@@ -207,14 +207,14 @@ func TestReadmeCommandsExist(t *testing.T) {
 	}
 }
 
-// TestLogOptions: what is logged, and how, is as serve's options say.
+// TestLogOptions checks that serve's options select what is logged, and how.
 func TestLogOptions(t *testing.T) {
 	for _, c := range []struct {
 		level  string
 		logged bool
 	}{{"info", true}, {"error", false}} {
 		var b bytes.Buffer
-		e := env{Env: command.Env{Out: io.Discard, Err: &b}}
+		e := env{Env: terminal.Env{Out: io.Discard, Err: &b}}
 		f := e.flags("serve", "")
 		logger := e.logFlags(f)
 		if err := f.Parse([]string{"--log-level", c.level, "--log-format", "json"}); err != nil {

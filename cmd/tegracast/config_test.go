@@ -13,7 +13,7 @@ import (
 
 const good = programtest.Small
 
-// goodYAML writes a good configuration with one thing changed.
+// goodYAML writes a valid configuration with one change.
 func goodYAML(t *testing.T, old, new string) (path string) {
 	t.Helper()
 	if !strings.Contains(good, old) {
@@ -28,7 +28,7 @@ const (
 	second  = "{name: two, rtp: {payload: raw, destinations: [\"127.0.0.1:5006\"]}}"
 )
 
-// kinds are values of the wrong kind, keys that are not known, and YAML that is not read: old, new, what is said.
+// kinds lists values of the wrong kind, unknown keys, and refused YAML: old, new, message.
 var kinds = [][3]string{
 	{"{name: isp}", "{name: isp, gama: 2}", `c.yaml:2:19: isp[0]: unknown key "gama"; known here are name, from,`},
 	{"320", "wide", `c.yaml:1:41: sources[0].model.width: "wide": must be a whole number from 64 to 32768`},
@@ -73,7 +73,7 @@ var kinds = [][3]string{
 	{good, "%YAML 1.2\n---\n" + good, "directives are not read"},
 }
 
-// combinations are values that cannot be, or not together.
+// combinations lists invalid values and invalid combinations.
 var combinations = [][3]string{
 	{"240}", "240, rate: fast}", `rate: "fast": write frames a second as 30 or 30000/1001`},
 	{"model: {width", "fpga: {device: tegra_p2p0, width", `sources[0].fpga.device: "tegra_p2p0": name a device file such as /dev/tegra_p2p0`},
@@ -190,6 +190,7 @@ var combinations = [][3]string{
 	{streams, "{name: a, results: {tcp: \"h:1\"}}, {name: b, results: {tcp: \"h:1\"}}", "outputs[0].results.tcp listens at h:1 already"},
 	{streams, "{name: a, ucx: {}}", "outputs[0].ucx: the key listen is missing"},
 	{streams, "{name: a, ucx: {listen: here}}", `outputs[0].ucx.listen: "here": write an IP address and a port`},
+	{streams, "{name: a, ucx: {listen: \"0.0.0.0:1\", allow: [10.0.0.0/8, 10.0.0.1]}}", `outputs[0].ucx.allow[1]: "10.0.0.1": write an address range`},
 	{streams, "{name: a, ucx: {listen: \"0.0.0.0:1\", receivers: 17}}", "outputs[0].ucx.receivers: 17: must be a whole number from 1 to 16"},
 	{
 		streams, "{name: a, scale: half, from: camera, ucx: {listen: \"0.0.0.0:1\"}}",
@@ -228,7 +229,7 @@ var combinations = [][3]string{
 	{"outputs: [" + streams + "]\n", "", "the key outputs is missing"},
 }
 
-// pictures that cannot be sent: what to change in the source, and in the output.
+// impossiblePictures lists pictures that cannot be sent: the change in the source, and in the output.
 var impossiblePictures = [][3]string{
 	{"328, height: 240, stream: bare", "scale: half, rtp: {payload: raw", ""},
 	{"328, height: 241, stream: bare", "scale: half, rtp: {payload: raw", "half of 328x241 is no whole number of pixels and lines"},
@@ -241,7 +242,7 @@ var impossiblePictures = [][3]string{
 
 var located = regexp.MustCompile(`c\.yaml:[0-9]+:[0-9]+: `)
 
-// refused expects the same refusal from `config check` and from `serve`, without a word of Go's.
+// refused checks that `config check` and `serve` give the same refusal, without Go's own words.
 func refused(t *testing.T, path, want string) {
 	t.Helper()
 	for _, args := range [][]string{{"config", "check", path}, {"serve", "--sdp-dir", t.TempDir(), "--config", path}} {
@@ -266,7 +267,7 @@ func TestBadConfig(t *testing.T) {
 	}
 }
 
-// What a stock design needs, and no more.
+// TestBareConfig has what a stock design needs, and no more.
 func TestBareConfig(t *testing.T) {
 	path := goodYAML(t, "model: {width", "fpga: {device: /dev/tegra_p2p0, stream: bare, channel: 3, rate: 30, sensor: {bits: 8}, width")
 	if status, _, errw := runs(t, "config", "check", path); status != exitOK {

@@ -11,8 +11,8 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// TestAllMistakes: config check tells all mistakes of keys and values at once, or all of what does not fit together, in the order of the
-// file, and none that follow from others; serve tells one.
+// TestAllMistakes checks that config check reports all mistakes in keys and values together, or all combinations that do
+// not fit, in the order of the file and without consequential ones, and that serve reports one.
 func TestAllMistakes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text string
@@ -70,7 +70,7 @@ outputs: [{name: raw, rtp: {payload: raw}}]
 	}
 }
 
-// TestNoYAML: what is no YAML is told in own words, and where.
+// TestNoYAML checks that invalid YAML is reported in our own words, with its place.
 func TestNoYAML(t *testing.T) {
 	for text, want := range map[string]string{
 		"memory: \"host\nsources: []\n":                         `:1:9: "\"host": the " that begins here does not end`,

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"io"
 	"os"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
 const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
@@ -48,7 +51,7 @@ func configCommand(ctx context.Context, e env, args []string) error {
 	isTLS := len(a) == 1 && a[0] == "tls"
 	for name, word := range map[string]string{"dir": "tls", "name": "tls", "json": "check"} {
 		if f.Changed(name) && (len(a) == 0 || a[0] != word) {
-			return command.UsageError{Err: fmt.Errorf("--%s is for %s alone: try tegracast config --help", name, word)}
+			return terminal.UsageError{Err: fmt.Errorf("--%s is for %s alone: try tegracast config --help", name, word)}
 		}
 	}
 	switch {
@@ -67,26 +70,31 @@ func configCommand(ctx context.Context, e env, args []string) error {
 	return misused(f, map[string]int{"default": 0, "check": 1, "diff": 1, "schema": 0, "tls": 0}, "default, check FILE, diff, schema or tls")
 }
 
-// stateFolder is the service's, for whoever is not the service.
+// stateFolder is the service's state folder, for use by other processes.
 const stateFolder = "/var/lib/tegracast"
 
-// configDiff compares what the page has kept with the installed file.
+// configDiff compares the configuration stored by the page with the installed file.
 func configDiff(ctx context.Context, e env, installed string) error {
-	differs, err := kept.Store{Installed: installed, Folder: cmp.Or(kept.Folder(), stateFolder)}.Diff(ctx, e.Out)
+	var text bytes.Buffer
+	differs, err := appliance.ConfigStore{Installed: installed, Folder: cmp.Or(folders.State(), stateFolder)}.Diff(ctx, &text)
+	if _, werr := io.WriteString(e.Out, printable.Lines(text.String())); err == nil {
+		err = werr
+	}
 	if err == nil && differs {
-		err = command.ErrChecked
+		err = terminal.ErrChecked
 	}
 	return err
 }
 
-// Check is what config check --json prints.
+// Check is the JSON that config check --json prints.
 type Check struct {
-	File     string             `json:"file"`
-	Good     bool               `json:"good"`
-	Mistakes []yamlfile.Mistake `json:"mistakes"`
+	File     string             `json:"file"`     // as given; `-` is standard input
+	Good     bool               `json:"good"`     // no mistake
+	Mistakes []yamlfile.Mistake `json:"mistakes"` // in the file's order
 }
 
-// configCheck prints all mistakes of a configuration, each as FILE:LINE:COLUMN: message, which editors take.
+// configCheck prints all mistakes in a configuration, each as FILE:LINE:COLUMN: message, a format that editors
+// understand.
 func configCheck(e env, path string, asJSON bool) error {
 	limit, err := memlock.OfService(os.DirFS("/"))
 	if err != nil {
@@ -105,26 +113,26 @@ func configCheck(e env, path string, asJSON bool) error {
 		for _, m := range wrong.All() {
 			mistake := m.Mistake()
 			check.Mistakes = append(check.Mistakes, mistake)
-			if mistake.Line == 0 { // of the file, not of a place in it
+			if mistake.Line == 0 { // it concerns the whole file
 				fmt.Fprint(e.Err, "tegracast config: ")
 			}
-			fmt.Fprintln(e.Err, m)
+			fmt.Fprintln(e.Err, printable.Lines(m.Error()))
 		}
-		err = command.UsageError{Err: command.ErrChecked}
+		err = terminal.UsageError{Err: terminal.ErrChecked}
 	}
 	if asJSON {
-		return errors.Join(command.WriteJSON(e.Out, check), err)
+		return errors.Join(terminal.WriteJSON(e.Out, check), err)
 	}
 	if err == nil {
 		if path == "-" {
 			path = "standard input"
 		}
-		fmt.Fprintf(e.Out, "%s: OK (sources %d, isp %d, outputs %d)\n", path, len(c.Sources), c.ISPs(), len(c.Outputs))
+		fmt.Fprintf(e.Out, "%s: OK (sources %d, isp %d, outputs %d)\n", printable.Text(path), len(c.Sources), c.ISPs(), len(c.Outputs))
 	}
 	return err
 }
 
-// checked is the configuration in a file, or in what comes by the standard input.
+// checked returns the configuration in a file, or on the standard input.
 func checked(path string) (*config.Appliance, error) {
 	if path != "-" {
 		return config.Load(path)
@@ -134,7 +142,7 @@ func checked(path string) (*config.Appliance, error) {
 	case err != nil:
 		return nil, fmt.Errorf("standard input: %w", err)
 	case len(text) > config.MaxFile:
-		return nil, command.UsageError{Err: fmt.Errorf("standard input: a configuration has at most %d bytes", config.MaxFile)}
+		return nil, terminal.UsageError{Err: fmt.Errorf("standard input: a configuration has at most %d bytes", config.MaxFile)}
 	}
 	return config.Parse("standard input", text)
 }

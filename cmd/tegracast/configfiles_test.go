@@ -11,7 +11,8 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// accepted expects `config check` to find a configuration good when want is empty; else it and serve must refuse it.
+// accepted checks that `config check` accepts a configuration if want is empty, and that otherwise it and serve refuse
+// it.
 func accepted(t *testing.T, path, want string) {
 	t.Helper()
 	if want != "" {
@@ -21,7 +22,8 @@ func accepted(t *testing.T, path, want string) {
 	}
 }
 
-// TestConfigCheckLooksAtTheFilesOfSources: what serve would refuse of a file is found without it.
+// TestConfigCheckLooksAtTheFilesOfSources checks that config check finds the mistakes in a source's file that serve would
+// find.
 func TestConfigCheckLooksAtTheFilesOfSources(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, size int, head string) string {
@@ -32,7 +34,7 @@ func TestConfigCheckLooksAtTheFilesOfSources(t *testing.T) {
 	if err := os.Truncate(long, (1<<30/frame+1)*frame); err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range [][3]string{ // the key, the file, and what is said of it
+	for _, w := range [][3]string{ // the key, the file, and the message
 		{"model: {replay", fine, ""},
 		{"model: {replay", dir + "/none", "c.yaml:1:42: sources[0].model.replay: stat " + dir + "/none: no such file or directory: correct the path"},
 		{"model: {replay", dir, dir + " is a directory"},
@@ -51,17 +53,30 @@ func TestConfigCheckLooksAtTheFilesOfSources(t *testing.T) {
 	y4m, cut := file("fine.y4m", len(head)+320*240*3/2, head), file("cut.y4m", len(head)+1000, head)
 	for path, want := range map[string]string{y4m: "", cut: "it was cut off", dir + "/none.y4m": "no such file", fine: "a headerless file needs its width"} {
 		accepted(t, programtest.Write(t, "c.yaml", "sources: [{name: camera, file: {path: "+path+"}}]\n"+
-			`outputs: [{name: jpeg, rtp: {payload: jpeg, destinations: ["127.0.0.1:5004"]}}]`), want)
+			`outputs: [{name: out, rtp: {payload: h264, destinations: ["127.0.0.1:5004"]}}]`), want)
+	}
+	fast := file("fast.y4m", len(head)+4+320*240*3/2, strings.Replace(head, "F30:1", "F100000:1", 1))
+	for rate, want := range map[string]string{"": "give a rate of at most", ", rate: 30": ""} {
+		accepted(t, programtest.Write(t, "c.yaml", "sources: [{name: camera, file: {path: "+fast+rate+"}}]\n"+
+			`outputs: [{name: out, rtp: {payload: h264, destinations: ["127.0.0.1:5004"]}}]`), want)
+	}
+	for payload, want := range map[string]string{
+		"jpeg": "outputs[0].rtp.payload: YU12 320x240 as jpeg: colours are bt709-limited, and those of JPEG are bt601-full (JFIF)",
+		"raw":  `outputs[0].rtp.payload: source "camera" has YU12, but the output sends UYVY`,
+	} {
+		accepted(t, programtest.Write(t, "c.yaml", "sources: [{name: camera, file: {path: "+y4m+"}}]\n"+
+			`outputs: [{name: out, rtp: {payload: `+payload+`, destinations: ["127.0.0.1:5004"]}}]`), want)
 	}
 }
 
-// TestAByteOrderMarkIsNoKey: editors put one in front of UTF-8. Places of mistakes are those without it.
+// TestAByteOrderMarkIsNoKey checks that a byte order mark, which some editors write, is accepted and does not change the
+// places of mistakes.
 func TestAByteOrderMarkIsNoKey(t *testing.T) {
 	accepted(t, programtest.Write(t, "c.yaml", "\ufeff"+good), "")
 	refused(t, programtest.Write(t, "c.yaml", "\ufeff"+strings.Replace(good, "sources", "source", 1)), `c.yaml:1:1: unknown key "source"`)
 }
 
-// TestDefectsOutsideThePictureAreRefused, those of the section and those of its file.
+// TestDefectsOutsideThePictureAreRefused covers the defects of the section and those of its file.
 func TestDefectsOutsideThePictureAreRefused(t *testing.T) {
 	file := programtest.Write(t, "defects.txt", "319 239\n0 240\n")
 	refused(t, goodYAML(t, "{name: isp}", "{name: isp, defects: {file: "+file+"}}"),

@@ -10,13 +10,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/kept"
+	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestChangedConfigurationOutlivesARestart: serve goes on with what was changed, and config diff shows it, until serve has gone back to
-// its file. What is kept and cannot be opened does not keep serve from its file.
+// TestChangedConfigurationOutlivesARestart checks that serve continues with a changed configuration, and config diff
+// shows it, until it is reset. A stored configuration that cannot be opened does not prevent serve from using its file.
 func TestChangedConfigurationOutlivesARestart(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("STATE_DIRECTORY", state)
@@ -42,7 +42,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultClient.Do(r)
+		answer, err := programtest.Client.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,12 +64,12 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	serve = start(true)
 	differs(exitFailure, "\n+outputs: [{name: raw, rate: 5,")
 	serve.Stop(t)
-	keptFile := filepath.Join(state, kept.Name)
+	keptFile := filepath.Join(state, appliance.ConfigFile)
 	closed := strings.Replace(text, "127.0.0.1:"+fmt.Sprint(p[1]), "nowhere.invalid:5004", 1)
 	if err := os.WriteFile(keptFile, []byte(closed), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	serve = start(false) // what is kept cannot be opened
+	serve = start(false) // the stored configuration cannot be opened
 	ignored := func(want string) {
 		t.Helper()
 		if _, body := fetch(t, url); !strings.Contains(body, `"ignored":`+want) {

@@ -20,13 +20,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// certificateYears is how long the certificate is good: an appliance that nobody looks after should not shut itself off.
+// certificateYears is the validity of the certificate: an unattended appliance must not become unreachable.
 const certificateYears = 10
 
-// configTLS makes what the page needs to be seen from other machines: a certificate signed by itself, its key, and a password.
+// configTLS creates the files that other machines need to reach the page: a self-signed certificate, its key, and a
+// password.
 func configTLS(e env, dir string, extra []string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -34,7 +35,7 @@ func configTLS(e env, dir string, extra []string) error {
 	}
 	names, addresses, err := ownNames(extra)
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -47,7 +48,7 @@ func configTLS(e env, dir string, extra []string) error {
 	now := time.Now()
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0], Organization: []string{"tegracast"}},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.AddDate(certificateYears, 0, 0), // a board's clock may be late at first
+		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.AddDate(certificateYears, 0, 0), // a board's clock may be slow at first
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, DNSNames: names, IPAddresses: addresses,
 	}
@@ -69,7 +70,8 @@ func configTLS(e env, dir string, extra []string) error {
 	return nil
 }
 
-// ownNames are the names and addresses of this machine, and further ones.
+// ownNames returns the names of this machine and its addresses except link-local ones, and the extra names and
+// addresses.
 func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -100,7 +102,7 @@ func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 	return names, addresses, nil
 }
 
-// writeNew writes files that were not there, for their owner alone: all, or none.
+// writeNew creates new files, readable only by their owner: all of them, or none.
 func writeNew(paths [3]string, content [3][]byte) error {
 	for i, path := range paths {
 		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -111,7 +113,7 @@ func writeNew(paths [3]string, content [3][]byte) error {
 		} else {
 			_, err = f.Write(content[i])
 			if err = errors.Join(err, f.Close()); err != nil {
-				i++ // it is there
+				i++ // this file exists
 			}
 		}
 		if err != nil {

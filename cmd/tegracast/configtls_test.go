@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestConfigTLS: what config tls makes is a certificate of this machine and its key, for their owner alone; what it prints is a section
-// that config check takes; and nothing that was there is lost.
+// TestConfigTLS checks that config tls makes a certificate of this machine and its key, readable only by their owner,
+// prints a section that config check accepts, and overwrites nothing.
 func TestConfigTLS(t *testing.T) {
 	dir := t.TempDir()
 	status, out, errw := runs(t, "config", "tls", "--dir", dir, "--name", "camera.example.org", "--name", "192.0.2.77")
@@ -62,15 +62,22 @@ func TestConfigTLS(t *testing.T) {
 	}
 }
 
-// TestAccessConfiguration: what is missing, or does not work, is said with its place.
+// TestAccessConfiguration checks that what is missing or does not work is reported with its place.
 func TestAccessConfiguration(t *testing.T) {
 	_, text, _ := runs(t, "config", "default")
 	for section, words := range map[string][]string{
-		"web: {certificate: a, key: b}":                                   {"web.password_file", "tegracast config tls"},
-		"web: {password_file: a}":                                         {"web.password_file", "tegracast config tls"},
-		"web: {certificate: /none, key: /none, password_file: /none}":     nil,
-		"web: {listen: 'x', certificate: a, key: a, password_file: a}":    {"web.listen", "127.0.0.1:8080"},
-		"web: {listen: none, certificate: a, key: a, password_file: '' }": {"web.password_file"},
+		"web: {certificate: a, key: b}":                 {"web.password_file", "tegracast config tls"},
+		"web: {key: a, password_file: a}":               {"web.key", "tegracast config tls"},
+		"web: {password_file: a}":                       nil,
+		"web: {listen: '0.0.0.0:80', password_file: a}": {"web.listen", "trusted_proxies"},
+		"web: {listen: '0.0.0.0:80', password_file: a, hosts: [a.example], trusted_proxies: [10.0.0.1]}": nil,
+		"web: {trusted_proxies: [10.0.0.0/8, '0.0.0.0/0']}":                                              {"web.trusted_proxies[1]", "everybody"},
+		"web: {trusted_proxies: ['::/0']}":                                                               {"web.trusted_proxies[0]", "everybody"},
+		"web: {trusted_proxies: [proxy]}":                                                                {"web.trusted_proxies[0]", "10.0.0.0/24"},
+		"web: {hosts: ['camera.example:443']}":                                                           {"web.hosts[0]", "without a port"},
+		"web: {certificate: /none, key: /none, password_file: /none}":                                    nil,
+		"web: {listen: 'x', certificate: a, key: a, password_file: a}":                                   {"web.listen", "127.0.0.1:8080"},
+		"web: {listen: none, certificate: a, key: a, password_file: '' }":                                {"web.password_file"},
 	} {
 		status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", text+"\n"+section+"\n"))
 		if want := map[bool]int{true: exitOK, false: exitUsage}[words == nil]; status != want {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
 // A pilot uses the page's controls.
@@ -27,15 +30,25 @@ type pilot struct {
 	ctx context.Context
 }
 
-// press presses the button of that id.
+// press presses the button with that id.
 func (p pilot) press(id string) {
 	p.Helper()
-	if _, err := chromedp.Run(p.ctx, chromedp.Click("#"+id)); err != nil {
-		p.Fatalf("%s: %v", id, err)
-	}
+	pressed(p.ctx, p, fmt.Sprintf(`document.getElementById(%q)`, id))
 }
 
-// views has the browser show so much of the page.
+// pressed presses a button once it exists and is enabled. The page disables buttons while a slow machine does not answer.
+func pressed(ctx context.Context, t testing.TB, button string) {
+	t.Helper()
+	awaitPage(ctx, t, button, fmt.Sprintf(`(() => {
+		const b = %s;
+		if (!b || b.disabled || document.querySelector("main").inert) return false;
+		b.focus();
+		b.click();
+		return true;
+	})()`, button))
+}
+
+// views sets the size of the browser's window.
 func (p pilot) views(width, height int64) {
 	p.Helper()
 	if _, err := chromedp.Run(p.ctx, chromedp.EmulateViewport(width, height)); err != nil {
@@ -43,13 +56,13 @@ func (p pilot) views(width, height int64) {
 	}
 }
 
-// sees waits until an element has a text in it.
+// sees waits until an element contains a text.
 func (p pilot) sees(id, text string) {
 	p.Helper()
 	awaitPage(p.ctx, p, id+": "+text, fmt.Sprintf(`document.getElementById(%q).textContent.includes(%q)`, id, text))
 }
 
-// switches stops an output by its button and starts it again. The button that was pressed keeps the focus.
+// switches stops an output by its button and starts it again. The pressed button keeps the focus.
 func (p pilot) switches(name string) {
 	p.Helper()
 	p.press("switch-" + name)
@@ -62,7 +75,7 @@ func (p pilot) switches(name string) {
 	awaitPage(p.ctx, p, "the button to stop", fmt.Sprintf(`document.getElementById("switch-%s").textContent.startsWith("Stop")`, name))
 }
 
-// recorded waits until a folder has so many recordings.
+// recorded waits until a folder has n recordings.
 func (p pilot) recorded(folder string, n int) {
 	p.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
@@ -76,7 +89,7 @@ func (p pilot) recorded(folder string, n int) {
 	}
 }
 
-// downloads presses the links to an output's snapshots, and checks the files that they give.
+// downloads follows the links to an output's snapshots, and checks the files.
 func (p pilot) downloads(name string, width int) {
 	p.Helper()
 	folder := p.TempDir()
@@ -113,7 +126,7 @@ func (p pilot) downloads(name string, width int) {
 	}
 }
 
-// watchLoads notes, when the text is loaded, whether the buttons can be pressed meanwhile.
+// watchLoads records whether buttons are enabled while the text loads.
 const watchLoads = `(() => {
 	const real = window.fetch;
 	window.fetch = (path, options) => {
@@ -123,7 +136,8 @@ const watchLoads = `(() => {
 	return true;
 })()`
 
-// edits opens the editor, has a mistake shown by its line, applies a change, which outlives the process in the folder state, and goes back.
+// edits opens the editor, checks that a mistake is shown by its line, applies a change, which must be stored in the
+// folder state, and resets it.
 func (p pilot) edits(state string) {
 	p.Helper()
 	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
@@ -185,8 +199,8 @@ func (p pilot) edits(state string) {
 	}
 }
 
-// sets moves the sliders by the keyboard: the exposure, which nothing controls, and a gain of the white balance, which a loop sets until
-// then, and again afterwards.
+// sets moves the sliders by the keyboard: the exposure, which no loop controls, and a gain of the white balance, which a
+// loop controls before and afterwards.
 func (p pilot) sets(base string) {
 	p.Helper()
 	holds := func(what string) {
@@ -224,8 +238,8 @@ func (p pilot) sets(base string) {
 	awaitPage(p.ctx, p, "the slider to follow", `document.querySelector("#exposure-camera-exposure_us + output").textContent === "10.00 ms"`)
 }
 
-// slides holds sliders: one stays where it is, whatever is set meanwhile, and is set alone where that can be, and else with what is set of
-// the others.
+// slides holds sliders. A held slider must stay where it is whatever changes meanwhile. It is set alone if possible, and
+// otherwise together with the others' current values.
 func (p pilot) slides() {
 	p.Helper()
 	held := `(() => {
@@ -248,5 +262,43 @@ func (p pilot) slides() {
 	const want = `true[{"red":3,"blue":9},{"gain":2}]`
 	if got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](held)); err != nil || got != want {
 		p.Errorf("%s %v, want %s", got, err, want)
+	}
+}
+
+// hangs stops the appliance's answers for a while. The page must say so, dim its content, and disable the buttons.
+func (p pilot) hangs(appliance *programtest.Process) {
+	p.Helper()
+	if err := appliance.Process.Signal(syscall.SIGSTOP); err != nil {
+		p.Fatal(err)
+	}
+	const muted = `document.querySelector("main").inert && getComputedStyle(document.querySelector("main")).opacity < 1 &&
+		[...document.querySelectorAll("main button")].every((b) => b.disabled)`
+	awaitPage(p.ctx, p, "nobody answers", `/^no answer for \d+ s/.test(document.getElementById("state").textContent) &&
+		document.getElementById("state").className === "bad" && `+muted)
+	if err := appliance.Process.Signal(syscall.SIGCONT); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "it answers again", `document.getElementById("state").textContent === "streaming" && !document.querySelector("main").inert &&
+		document.querySelectorAll("main button:not(:disabled)").length > 0`)
+}
+
+// hasTabs opens more tabs than a browser has connections to a host. Numbers and pictures must move in each.
+func (p pilot) hasTabs(base string) {
+	p.Helper()
+	for i := range 7 {
+		tab, cancel := chromedp.NewContext(p.ctx)
+		defer cancel()
+		if _, err := chromedp.Run(tab, chromedp.Navigate(base+"/")); err != nil {
+			p.Fatal(err)
+		}
+		awaitPage(tab, p, fmt.Sprintf("pictures in tab %d", i+2), `document.getElementById("picture").naturalWidth > 0`)
+		awaitPage(tab, p, fmt.Sprintf("numbers in tab %d", i+2), `Number(document.querySelector("#parts tr td:nth-child(3)").textContent) > 1`)
+	}
+	for _, what := range []string{"a picture", "another picture"} {
+		awaitPage(p.ctx, p, what+" in the first tab", `(() => {
+			const was = window.lastPicture;
+			window.lastPicture = document.getElementById("picture").src;
+			return was !== undefined && was !== window.lastPicture;
+		})()`)
 	}
 }

@@ -27,9 +27,9 @@ outputs:
   - {name: told, from: camera, results: {udp: ["127.0.0.1:%d"]}}
 `
 
-// BenchmarkSlicesCPU measures what slices cost: the processor time of the whole process a delivered frame by slices over that by frames, the
-// model included; and the same without what the camera alone takes, model and capture. They take turns. The receiver drops
-// every packet in the kernel, and costs nothing. Nothing is checked.
+// BenchmarkSlicesCPU measures the cost of slices: the ratio of the whole process's CPU time per delivered frame with
+// slices to that without, including the model, and the same ratio without the share of the camera alone (model and
+// capture). The two take turns. The receiver drops every packet in the kernel at no cost. It checks nothing.
 func BenchmarkSlicesCPU(b *testing.B) {
 	const rounds = 5
 	for range b.N {
@@ -56,7 +56,7 @@ func BenchmarkSlicesCPU(b *testing.B) {
 	}
 }
 
-// dropAll opens a socket whose filter lets nothing through.
+// dropAll opens a socket with a filter that drops everything.
 func dropAll(b *testing.B, port int) {
 	b.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
@@ -70,7 +70,7 @@ func dropAll(b *testing.B, port int) {
 	}
 	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K}
 	err = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 1) // else the kernel would cut what leaves as one
+		_ = unix.SetsockoptInt(int(fd), unix.SOL_UDP, unix.UDP_GRO, 1) // otherwise the kernel would split packets that are sent as one
 		_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func dropAll(b *testing.B, port int) {
 	}
 }
 
-// cpuPerFrame runs the program for five seconds. file is what it writes when it runs, if anything.
+// cpuPerFrame runs the program for five seconds. file is the file that it writes meanwhile, if any.
 func cpuPerFrame(b *testing.B, config, file string) float64 {
 	dir := b.TempDir()
 	serve := programtest.StartProgram(b, "serve", "--config", programtest.Write(b, "c.yaml", config), "--sdp-dir", dir)

@@ -27,11 +27,11 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// designRate has a period that is a little longer than the design's readout of 1920 x 1080 samples, one a cycle.
+// designRate has a period slightly longer than the design's readout of 1920 x 1080 samples at one sample per cycle.
 var designRate = pipeline.Rate{Num: 10, Den: 22}
 
-// TestDesignFrames: frames of 1920 x 1080 samples of 10 bits from the FPGA's design in simulation, through the DMA engine, the driver,
-// the isp and RTP to probe. All checksums are right, and so is each byte of each picture.
+// TestDesignFrames sends frames of 1920 x 1080 samples of 10 bits from the simulated FPGA design through the DMA engine,
+// the driver, the isp and RTP to probe. All checksums and each byte of each picture must be right.
 func TestDesignFrames(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -74,7 +74,7 @@ func designCard(bus model.Bus, design model.Design) model.Config {
 	return cfg
 }
 
-// designStream is the graph from the design to a receiver. It ends after so many frames.
+// designStream returns the graph from the design to a receiver. It ends after the given number of frames.
 func designStream(t *testing.T, design model.Design, to string, frames int, end func()) (*pipeline.Graph, *send.Sink) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -121,7 +121,7 @@ func designStream(t *testing.T, design model.Design, to string, frames int, end 
 	return g, sink
 }
 
-// slots makes a graph's slots.
+// slots allocates a graph's slots.
 type slots struct{ cudahost.Allocator }
 
 func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
@@ -132,7 +132,7 @@ func (s slots) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: b.Bytes(), Close: b.Close}, nil
 }
 
-// compare compares pictures that were received with what the isp makes of the frames of the model.
+// compare compares received pictures with those that the isp makes from the model's frames.
 func compare(t *testing.T, sensor *model.Sensor, saved string, frames int) {
 	t.Helper()
 	got, err := os.ReadFile(saved)

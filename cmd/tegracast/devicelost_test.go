@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// lostGPU builds a libcuda that loses its device when a file appears, with a compiler.
+// lostGPU compiles a libcuda that loses its device when a file appears.
 func lostGPU(t *testing.T, compiler string) (folder string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -27,8 +27,8 @@ func lostGPU(t *testing.T, compiler string) (folder string) {
 	return dir
 }
 
-// TestDeviceLost: when CUDA's device is lost, the program ends with a status of its own, by which the service manager starts it
-// again. That a graph ends by it is pipeline's test; here it is a reload that meets it.
+// TestDeviceLost checks that the loss of CUDA's device ends the program with a status of its own, after which the service
+// manager restarts it. Here a reload meets the loss; a test of package pipeline covers a running graph.
 func TestDeviceLost(t *testing.T) {
 	dir := lostGPU(t, "gcc")
 	file := filepath.Join(dir, "lost")
@@ -47,7 +47,7 @@ func TestDeviceLost(t *testing.T) {
 	if err := p.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if status := p.End(t, time.Minute); status != exitDevice || !strings.Contains(p.Err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
+	if status := p.Wait(t, time.Minute); status != exitDevice || !strings.Contains(p.Err.String(), "cuMemHostAlloc: CUDA_ERROR_STANDIN (700)") {
 		t.Errorf("status %d\n%s", status, p.Err.String())
 	}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// diskFaultConfig records to the disk, seven frames a file, and to memory.
+// diskFaultConfig records to the disk, seven frames per file, and to memory.
 const diskFaultConfig = `
 web: {listen: "127.0.0.1:8080"}
 sources: [{name: camera, fpga: {device: /dev/tegra_p2p0, width: 320, height: 240, rate: 12}}]
@@ -43,19 +43,19 @@ func newDisk(t *testing.T, size int64) (path string) {
 	return path
 }
 
-// diskFault is what happens to the disk, by a command in the machine, while it is recorded to.
+// diskFault is a fault of the disk during a recording, caused by a command in the machine.
 type diskFault struct {
 	name, policy string
-	before       string // the recording begins
+	before       string // before the recording begins
 	then         string
-	error        string // that ends the recording; "": none does
-	noise        string // the kernel's lines that are no fault
+	error        string // that ends the recording; "": none
+	noise        string // lines of the kernel that are no fault
 	after        string // before the recording is read
 }
 
 var diskFaults = []diskFault{
 	{
-		name: "full", policy: "stop", before: "dd if=/dev/zero of=/mnt/ballast bs=1M count=50", // 3.7 MB are left
+		name: "full", policy: "stop", before: "dd if=/dev/zero of=/mnt/ballast bs=1M count=50", // 3.7 MB are free
 		error: "the disk is full",
 	},
 	{name: "full, and the oldest files go", policy: "delete_oldest"},
@@ -71,8 +71,9 @@ var diskFaults = []diskFault{
 	},
 }
 
-// TestDiskFaults records in the virtual Jetson to a disk that gets full, or read-only by an error, or is removed. Then the recording ends
-// with an error that says so, and what was written is whole; the camera and its other output go on.
+// TestDiskFaults records in the virtual Jetson to a disk that becomes full, becomes read-only after an error, or is
+// removed. The recording must end with an error that says so, with complete files, and the camera and its other output
+// must go on.
 func TestDiskFaults(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -137,7 +138,7 @@ func (f *diskFault) test(t *testing.T, m *vjetson.Machine, camera *model.Sensor)
 	}
 }
 
-// check has the machine verify what was recorded.
+// check verifies the recording in the machine.
 func (f *diskFault) check(t *testing.T, m *vjetson.Machine, delivered int, said string) {
 	t.Helper()
 	out := must(t, m, "tegracast record verify --json /mnt/*.mcap; true")
@@ -157,7 +158,7 @@ func (f *diskFault) check(t *testing.T, m *vjetson.Machine, delivered int, said 
 	switch {
 	case f.error == "": // older files were deleted
 		good = finished == files && frames > 7 && frames < 40
-	case f.then != "": // a third file begins when the first one is on the disk
+	case f.then != "": // a third file begins once the first one is on the disk
 		good = finished > 0 && finished >= strings.Count(said, `msg="recording begins" output=kept`)-2
 	}
 	if !good {
@@ -166,7 +167,7 @@ func (f *diskFault) check(t *testing.T, m *vjetson.Machine, delivered int, said 
 	t.Logf("%d frames were written; of %d files with %d frames %d are finished", delivered, files, frames, finished)
 }
 
-// await waits until the metrics are as they should be, and returns them.
+// await waits until done accepts the metrics, and returns them.
 func await(t *testing.T, m *vjetson.Machine, done func(metrics string) bool) (metrics string) {
 	t.Helper()
 	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {

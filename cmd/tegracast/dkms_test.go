@@ -18,9 +18,9 @@ import (
 	"github.com/tegracast/tegracast/fpga/edu"
 )
 
-// dkmsModule does what dkms does with a package: it takes the sources that the package installs, and only those, copies them
-// to its own tree, and builds the module there by the MAKE line of their dkms.conf, against the headers of the kernel's package.
-// More of the environment says what else is on the machine.
+// dkmsModule does what dkms does with a package: it copies only the sources that the package installs to a tree of its
+// own, and builds the module there by the MAKE line of their dkms.conf, against the headers of the kernel's package. env
+// describes what else is on the machine.
 func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string, env ...string) (module string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -61,8 +61,8 @@ func dkmsModule(t *testing.T, kernel vjetson.Kernel, deb string, env ...string) 
 	return module
 }
 
-// TestDKMS compiles the module from the package alone. That it works is TestService's to say, which loads it. On a Jetson it has
-// nv-p2p: with declarations of its own, or with Jetson Linux's header and the versions of its symbols.
+// TestDKMS compiles the module from the package alone. TestService checks that it works. On a Jetson the module uses
+// nv-p2p, with declarations of its own, or with Jetson Linux's header and symbol versions.
 func TestDKMS(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a kernel's headers, which -short does not fetch")
@@ -116,7 +116,8 @@ var nvp2pCalls = []string{
 	"nvidia_p2p_dma_map_pages", "nvidia_p2p_dma_unmap_pages", "nvidia_p2p_free_dma_mapping", "nvidia_p2p_free_page_table", "nvidia_p2p_get_pages", "nvidia_p2p_put_pages",
 }
 
-// weak are the symbols of nv-p2p that a module takes where they are, in order, without the one that only a desktop driver has.
+// weak returns the symbols of nv-p2p that a module uses if they exist, in order, without the one that only a desktop
+// driver has.
 func weak(t *testing.T, module string) (names []string) {
 	t.Helper()
 	f, err := elf.Open(module)

@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// sources is the text of all programs outside the tests.
+// sources returns the text of all programs, without the tests.
 func sources(t *testing.T) string {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -40,7 +40,8 @@ func sources(t *testing.T) string {
 	return all.String()
 }
 
-// TestPagesQuoteTheProgram: the messages that docs/troubleshooting.md quotes, and the words of docs/glossary.md, are the program's.
+// TestPagesQuoteTheProgram checks that the program has the messages that docs/troubleshooting.md quotes and the words of
+// docs/glossary.md.
 func TestPagesQuoteTheProgram(t *testing.T) {
 	program := sources(t)
 	for page, quoted := range map[string]*regexp.Regexp{
@@ -64,7 +65,7 @@ func TestPagesQuoteTheProgram(t *testing.T) {
 	}
 }
 
-// documents are the texts of README and of all pages, by name.
+// documents returns the texts of README and all pages, by name.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -83,7 +84,7 @@ func documents(t *testing.T) map[string]string {
 	return all
 }
 
-// TestPagesNameCommands: the commands of tegracast in README and the pages are there, and so are their options.
+// TestPagesNameCommands checks that the commands of tegracast in README and the pages exist, with their options.
 func TestPagesNameCommands(t *testing.T) {
 	options := map[string][]string{"help": nil}
 	for _, p := range pages(t.Context()) {
@@ -115,7 +116,27 @@ func TestPagesNameCommands(t *testing.T) {
 	}
 }
 
-// TestPagesConfigure: the keys of the configurations in the pages are those of the schema.
+// TestPagesNameMetrics checks that the metrics in README and the pages exist.
+func TestPagesNameMetrics(t *testing.T) {
+	all := metricsIn(t)
+	found := 0
+	for page, text := range documents(t) {
+		if page == "metrics.md" {
+			continue
+		}
+		for _, m := range regexp.MustCompile("`(tegracast_[a-z_]+)([`*])").FindAllStringSubmatch(text, -1) {
+			if !slices.ContainsFunc(all, func(x metric) bool { return x.name == m[1] || m[2] == "*" && strings.HasPrefix(x.name, m[1]) }) {
+				t.Errorf("%s: there is no metric %s", page, m[1])
+			}
+			found++
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d metrics are looked at", found)
+	}
+}
+
+// TestPagesConfigure checks that the keys of configurations in the pages are in the schema.
 func TestPagesConfigure(t *testing.T) {
 	var b bytes.Buffer
 	if err := config.WriteSchema(&b); err != nil {
@@ -127,9 +148,9 @@ func TestPagesConfigure(t *testing.T) {
 	}
 	found := 0
 	for page, text := range documents(t) {
-		for _, m := range regexp.MustCompile("(?s)```(?:yaml)?\n(.*?)```").FindAllStringSubmatch(text, -1) {
+		for _, m := range fence.FindAllStringSubmatch(text, -1) {
 			var value map[string]any
-			if yaml.Unmarshal([]byte(m[1]), &value) != nil || len(value) == 0 {
+			if m[1] != "" && m[1] != "yaml" || yaml.Unmarshal([]byte(m[2]), &value) != nil || len(value) == 0 {
 				continue // something else
 			}
 			for key := range value {
@@ -139,17 +160,17 @@ func TestPagesConfigure(t *testing.T) {
 				}
 			}
 			for _, unknown := range unknownKeys(root, root, value) {
-				t.Errorf("%s: the configuration has no key %s:\n%s", page, unknown, m[1])
+				t.Errorf("%s: the configuration has no key %s:\n%s", page, unknown, m[2])
 			}
 			found++
 		}
 	}
-	if found < 8 {
+	if found < 15 {
 		t.Errorf("only %d configurations are looked at", found)
 	}
 }
 
-// unknownKeys are the keys of a value that a schema has not.
+// unknownKeys returns the keys of a value that are not in a schema.
 func unknownKeys(root, s *jsonschema.Schema, value any) (list []string) {
 	if d, ok := root.Definitions[strings.TrimPrefix(s.Ref, "#/$defs/")]; ok {
 		s = d
@@ -163,7 +184,7 @@ func unknownKeys(root, s *jsonschema.Schema, value any) (list []string) {
 		}
 	case map[string]any:
 		if s.Properties == nil || s.Properties.Len() == 0 {
-			return nil // any key will do
+			return nil // any key is allowed
 		}
 		for key, x := range v {
 			if p, is := s.Properties.Get(key); is {

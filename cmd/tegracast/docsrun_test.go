@@ -15,18 +15,19 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// A shell block of a page is fenced as sh, or as console if its lines begin with the machine on which they are typed. A comment in it
-// says why the lines behind it are not run here, up to the next such comment: they need something, or take minutes (test-long runs
-// them) or hours (.ci/newcomer, and make rtl-long, are for these).
+// A shell block of a page is fenced as sh, or as console if its lines begin with the name of a machine. A comment in it
+// gives the reason why the lines after it are not run here, up to the next such comment: they need something, or take
+// minutes (test-long runs them) or hours (.ci/newcomer and make rtl-long cover these).
 var (
 	fence  = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```$")
+	named  = regexp.MustCompile("(?ms)^```yaml\n# (\\w+\\.yaml)\n(.*?)^```$")
 	indent = regexp.MustCompile(`(?m)(?:^    .*\n)+`)
 	mark   = regexp.MustCompile(`^# (needs (?:an?|another|the) |takes (?:minutes|hours))`)
 	typed  = regexp.MustCompile(`(?m)^ *(?:[A-Z]+\$ )?(?:sudo |bin/)?(?:[A-Z_]+=\S+ )?(?:tegracast|make|go|apt-get|systemctl|journalctl|sysctl|ffplay|` +
 		`ffmpeg|gst-launch-1\.0|vlc|curl|ssh|scp|cat|echo|nft|modprobe|insmod|nats|mosquitto_\w+|lspci|git|nvpmodel) [a-zA-Z0-9./'"$-]`)
 )
 
-// shellLines are the lines of a page that are run at once, and those that take minutes. Whatever is neither run nor marked is an error.
+// shellLines returns the lines of a page to run at once, and those that take minutes. A line that is neither is an error.
 func shellLines(t *testing.T, page, text string) (now, long []string) {
 	t.Helper()
 	for _, block := range fence.FindAllStringSubmatch(text, -1) {
@@ -59,9 +60,9 @@ func shellLines(t *testing.T, page, text string) (now, long []string) {
 	return now, long
 }
 
-// pageShell runs the lines of a page in a folder with the sources and the program, in namespaces of its own for the network, where this
-// machine is also 192.0.2.7, and for processes, which end with the shell. A serve is left running for the lines behind it. Losses, and
-// what doctor misses here, are no mistakes of the page.
+// pageShell runs the lines of a page in a folder with the sources and the program, in its own namespaces for the network,
+// where this machine is also 192.0.2.7, and for processes, which end with the shell. A serve process keeps running for
+// the following lines. Losses, and what doctor misses here, are not the page's mistakes.
 const pageShell = `set -eEu -o pipefail
 trap 'echo "failed: $BASH_COMMAND" >&2; cat serve.log >&2 2>/dev/null' ERR
 ip link set lo up
@@ -69,7 +70,8 @@ ip address add 192.0.2.7/32 dev lo
 serve=
 end() {
 	[ -n "$serve" ] || return 0
-	kill -TERM -- "-$serve"
+	# To the program alone: make would pass its own signal on, and the second one ends the program at once.
+	kill -TERM $(grep -lsx tegracast /proc/[0-9]*/comm | cut -d/ -f3)
 	wait "$serve" || true
 	while kill -0 -- "-$serve" 2>/dev/null; do sleep 0.05; done # make does not wait for serve
 	grep -q '= delivered' serve.log
@@ -87,7 +89,7 @@ make() {
 }
 tegracast() {
 	case $1 in
-	serve) begin bin/tegracast "$@" --sdp-dir run; sleep 1 ;;
+	serve) case $* in *--exit-at-end) bin/tegracast "$@" ;; *) begin bin/tegracast "$@" --sdp-dir run; sleep 1 ;; esac ;;
 	probe) bin/tegracast "$@" --duration 1s >heard || [ $? = 1 ]; cat heard; grep -Eq ' [1-9][0-9]* complete' heard ;;
 	receive) bin/tegracast "$@" --duration 3s >heard || [ $? = 1 ]; cat heard; [ -s heard ] ;;
 	doctor) bin/tegracast "$@" || [ $? = 1 ] ;;
@@ -98,7 +100,7 @@ scp() { :; } # this machine is both
 mkdir -p run
 `
 
-// before is what a page expects to be there.
+// before creates what a page expects.
 var before = map[string]string{
 	"watch.md": `tegracast serve`,
 	"recording.md": `cat >my.yaml <<END
@@ -118,8 +120,9 @@ END
 tegracast serve --config my.yaml`,
 }
 
-// TestPagesRun: every shell block of README and of the pages is run, or says in a comment why it is not.
+// TestPagesRun runs every shell block of README and the pages, or checks that a comment gives the reason why not.
 func TestPagesRun(t *testing.T) {
+	programtest.NotShort(t)
 	run, longer := 0, map[string]bool{}
 	for page, text := range documents(t) {
 		now, long := shellLines(t, page, text)
@@ -130,7 +133,7 @@ func TestPagesRun(t *testing.T) {
 			continue
 		}
 		run += len(now)
-		t.Run(page, func(t *testing.T) { runPage(t, before[page]+"\n"+strings.Join(now, "\n")) })
+		t.Run(page, func(t *testing.T) { runPage(t, text, before[page]+"\n"+strings.Join(now, "\n")) })
 	}
 	if run < 18 || len(longer) < 5 {
 		t.Errorf("only %d commands are run, and %d take minutes", run, len(longer))
@@ -142,7 +145,7 @@ func TestPagesRun(t *testing.T) {
 		t.Run(line, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 			defer cancel()
-			c := exec.CommandContext(ctx, "bash", "-c", line)
+			c := exec.CommandContext(ctx, "env", "-u", "TEGRACAST_LONG", "bash", "-c", line)
 			c.Dir = filepath.Join("..", "..")
 			if out, err := c.CombinedOutput(); err != nil {
 				t.Errorf("%v\n%s", err, out)
@@ -151,8 +154,8 @@ func TestPagesRun(t *testing.T) {
 	}
 }
 
-// runPage runs the commands of a page.
-func runPage(t *testing.T, lines string) {
+// runPage runs the commands of a page, in a folder with the configurations that begin with a name.
+func runPage(t *testing.T, text, lines string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NEEDS root, to make network namespaces")
@@ -166,6 +169,11 @@ func runPage(t *testing.T, lines string) {
 	}
 	if err := os.Symlink(programtest.Program(t), filepath.Join(dir, "bin", "tegracast")); err != nil {
 		t.Fatal(err)
+	}
+	for _, m := range named.FindAllStringSubmatch(text, -1) {
+		if err := os.WriteFile(filepath.Join(dir, m[1]), []byte(m[2]), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	lines = strings.NewReplacer("bin/tegracast ", "tegracast ", "VIEWER", "192.0.2.7", "192.0.2.7:5020", "127.0.0.1:5020").Replace(lines)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)

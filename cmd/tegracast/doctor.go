@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/doctor"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
 const doctorUsage = `Usage: tegracast doctor [--service] [--json]
@@ -23,12 +23,12 @@ safety; they do not change the status.
 unit's user, groups, device rules, limits and sandbox, including drop-ins. This
 finds what root may open and the service may not. It needs root.
 
---report writes one archive with everything that whoever helps you may ask for:
+--report writes one archive with everything that support may ask for:
 this text, the files behind it, the logs of the kernel and of the service, the
 state of the kernel module, memory pinned for the FPGA, validation runs, and one
 minute of streaming. It takes two to three minutes. Run it as root, with the
-service stopped. The archive has no private data; its first file, README.txt,
-explains how they are removed. A part that fails is replaced by the reason, and
+service stopped. Names, addresses and passwords are removed as far as they are
+recognised; the first file, README.txt, lists which. Read it all first. A part that fails is replaced by the reason, and
 the rest is written. FILE must not exist yet.
 `
 
@@ -36,19 +36,19 @@ func doctorCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("doctor", doctorUsage)
 	asJSON := f.Bool("json", false, "print the findings as JSON")
 	service := f.Bool("service", false, "run with the user, device rules and sandbox of tegracast.service")
-	file := f.String("report", "", "write a report to `FILE`, for whoever helps you")
+	file := f.String("report", "", "write a report for support to `FILE`")
 	if err := parse(f, args); err != nil {
 		return err
 	}
 	switch {
 	case *asJSON && *file != "":
-		return command.UsageError{Err: errors.New("--json and --report exclude each other: the report contains the findings as JSON")}
+		return terminal.UsageError{Err: errors.New("--json and --report exclude each other: the report contains the findings as JSON")}
 	case *service && *file != "":
-		return command.UsageError{Err: errors.New("--report and --service exclude each other: use one of them")}
+		return terminal.UsageError{Err: errors.New("--report and --service exclude each other: use one of them")}
 	case *service:
 		return doctor.Service(ctx, e.Env, *asJSON)
 	case *file != "":
 		return doctor.Report(ctx, e.Env, *file, printVersion)
 	}
-	return doctor.Look(e.Env, *asJSON)
+	return doctor.Diagnose(e.Env, *asJSON)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// TestDoctorHere: on a machine without an FPGA it says so, with status 1.
+// TestDoctorHere checks that doctor reports a machine without an FPGA, with status 1.
 func TestDoctorHere(t *testing.T) {
 	status, out, errw := runs(t, "doctor", "--json")
 	var got struct {
@@ -28,7 +28,7 @@ func TestDoctorHere(t *testing.T) {
 	}
 }
 
-// TestBadReport: what a report cannot be written to is refused.
+// TestBadReport checks that an unwritable path for a report is refused.
 func TestBadReport(t *testing.T) {
 	dir := t.TempDir()
 	there := programtest.Write(t, "there.tar", "mine")

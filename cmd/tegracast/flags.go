@@ -12,17 +12,17 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// env is what a command works in.
+// env is the environment of a command.
 type env struct {
-	command.Env
-	describe func(head string, f *pflag.FlagSet) // gets a command's help in place of Out; nil: Out has it
+	terminal.Env
+	describe func(head string, f *pflag.FlagSet) // receives a command's help instead of Out; nil: Out does
 }
 
-// flags makes the option parser of a command; help is printed to out with the given head.
+// flags returns a command's option parser, which prints the help with the given head.
 func (e env) flags(name, head string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -40,18 +40,19 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 	return f
 }
 
-// parse parses args and refuses arguments that are left over.
+// parse parses args and refuses remaining arguments.
 func parse(f *pflag.FlagSet, args []string) error {
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
 	if f.NArg() > 0 {
-		return command.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
+		return terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
 	}
 	return nil
 }
 
-// parseOptions parses args, and leaves the arguments that are no options to the command. No option takes an empty text.
+// parseOptions parses args and leaves the arguments that are not options to the command. It refuses options with an empty
+// value.
 func parseOptions(f *pflag.FlagSet, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)
@@ -59,13 +60,13 @@ func parseOptions(f *pflag.FlagSet, args []string) error {
 	var err error
 	f.Visit(func(x *pflag.Flag) {
 		if x.Value.Type() == "string" && x.Value.String() == "" {
-			err = command.UsageError{Err: fmt.Errorf("--%s: the value is empty: give one, or leave --%s out", x.Name, x.Name)}
+			err = terminal.UsageError{Err: fmt.Errorf("--%s: the value is empty: give one, or leave --%s out", x.Name, x.Name)}
 		}
 	})
 	return err
 }
 
-// parseError is what the program says of options that cannot be parsed; a wish for help is no mistake.
+// parseError returns the program's message about options that cannot be parsed. A request for help is no mistake.
 func parseError(f *pflag.FlagSet, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -88,10 +89,10 @@ func parseError(f *pflag.FlagSet, err error) error {
 	default:
 		what = err.Error()
 	}
-	return command.UsageError{Err: fmt.Errorf("%s: try tegracast %s --help", what, f.Name())}
+	return terminal.UsageError{Err: fmt.Errorf("%s: try tegracast %s --help", what, f.Name())}
 }
 
-// unknownOption says that there is no such option, and which one may be meant.
+// unknownOption returns a message about an unknown option, with the most similar one.
 func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	if e.GetSpecifiedShortnames() != "" {
 		return "unknown option -" + e.GetSpecifiedName()
@@ -101,7 +102,7 @@ func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	return "unknown option --" + e.GetSpecifiedName() + didYouMean(e.GetSpecifiedName(), all, "--")
 }
 
-// wanted says what an option takes. Options of the program's own types say it themselves.
+// wanted returns a description of the values that an option takes. Options of the program's own types describe theirs.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "int":
@@ -118,10 +119,11 @@ func wanted(e *pflag.InvalidValueError) string {
 	return e.Unwrap().Error()
 }
 
-// misused says what is wrong with the words of a command that takes one word, and so many arguments after it.
+// misused returns an error about the arguments of a command that takes one of the words in takes, and then as many
+// arguments as takes has for the word. words lists the words for the message.
 func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
 	say := func(format string, args ...any) error {
-		return command.UsageError{Err: fmt.Errorf(format+": try tegracast "+f.Name()+" --help", args...)}
+		return terminal.UsageError{Err: fmt.Errorf(format+": try tegracast "+f.Name()+" --help", args...)}
 	}
 	if f.NArg() == 0 {
 		return say("use %s", words)
@@ -137,7 +139,7 @@ func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
 	return say("%s: unexpected argument %q", word, f.Arg(most+1))
 }
 
-// size is an option that is a number of bytes, with a unit or without one.
+// size is an option for a number of bytes, with or without a unit.
 type size int
 
 func (s *size) String() string { return strconv.Itoa(int(*s)) }

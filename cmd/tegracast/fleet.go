@@ -10,12 +10,11 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/bus"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
 const fleetUsage = `Usage: tegracast fleet [--server URL] [--user NAME --password-file FILE |
@@ -23,7 +22,7 @@ const fleetUsage = `Usage: tegracast fleet [--server URL] [--user NAME --passwor
                        [--authority-file FILE] [--deadline D] [--json]
 
 Lists the boards that publish on a message bus, with their version, their health
-and their streams. A board tells of itself when bus is in its configuration
+and their streams. A board publishes its state if its configuration has a bus
 (docs/bus.md). Without --server the bus of this machine's own configuration,
 /etc/tegracast/tegracast.yaml, is asked, not one that the page has changed.
 
@@ -31,17 +30,19 @@ and their streams. A board tells of itself when bus is in its configuration
   tegracast fleet --server mqtts://broker.example --user desk --password-file desk.password
 
 A board is streaming, starting (not every output is armed), stalled, ended (its
-program was stopped), or silent: for a while nothing has come from it.
+program was stopped), silent (for a while nothing has come from it), or ahead:
+its time is in the future, so nobody knows whether it is silent. Anyone who may
+publish on the bus under a board's name can tell of that board.
 
-Status 0 when the server has answered; 1 when it cannot be reached, or does not
-answer within the deadline.
+Status 0 when the server has answered; 1 when it cannot be reached, or nothing
+has come within the deadline.
 `
 
 func fleetCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("fleet", fleetUsage)
-	var c readers.Bus
-	f.StringVar(&c.Server, "server", "", "ask the bus at `URL`: nats, tls, mqtt or mqtts, ://HOST or ://HOST:PORT")
-	f.StringVar(&c.User, "user", "", "the `NAME` of who asks")
+	var c config.Bus
+	f.StringVar(&c.Server, "server", "", "ask the bus at `URL`: nats, tls, mqtt or mqtts, with ://HOST or ://HOST:PORT")
+	f.StringVar(&c.User, "user", "", "log in as the user `NAME`")
 	f.StringVar(&c.PasswordFile, "password-file", "", "`FILE` with the user's password in its first line")
 	f.StringVar(&c.TokenFile, "token-file", "", "`FILE` with a token of NATS in its first line")
 	f.StringVar(&c.CredentialsFile, "credentials-file", "", "`FILE` with credentials of NATS, as nsc makes it")
@@ -56,26 +57,33 @@ func fleetCommand(ctx context.Context, e env, args []string) error {
 	}
 	server, err := c.Remote()
 	if err != nil {
-		return command.UsageError{Err: errors.New(strings.ReplaceAll(strings.Replace(err.Error(), "bus.", "--", 1), "_file", "-file"))}
+		return terminal.UsageError{Err: errors.New(strings.ReplaceAll(strings.Replace(err.Error(), "bus.", "--", 1), "_file", "-file"))}
 	}
 	ctx, cancel := context.WithTimeout(ctx, *deadline)
 	defer cancel()
 	list, foreign, err := bus.Boards(ctx, server)
-	if err != nil {
+	switch {
+	case err == nil:
+	case errors.Is(err, bus.ErrMore):
+		fmt.Fprintln(e.Err, err)
+	case len(list) > 0 && errors.Is(err, context.DeadlineExceeded):
+		fmt.Fprintln(e.Err, "the deadline has passed: a longer --deadline may show more boards")
+	default:
 		return fmt.Errorf("%s: %w: correct --server, or start it", c.Server, err)
 	}
 	if foreign > 0 {
-		fmt.Fprintf(e.Err, "%d boards, or others, have sent what this version cannot read: update it\n", foreign)
+		fmt.Fprintf(e.Err, "%d messages are not a board's own, or of another version: correct the rights on the bus, or update this program\n",
+			foreign)
 	}
 	fleet := fleetOf(list, time.Now())
 	if *asJSON {
-		return command.WriteJSON(e.Out, fleet)
+		return terminal.WriteJSON(e.Out, fleet)
 	}
 	return fleet.print(e.Out)
 }
 
-// checkFleet refuses options that make no sense. Without --server those of the configuration are taken.
-func checkFleet(c *readers.Bus, deadline time.Duration) error {
+// checkFleet refuses contradictory options. Without --server it sets c to the bus of the installed configuration.
+func checkFleet(c *config.Bus, deadline time.Duration) error {
 	given := 0
 	for _, x := range []string{c.User, c.TokenFile, c.CredentialsFile} {
 		if x != "" {
@@ -94,13 +102,13 @@ func checkFleet(c *readers.Bus, deadline time.Duration) error {
 		if err = bus.CheckServer(c.Server); err != nil {
 			err = fmt.Errorf("--server %w", err)
 		}
-	case *c != readers.Bus{}:
-		err = errors.New("name the bus by --server, too")
+	case *c != config.Bus{}:
+		err = errors.New("name the bus with --server, too")
 	case !there(installedConfig):
-		err = errors.New("name the bus by --server: try tegracast fleet --help")
+		err = errors.New("name the bus with --server: try tegracast fleet --help")
 	}
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	if c.Server != "" {
 		return nil
@@ -110,32 +118,34 @@ func checkFleet(c *readers.Bus, deadline time.Duration) error {
 	case err != nil:
 		return err
 	case own.Bus == nil:
-		return command.UsageError{Err: fmt.Errorf("%s has no bus: name one by --server", installedConfig)}
+		return terminal.UsageError{Err: fmt.Errorf("%s has no bus: name one with --server", installedConfig)}
 	}
 	*c = *own.Bus
 	return nil
 }
 
-// Fleet is what fleet prints as JSON (docs/json.md).
+// Fleet is the JSON that fleet prints (docs/json.md).
 type Fleet struct {
-	Boards []FleetBoard `json:"boards"`
+	Boards []FleetBoard `json:"boards"` // sorted by name
 }
 
 // FleetBoard is a board of the fleet.
 type FleetBoard struct {
-	State   string        `json:"state"`
-	Silence time.Duration `json:"silence_ns"`
-	Health  bus.Health    `json:"health"`
+	State   string        `json:"state"`      // `streaming`, `starting`, `stalled`, `ended`, `silent` or `ahead`
+	Silence time.Duration `json:"silence_ns"` // since its message; negative if its clock is ahead
+	Health  bus.Health    `json:"health"`     // its latest health, with a version of its own ([keys](#bus-health))
 }
 
-// silent is how many messages of health a board may owe before it counts as silent.
+// silent is the number of missing health messages after which a board counts as silent.
 const silent = 3
 
 func fleetOf(list []bus.Health, now time.Time) Fleet {
 	f := Fleet{Boards: []FleetBoard{}}
 	for _, h := range list {
-		b := FleetBoard{State: "streaming", Silence: max(0, now.Sub(h.At)), Health: h}
+		b := FleetBoard{State: "streaming", Silence: now.Sub(h.At), Health: h}
 		switch {
+		case b.Silence < -bus.Early:
+			b.State = "ahead"
 		case h.Ended:
 			b.State = "ended"
 		case b.Silence > silent*h.Every:
@@ -150,10 +160,10 @@ func fleetOf(list []bus.Health, now time.Time) Fleet {
 	return f
 }
 
-// print prints a table. What others have sent cannot move the cursor of a terminal.
+// print prints a table. Text from other machines is made printable, so that it cannot move the cursor.
 func (f Fleet) print(w io.Writer) error {
 	if len(f.Boards) == 0 {
-		_, err := fmt.Fprintln(w, "no board has told of itself: its configuration needs the section bus")
+		_, err := fmt.Fprintln(w, "no board has reported: its configuration needs the section bus")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -164,13 +174,14 @@ func (f Fleet) print(w io.Writer) error {
 		if b.State == "stalled" {
 			state += ": " + h.Stalled
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%v ago\t", h.Board, printable(state), printable(h.Program), b.Silence.Round(time.Second))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t", h.Board, printable.Text(state), printable.Text(h.Program), told(b.Silence))
 		for i, o := range h.Outputs {
 			if i > 0 {
 				fmt.Fprint(t, "\t\t\t\t")
 			}
 			where := strings.Join(append([]string{o.Sends}, o.To...), " ")
-			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", printable(o.Name), o.Delivered, o.Dropped, printable(where+" "+o.RTSP))
+			fmt.Fprintf(t, "%s\t%d\t%d\t%s\n", printable.Text(o.Name), o.Delivered, o.Dropped,
+				printable.Text(strings.TrimSpace(where+" "+o.RTSP)))
 		}
 		if len(h.Outputs) == 0 {
 			fmt.Fprintln(t)
@@ -179,11 +190,10 @@ func (f Fleet) print(w io.Writer) error {
 	return t.Flush()
 }
 
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, strings.TrimSpace(text))
+// told returns in words how long ago a board sent its last health message, or in how long if its clock is ahead.
+func told(silence time.Duration) string {
+	if silence < -bus.Early {
+		return fmt.Sprintf("in %v", -silence.Round(time.Second))
+	}
+	return fmt.Sprintf("%v ago", max(0, silence).Round(time.Second))
 }

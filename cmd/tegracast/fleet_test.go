@@ -37,7 +37,7 @@ outputs:
   - {name: clip, record: {directory: %q, trigger: {before: 1s, after: 100ms}}}
 `
 
-// newBusServer is NATS, to be started, which listens at an address that nobody else uses.
+// newBusServer returns a NATS server, not yet started, for an unused address.
 func newBusServer(t *testing.T, address, folder string) *server.Server {
 	t.Helper()
 	a, err := net.ResolveTCPAddr("tcp", address)
@@ -52,7 +52,7 @@ func newBusServer(t *testing.T, address, folder string) *server.Server {
 	return s
 }
 
-// busServer is NATS in the test's process.
+// busServer runs NATS in the test's process.
 func busServer(t *testing.T, address string) {
 	t.Helper()
 	s := newBusServer(t, address, t.TempDir())
@@ -70,7 +70,7 @@ func board(t *testing.T, state, config string) *programtest.Process {
 	return programtest.StartCommand(t, c)
 }
 
-// fleet asks for the boards until there are so many in a state.
+// fleet requests the boards until count of them are in a state.
 func fleet(t *testing.T, address, state string, count int) (f Fleet) {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(200 * time.Millisecond) {
@@ -94,7 +94,7 @@ func fleet(t *testing.T, address, state string, count int) (f Fleet) {
 	}
 }
 
-// messagesOf are those of a subject, in the order in which the server has got them.
+// messagesOf returns the messages of a subject, in the order in which the server received them.
 func messagesOf[M any](t *testing.T, address, subject string, options ...nats.Option) (list []M) {
 	t.Helper()
 	conn, err := nats.Connect("nats://"+address, options...)
@@ -125,10 +125,12 @@ func messagesOf[M any](t *testing.T, address, subject string, options ...nats.Op
 	}
 }
 
-// TestBus: a board streams before there is a bus, and is restarted; then the bus has all results, the trigger, the recording, and health,
-// numbered without a hole. A reload gives the board another name.
+// TestBus starts a board before its bus and restarts it. Then the bus must have all results, the trigger, the recording,
+// and health, numbered without gaps. A reload gives the board another name.
 func TestBus(t *testing.T) {
+	programtest.NotShort(t)
 	address, web, state, clips := freePort(t), freePort(t), t.TempDir(), t.TempDir()
+	t.Setenv("STATE_DIRECTORY", state)
 	text := fmt.Sprintf(busYAML, web, address, "gate", 20, clips)
 	path := programtest.Write(t, "bus.yaml", text)
 	serve := board(t, state, path)
@@ -136,7 +138,7 @@ func TestBus(t *testing.T) {
 		t.Helper()
 		for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) {
 			said := ""
-			if r, err := http.Get("http://" + web + "/api/v1/status"); err == nil {
+			if r, err := programtest.Client.Get("http://" + web + "/api/v1/status"); err == nil {
 				var s struct{ Bus map[string]any }
 				_ = json.NewDecoder(r.Body).Decode(&s)
 				r.Body.Close()
@@ -151,7 +153,7 @@ func TestBus(t *testing.T) {
 		}
 	}
 	status("connected:false")
-	if r, err := http.Post("http://"+web+"/record/clip/trigger", "", nil); err != nil || r.StatusCode != http.StatusOK {
+	if r, err := programtest.Client.Post("http://"+web+"/record/clip/trigger", "", nil); err != nil || r.StatusCode != http.StatusOK {
 		t.Fatal(err, r)
 	}
 	time.Sleep(2 * time.Second)
@@ -202,7 +204,8 @@ func TestBus(t *testing.T) {
 	}
 }
 
-// TestTwentyBoards are processes, each with its model of the camera. Those that are killed are silent, after a while.
+// TestTwentyBoards runs twenty processes, each with its own model of the camera. Those that are killed become silent
+// after a while.
 func TestTwentyBoards(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -227,7 +230,7 @@ func TestTwentyBoards(t *testing.T) {
 	}
 }
 
-// TestFleetStates: how a board is, by its latest message. What it has sent cannot move the cursor.
+// TestFleetStates checks the states by a board's latest message, whose text cannot move the cursor.
 func TestFleetStates(t *testing.T) {
 	now := time.Now()
 	board := func(name string, age time.Duration, c bus.Condition) bus.Health {
@@ -235,20 +238,21 @@ func TestFleetStates(t *testing.T) {
 		return bus.Health{Head: bus.Head{Board: name, At: now.Add(-age)}, Condition: c}
 	}
 	f := fleetOf([]bus.Health{
-		board("a", time.Second, bus.Condition{Ready: true}), board("b", -time.Hour, bus.Condition{}),
+		board("a", time.Second, bus.Condition{Ready: true}), board("b", -time.Second, bus.Condition{}),
 		board("c", time.Second, bus.Condition{Ready: true, Stalled: "isp\x1b[2J"}), board("d", time.Minute, bus.Condition{Ready: true}),
 		board("e", time.Hour, bus.Condition{Ended: true, Outputs: []bus.OutputHealth{{Name: "x"}, {Name: "y", Sends: "JPEG"}}}),
+		board("f", -time.Hour, bus.Condition{Ready: true}),
 	}, now)
 	var out strings.Builder
 	if err := f.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended"} {
+	for i, want := range []string{"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended", "y 0 0 JPEG", "f ahead in 1h0m0s"} {
 		if line := strings.Join(strings.Fields(strings.Split(out.String(), "\n")[i+1]), " "); !strings.HasPrefix(line, want) {
 			t.Errorf("%q, want %q", line, want)
 		}
 	}
-	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 7 {
+	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 8 {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestFloods does to the page what a hostile network does: 10,000 connections that say nothing, requests that never end, headers and bodies
-// without end. The raw stream loses no frame, the page answers, and nothing stays.
+// TestFloods attacks the page like a hostile network: 10,000 idle connections, requests that never end, endless headers
+// and bodies. The raw stream must lose no frame, the page must answer, and nothing may be left afterwards.
 func TestFloods(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -50,7 +50,7 @@ func flood(t *testing.T) error {
 			t.Errorf("%s: the page answers %d after %v", name, status, time.Since(began))
 		}
 	}
-	probe.End(t, time.Minute)
+	probe.Wait(t, time.Minute)
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", serve.Process.Pid))
 	if err != nil {
 		t.Fatal(err)
@@ -66,14 +66,14 @@ func flood(t *testing.T) error {
 	return nil
 }
 
-// attacks are what a client does with a connection.
+// attacks lists what an attacker does with a connection.
 var attacks = map[string]struct {
 	times int
 	do    func(net.Conn) error
 }{
 	"nothing": {10000, func(net.Conn) error { return nil }},
 	"a letter a second": {200, func(c net.Conn) error {
-		for _, b := range "GET /api/v1/status HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 1000) {
+		for _, b := range "GET /api/v1/status HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 1000) {
 			if _, err := c.Write([]byte{byte(b)}); err != nil {
 				return err
 			}
@@ -81,16 +81,16 @@ var attacks = map[string]struct {
 		}
 		return nil
 	}},
-	"a header without end": {50, func(c net.Conn) error { return endless(c, "GET / HTTP/1.1\r\nHost: x\r\nX: ") }},
+	"a header without end": {50, func(c net.Conn) error { return endless(c, "GET / HTTP/1.1\r\nHost: localhost\r\nX: ") }},
 	"a path without end":   {50, func(c net.Conn) error { return endless(c, "GET /") }},
 	"a body without end": {50, func(c net.Conn) error {
-		return endless(c, "POST /api/v1/recordings HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000000\r\n\r\n")
+		return endless(c, "POST /api/v1/recordings HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000000\r\n\r\n")
 	}},
 	"an offer without end": {50, func(c net.Conn) error {
-		return endless(c, "POST /raw/whep HTTP/1.1\r\nHost: x\r\nContent-Type: application/sdp\r\nContent-Length: 100000000000\r\n\r\n")
+		return endless(c, "POST /raw/whep HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/sdp\r\nContent-Length: 100000000000\r\n\r\n")
 	}},
 	"answers that nobody takes": {50, func(c net.Conn) error {
-		_, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 100))
+		_, err := io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n", 100))
 		return err
 	}},
 }

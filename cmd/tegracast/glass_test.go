@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// glassFrames are those that BenchmarkGlassToGlass measures, each way.
+// glassFrames is the number of frames that BenchmarkGlassToGlass measures each way.
 const glassFrames = 300
 
-// lastLine is how long after the begin of its exposure a frame's last line leaves the sensor.
+// lastLine is the time from the start of a frame's exposure until its last line leaves the sensor.
 const lastLine = 25 * time.Millisecond
 
-// keepTimes keeps when each frame was taken, in ms, as its report says.
+// keepTimes stores when each frame was taken, in ms, from its report.
 const keepTimes = `(() => {
 	window.taken = {};
 	const mark = Watch.prototype.mark;
@@ -25,11 +27,11 @@ const keepTimes = `(() => {
 	return true;
 })()`
 
-// delays are those of the frames that readStamps has seen, in ms.
+// delays is an expression for the delays of the frames that readStamps has seen, in ms.
 const delays = `seen.filter((s) => taken[s[0]]).map((s) => performance.timeOrigin + s[3] - taken[s[0]])`
 
-// readPictures shows JPEG pictures, and keeps the delay of each. When a frame was taken follows from one whose report is known: the
-// sensor is punctual.
+// readPictures shows JPEG pictures and stores their delays. The sensor is exactly periodic, so the time of a frame
+// follows from a frame with a known report.
 const readPictures = `(() => {
 	const frames = Object.keys(taken), known = Number(frames[frames.length - 1]), period = 1000 / 30;
 	window.late = [];
@@ -52,24 +54,24 @@ const readPictures = `(() => {
 	return true;
 })()`
 
-// BenchmarkGlassToGlass measures from the sensor's last line to the pixels on a canvas of the page, by WebRTC and by JPEG pictures, and
-// the same with GStreamer's webrtcbin as the sender, all on this machine, in turn.
+// BenchmarkGlassToGlass measures the time from the sensor's last line to the pixels on a canvas of the page, by WebRTC
+// and by JPEG pictures, and the same for GStreamer's webrtcbin as the sender. Everything runs on this machine, in turn.
 func BenchmarkGlassToGlass(b *testing.B) {
 	rounds := map[string][]float64{}
 	for range b.N {
 		appliance, base := watched(b)
-		ctx, _ := browser(b, base)
+		ctx, _ := browser(b, programtest.Page(b, base))
 		awaitPage(ctx, b, "a frame with its number", `document.getElementById("canvas").dataset.frame > 0`)
 		evaluate[bool](ctx, b, keepTimes)
 		watchStamps(ctx, b, glassFrames)
-		offset := float64(lastLine.Milliseconds()) // they are from the begin of the exposure
-		report(b, rounds, "webrtc", offset, evaluate[[]float64](ctx, b, delays))
+		offset := float64(lastLine.Milliseconds()) // times count from the start of the exposure
+		reportDelays(b, rounds, "webrtc", offset, evaluate[[]float64](ctx, b, delays))
 		evaluate[bool](ctx, b, readPictures)
 		awaitPage(ctx, b, "pictures", "late.length >= 300")
-		report(b, rounds, "mjpeg", offset, evaluate[[]float64](ctx, b, "late.slice(10)")) // the first ones show how the view begins
+		reportDelays(b, rounds, "mjpeg", offset, evaluate[[]float64](ctx, b, "late.slice(10)")) // without the start of the view
 		appliance.Stop(b)
 		closes(ctx, b)
-		report(b, rounds, "webrtcbin", 0, glassPeer(b))
+		reportDelays(b, rounds, "webrtcbin", 0, glassPeer(b))
 	}
 	for name, list := range rounds {
 		b.Logf("%s in each round: %.0f ms", name, list)
@@ -78,7 +80,7 @@ func BenchmarkGlassToGlass(b *testing.B) {
 	}
 }
 
-// evaluate returns what a script in the page does.
+// evaluate returns the result of a script in the page.
 func evaluate[T any](ctx context.Context, b *testing.B, script string) T {
 	b.Helper()
 	x, err := chromedp.Run(ctx, chromedp.Evaluate[T](script))
@@ -88,8 +90,8 @@ func evaluate[T any](ctx context.Context, b *testing.B, script string) T {
 	return x
 }
 
-// report adds the p50 and p99 of delays in ms, less the offset, to those of other rounds.
-func report(b *testing.B, rounds map[string][]float64, way string, offset float64, late []float64) {
+// reportDelays adds the p50 and p99 of delays in ms, minus the offset, to those of other rounds.
+func reportDelays(b *testing.B, rounds map[string][]float64, way string, offset float64, late []float64) {
 	b.Helper()
 	if len(late) == 0 {
 		b.Fatalf("%s: no frame was seen", way)
@@ -99,7 +101,7 @@ func report(b *testing.B, rounds map[string][]float64, way string, offset float6
 	rounds[way+"-p50"], rounds[way+"-p99"] = append(rounds[way+"-p50"], p50), append(rounds[way+"-p99"], p99)
 }
 
-// closes ends a browser, which would take its share of what is measured next.
+// closes ends a browser, which would slow down the next measurement.
 func closes(ctx context.Context, b *testing.B) {
 	b.Helper()
 	if err := chromedp.Cancel(ctx); err != nil {

@@ -17,8 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerPage plays what the peer sends, draws it as the program's page does, and keeps the two numbers of each picture, and when it was
-// drawn, in ms. The program asks for no delay by the header extension playout-delay, and this page asks for none by itself.
+// peerPage plays the peer's stream, draws it like the program's page, and stores the two numbers of each picture and the
+// time of drawing in ms. The program requests no delay by the header extension playout-delay; this page itself requests
+// none.
 const peerPage = `<!doctype html><title>webrtcbin</title><video muted playsinline></video><canvas id="canvas" width="960" height="540"></canvas><script>
 "use strict";
 window.seen = [];
@@ -49,8 +50,9 @@ const begin = async () => {
 begin();
 </script>`
 
-// glassPeer measures GStreamer's webrtcbin as the sender: from the last line of a picture in its pipe, which is written as slowly as the
-// model's camera reads it out, to the pixels on a canvas, in ms. The pictures have the same numbers at the same places.
+// glassPeer measures GStreamer's webrtcbin as the sender: the time from the last line of a picture in its pipe, written
+// at the speed of the model camera's readout, to the pixels on a canvas, in ms. The pictures have the same numbers in the
+// same places.
 func glassPeer(b *testing.B) (late []float64) {
 	b.Helper()
 	frames, pictures, err := os.Pipe()
@@ -81,11 +83,11 @@ func glassPeer(b *testing.B) (late []float64) {
 	ending.Go(func() { _, _ = c.Process.Wait() }) // the pipes are read meanwhile
 	server := httptest.NewServer(signalling(offer, answer))
 	defer server.Close()
-	defer func() { _ = c.Process.Kill() }() // before the server closes, which waits for the offer
-	ctx, _ := browser(b, server.URL)
+	defer func() { _ = c.Process.Kill() }() // before the server closes, which would wait for the offer
+	ctx, _ := browser(b, server.URL+"/")
 	evaluate[bool](ctx, b, stampReader)
 	awaitPage(ctx, b, "pictures by webrtcbin", fmt.Sprintf("seen.length >= %d", glassFrames+10))
-	for _, s := range evaluate[[][3]float64](ctx, b, "seen.slice(10)") { // the first ones show how the view begins
+	for _, s := range evaluate[[][3]float64](ctx, b, "seen.slice(10)") { // without the start of the view
 		if ms, ok := x.since(int(s[0]), int(s[1]), s[2]); ok {
 			late = append(late, ms)
 		}
@@ -94,7 +96,7 @@ func glassPeer(b *testing.B) (late []float64) {
 	return late
 }
 
-// signalling has the page, and takes its answer to the offer.
+// signalling serves the page, and takes its answer to the offer.
 func signalling(offer io.Reader, answer io.WriteCloser) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, peerPage) })
@@ -106,13 +108,13 @@ func signalling(offer io.Reader, answer io.WriteCloser) http.Handler {
 	return mux
 }
 
-// A lineClock writes the pictures, and knows when the last line of each was written.
+// A lineClock writes the pictures, and records when the last line of each was written.
 type lineClock struct {
 	mu      sync.Mutex
 	written []time.Time
 }
 
-// write writes 30 pictures a second (I420) until nobody reads them.
+// write writes 30 pictures per second (I420) until the reader leaves.
 func (x *lineClock) write(w *os.File) {
 	defer w.Close()
 	const readout, steps = 15 * time.Millisecond, 68
@@ -131,7 +133,8 @@ func (x *lineClock) write(w *os.File) {
 	}
 }
 
-// since is how long before a time in ms the last line of the newest picture was written that has these numbers, in ms. ok: there is one.
+// since returns the time in ms from the last line of the newest picture with these numbers until at. ok is false if there
+// is no such picture.
 func (x *lineClock) since(blocks, file int, at float64) (ms float64, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -144,7 +147,7 @@ func (x *lineClock) since(blocks, file int, at float64) (ms float64, ok bool) {
 	return 0, false
 }
 
-// stampedPicture is picture n, as numbered has it and the sensor moves it.
+// stampedPicture returns picture n, as made by numbered and shifted by the sensor.
 func stampedPicture(n int) []byte {
 	const black, white = 40, 220
 	picture := bytes.Repeat([]byte{128}, stampWidth*stampHeight*3/2)

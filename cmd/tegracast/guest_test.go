@@ -46,8 +46,8 @@ func boardUnderTest(t *testing.T) *device.Board {
 	return board
 }
 
-// TestHaltList takes memory from a function whose channels run, and finds them stopped: by the kernel, nobody else writes
-// to the core. TestVirtualJetson runs it in the machine.
+// TestHaltList takes memory from a function with running channels, and checks that the kernel has stopped them; nothing
+// else writes to the core. TestVirtualJetson runs it in the machine.
 func TestHaltList(t *testing.T) {
 	board := boardUnderTest(t)
 	for round := range 3 {
@@ -72,7 +72,7 @@ func TestHaltList(t *testing.T) {
 		}
 		revokeOne(t, board.Function)
 		for _, op := range halt {
-			for i := 0; regs[op.BAR].Read32(op.Offset-8)&1 != 0; i++ { // the kernel does not wait long for the card's answer
+			for i := 0; regs[op.BAR].Read32(op.Offset-8)&1 != 0; i++ { // the kernel waits only briefly for the card's answer
 				if i == 3000 {
 					t.Fatalf("round %d: channel at %#x still runs", round, op.Offset-12)
 				}
@@ -104,8 +104,8 @@ func revokeOne(t *testing.T, d *tegra.Device) {
 	_ = p.Unpin() // ErrRevoked
 }
 
-// TestRevokedInFlight takes memory away that XDMA writes at this moment: nothing is written once it is gone, and the next
-// transfer works. TestVirtualBoard runs it in the machine.
+// TestRevokedInFlight removes memory while XDMA writes to it. Nothing may be written after its removal, and the next
+// transfer must work. TestVirtualBoard runs it in the machine.
 func TestRevokedInFlight(t *testing.T) {
 	board := boardUnderTest(t)
 	core, err := board.OpenXDMA(t.Context())
@@ -117,16 +117,16 @@ func TestRevokedInFlight(t *testing.T) {
 	}
 }
 
-// writing is memory of a file that the core writes, transfer after transfer.
+// writing is memory of a file to which the core writes, transfer after transfer.
 type writing struct {
-	target   []byte // the mapping that is pinned
-	seen     []byte // another one
+	target   []byte // the pinned mapping
+	seen     []byte // another mapping
 	pin      *tegra.Pin
 	transfer *xdma.Transfer
-	ended    chan struct{} // closed when no transfer is started any more
+	ended    chan struct{} // closed when no more transfers are started
 }
 
-const written = model.DefaultRAM // bytes that a transfer writes
+const written = model.DefaultRAM // bytes per transfer
 
 func startWriting(t *testing.T, board *device.Board, core *xdma.Device) *writing {
 	t.Helper()
@@ -157,11 +157,11 @@ func startWriting(t *testing.T, board *device.Board, core *xdma.Device) *writing
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	go func() { // a function that was stopped sends no interrupt
+	go func() { // a stopped function sends no interrupt
 		<-w.pin.Revoked()
 		cancel()
 	}()
-	go func() { // the core does not learn that its writes are refused: it is the kernel that stops it
+	go func() { // the core does not notice that its writes are refused: the kernel stops it
 		defer close(w.ended)
 		for ctx.Err() == nil {
 			_, _ = w.transfer.Run(ctx)
@@ -182,7 +182,7 @@ func (w *writing) untouched(t *testing.T) {
 	}
 }
 
-// revokeInFlight has the core write memory, and unmaps it after a while.
+// revokeInFlight makes the core write to memory, and unmaps it after a while.
 func revokeInFlight(t *testing.T, board *device.Board, core *xdma.Device, after time.Duration) {
 	t.Helper()
 	w := startWriting(t, board, core)
@@ -202,8 +202,8 @@ func revokeInFlight(t *testing.T, board *device.Board, core *xdma.Device, after 
 	}
 }
 
-// TestLostInFlight has the function lose its state while XDMA writes, by a suspend of the machine's devices or by a fatal
-// error of its port: nothing is written from then on, and the core works again when it has been opened again.
+// TestLostInFlight makes the function lose its state while XDMA writes, by a suspend of the machine's devices or a fatal
+// error of its port. Nothing may be written from then on, and the core must work after it is reopened.
 func TestLostInFlight(t *testing.T) {
 	board := boardUnderTest(t)
 	ask := map[string]func() error{
@@ -228,7 +228,7 @@ func TestLostInFlight(t *testing.T) {
 			t.Fatal("nobody says that the function has lost its state")
 		}
 		w.untouched(t)
-		_ = errors.Join(w.pin.Unpin(), w.transfer.Close()) // ErrRevoked; what the engine says is no longer of interest
+		_ = errors.Join(w.pin.Unpin(), w.transfer.Close()) // ErrRevoked; the engine's error does not matter any more
 		generation, fenced := board.Function.Fenced()
 		if !fenced {
 			t.Fatal("no fence")

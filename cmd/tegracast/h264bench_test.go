@@ -18,16 +18,17 @@ import (
 	"github.com/tegracast/tegracast/pipeline/codec"
 )
 
-// BenchmarkH264 encodes the pictures of the real capture, which moves, with openh264 as serve does, and with x264 (ffmpeg, preset
-// ultrafast, tune zerolatency) at the same bit rate, in turn. It prints luma PSNR, bits, and CPU time a picture with the spread of
-// the rounds. ffmpeg's CPU time is that of the process, less that of one that reads the pictures and encodes nothing.
+// BenchmarkH264 encodes the moving pictures of the real capture, with openh264 as serve does, and with x264 (ffmpeg,
+// preset ultrafast, tune zerolatency) at the same bit rate, in turn. It prints luma PSNR, bits, and CPU time per picture
+// with the spread of the rounds. ffmpeg's CPU time is that of the process, minus that of one that reads the pictures
+// without encoding.
 //
 //	go test -run '^$' -bench H264 -benchtime 1x ./cmd/tegracast
 func BenchmarkH264(b *testing.B) {
 	const rounds, frames = 3, 60
 	for _, size := range []picture{{pipeline.I420, 2}, {pipeline.I420, 1}} {
 		c := newComparison(b, size, frames)
-		for _, share := range []int{1, 2, 4} { // of a bit a pixel, twentieths
+		for _, share := range []int{1, 2, 4} { // in twentieths of a bit per pixel
 			c.bitrate = codec.DefaultBitrate(c.format) * share / 2
 			b.Run(fmt.Sprintf("%dx%d/%dk", c.format.Width, c.format.Height, c.bitrate/1000), func(b *testing.B) {
 				var ours, theirs, idle []time.Duration
@@ -46,17 +47,17 @@ func BenchmarkH264(b *testing.B) {
 				for i := range theirs {
 					theirs[i] -= still
 				}
-				b.Logf("openh264: %s; x264: %s", c.tell(b, a, ours), c.tell(b, x, theirs))
+				b.Logf("openh264: %s; x264: %s", c.describeStream(b, a, ours), c.describeStream(b, x, theirs))
 			})
 		}
 	}
 }
 
-// comparison has the pictures that are encoded.
+// comparison has the pictures to encode.
 type comparison struct {
 	format  pipeline.Format
 	frames  []*pipeline.Frame
-	path    string // of all of them
+	path    string // of the file with all of them
 	bitrate int
 }
 
@@ -69,7 +70,7 @@ func newComparison(b *testing.B, p picture, frames int) *comparison {
 	}
 	eachPicture(b, 1920, 1080, frames, []picture{p}, func(outs []*pipeline.Frame) {
 		c.format = outs[0].Format
-		c.format.Rate, c.format.Color = pipeline.Rate{Num: 30, Den: 1}, pipeline.BT709Limited // or ffmpeg would convert the range
+		c.format.Rate, c.format.Color = pipeline.Rate{Num: 30, Den: 1}, pipeline.BT709Limited // otherwise ffmpeg would convert the range
 		c.frames = append(c.frames, &pipeline.Frame{Format: c.format, Bytes: bytes.Clone(outs[0].Bytes)})
 		if _, err := out.Write(outs[0].Bytes); err != nil {
 			b.Fatal(err)
@@ -109,7 +110,7 @@ func (c *comparison) openh264(b *testing.B) (stream []byte, cpu time.Duration) {
 	return stream, time.Duration(after.Utime.Nano() + after.Stime.Nano() - before.Utime.Nano() - before.Stime.Nano())
 }
 
-// ffmpeg encodes the pictures with an encoder of its own.
+// ffmpeg encodes the pictures with one of ffmpeg's encoders.
 func (c *comparison) ffmpeg(b *testing.B, encoder string, args ...string) (stream []byte, cpu time.Duration) {
 	b.Helper()
 	in := []string{"-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-s", fmt.Sprintf("%dx%d", c.format.Width, c.format.Height), "-r", "30", "-i", c.path}
@@ -121,8 +122,8 @@ func (c *comparison) ffmpeg(b *testing.B, encoder string, args ...string) (strea
 	return stream, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// tell says what a stream is worth, and what it cost.
-func (c *comparison) tell(b *testing.B, stream []byte, cpu []time.Duration) string {
+// describeStream describes the quality and the cost of a stream.
+func (c *comparison) describeStream(b *testing.B, stream []byte, cpu []time.Duration) string {
 	b.Helper()
 	cmd := exec.Command("ffmpeg", "-loglevel", "error", "-f", "h264", "-i", "-", "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "yuv420p", "-")
 	cmd.Stdin = bytes.NewReader(stream)

@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cudahost/cufile/hangtest"
 	"github.com/tegracast/tegracast/pipeline/record"
-	"github.com/tegracast/tegracast/pipeline/record/hangtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -34,15 +34,16 @@ outputs:
   - {name: other, from: camera, record: {directory: %[3]q, sync: 20ms}}
 `
 
-// TestServeOnADiskThatHangs: an output that records there can be stopped and started, the page, health and metrics are answered, and SIGTERM ends the
-// program in time, with the other recordings closed. The log names the file that is not. The kernel lets go of the process when the
-// file system is gone, and then the status is 0.
+// TestServeOnADiskThatHangs checks that an output that records to a hanging disk can be stopped and started, that page,
+// health and metrics answer, and that SIGTERM ends the program in time with the other recordings closed. The log names
+// the file that is not closed. The kernel releases the process when the file system is gone, and then the status is 0.
 func TestServeOnADiskThatHangs(t *testing.T) {
+	programtest.NotShort(t)
 	t.Parallel()
 	disk, other, port := hangtest.Mount(t), t.TempDir(), rtptest.EvenPorts(t, 1)[0]
 	cfg := programtest.Write(t, "hang.yaml", fmt.Sprintf(hangYAML, port, disk.Dir, other))
 	serve := programtest.StartProgram(t, "serve", "--config", cfg, "--sdp-dir", t.TempDir())
-	t.Cleanup(func() { disk.Pull(t) }) // before it is waited for
+	t.Cleanup(func() { disk.Pull(t) }) // before the program is waited for
 	for name, folder := range map[string]string{"first": disk.Back, "second": disk.Back, "other": other} {
 		awaitFiles(t, folder, name, 1)
 	}
@@ -54,7 +55,7 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a, err := http.DefaultClient.Do(q)
+		a, err := programtest.Client.Do(q)
 		if err != nil {
 			t.Errorf("%s %s: %v", method, path, err)
 			return ""
@@ -101,7 +102,7 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	for began := time.Now(); !hangtest.Exiting(serve.Process.Pid); time.Sleep(20 * time.Millisecond) {
-		if time.Since(began) > 10*time.Second { // 5 s, and what a busy machine adds: package ending has the exact bound
+		if time.Since(began) > 10*time.Second { // 5 s, and what a busy machine adds; another test has the exact bound
 			t.Fatal("it does not end")
 		}
 	}
@@ -112,7 +113,7 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 		t.Errorf("the other recording, of %d frames and more: status %d, %v\n%s%s", before, status, err, &out, &errw)
 	}
 	disk.Pull(t)
-	if status = serve.End(t, time.Minute); status != exitOK {
+	if status = serve.Wait(t, time.Minute); status != exitOK {
 		t.Errorf("status %d", status)
 	}
 	log := serve.Err.String()
@@ -128,7 +129,7 @@ func TestServeOnADiskThatHangs(t *testing.T) {
 			t.Errorf("%s: %+v, %v", file[0], r, err)
 		}
 		anew := filepath.Join(t.TempDir(), "anew.mcap")
-		if status := run(t.Context(), []string{"record", "export", file[0], "-o", anew}, &out, &errw); status > exitFailure { // it may end in a part of a frame
+		if status := run(t.Context(), []string{"record", "export", file[0], "-o", anew}, &out, &errw); status > exitFailure { // it may end within a frame
 			t.Errorf("%s: status %d\n%s", file[0], status, &errw)
 		}
 		if r, err := record.Inspect(t.Context(), anew, true, func(float64) {}); err != nil || !r.Finished || !r.Good() || r.Frames < 1 {

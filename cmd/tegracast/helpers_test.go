@@ -17,13 +17,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A picture is what is wanted of every frame: a layout, and how many times smaller it is.
+// A picture describes a wanted picture of every frame: its layout, and the factor by which it is smaller.
 type picture struct {
 	pixel  pipeline.PixelFormat
 	shrink int
 }
 
-// pictures makes what the default isp makes of the first n frames of the test chart's upper left corner.
+// pictures returns what the default isp makes from the first n frames of the test chart's upper left corner.
 func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][]byte) {
 	t.Helper()
 	made = make([][][]byte, len(wanted))
@@ -35,18 +35,18 @@ func pictures(t *testing.T, width, height, n int, wanted ...picture) (made [][][
 	return made
 }
 
-// eachPicture shows what pictures makes, frame by frame.
+// eachPicture passes the pictures to show, frame by frame.
 func eachPicture(t testing.TB, width, height, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
 	t.Helper()
 	eachPictureOf(t, newSensor(t, width, height, false), n, wanted, show)
 }
 
-// defaultISP is what the default isp does.
+// defaultISP returns the configuration of the default isp.
 func defaultISP() isp.Config {
 	return isp.Config{Gains: isp.Gains{R: 1.5, G: 1, B: 1.1}, Demosaic: isp.Malvar}
 }
 
-// eachPictureOf is eachPicture, of the frames of any sensor.
+// eachPictureOf is like eachPicture, with the frames of any sensor.
 func eachPictureOf(t testing.TB, sensor *model.Sensor, n int, wanted []picture, show func(outs []*pipeline.Frame)) {
 	t.Helper()
 	width, height := sensor.Config().Width, sensor.Config().Height
@@ -81,7 +81,7 @@ func eachPictureOf(t testing.TB, sensor *model.Sensor, n int, wanted []picture, 
 	}
 }
 
-// psnr is the peak signal-to-noise ratio of two 8-bit planes in dB.
+// psnr returns the peak signal-to-noise ratio of two 8-bit planes in dB.
 func psnr(a, b []byte) float64 {
 	sum := 0.0
 	for i := range a {
@@ -108,7 +108,7 @@ func split(t *testing.T, path string, n int) [][]byte {
 	return frames
 }
 
-// runs runs the program in this process.
+// runs executes the program in this process.
 func runs(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, errw bytes.Buffer
@@ -118,7 +118,7 @@ func runs(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	return status, out.String(), strings.TrimSpace(errw.String())
 }
 
-// runsWith runs the program with a text as its standard input.
+// runsWith executes the program with a text as its standard input.
 func runsWith(t *testing.T, text string, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	f, err := os.Open(programtest.Write(t, "stdin", text))

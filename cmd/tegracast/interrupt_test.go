@@ -18,8 +18,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// interrupted runs the program as if ctrl-C came after some time, and returns how long it went on after that. It is well below a tenth
-// of a second on a machine that has time; here it may be busy.
+// interrupted runs the program with an interrupt after some time, and returns the time that it took to end. This is well
+// below a tenth of a second, unless the machine is busy.
 func interrupted(t *testing.T, after time.Duration, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,7 +44,7 @@ func interrupted(t *testing.T, after time.Duration, args ...string) (status int,
 	return status, out.String(), strings.TrimSpace(errw.String())
 }
 
-// TestInterrupted: long work ends at ctrl-C, and says what was done.
+// TestInterrupted checks that an interrupt ends long work, which reports what was done.
 func TestInterrupted(t *testing.T) {
 	wrongFiles(t)
 	status, out, errw := interrupted(t, 400*time.Millisecond, "loopback", "--json", "--size", "8MiB", "--count", "100000")
@@ -64,7 +64,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestInterruptedCompiling: ctrl-C does not wait for the compiler of kernels, which takes long here.
+// TestInterruptedCompiling checks that an interrupt does not wait for the compiler of kernels, which is slow here.
 func TestInterruptedCompiling(t *testing.T) {
 	standInGPU(t)
 	config := programtest.Write(t, "config.yaml", `
@@ -96,7 +96,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 		if err := p.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		status := run.End(t, time.Minute)
+		status := run.Wait(t, time.Minute)
 		t.Logf("%s ended after %v", c.args[0], time.Since(began))
 		if said := run.Err.String(); status != c.status || !strings.Contains(said, c.says) || c.args[0] == "serve" && !strings.Contains(said, "kernels are being compiled") {
 			t.Errorf("%s: status %d, want %d and %q:\n%s", c.args[0], status, c.status, c.says, said)

@@ -15,11 +15,11 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 	"github.com/spf13/pflag"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// newLogger logs what is at least of a level to errw, as text or JSON; where that is the journal's stream (JOURNAL_STREAM,
-// systemd.exec(5)) it speaks the journal's own protocol, with priorities and fields.
+// newLogger returns a logger that writes records of at least a level to errw, as text or JSON. If errw is the journal's
+// stream (JOURNAL_STREAM, systemd.exec(5)), the logger uses the journal's own protocol, with priorities and fields.
 func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger, journald bool) {
 	if errw == io.Writer(os.Stderr) && !asJSON {
 		if ours, err := journal.StderrIsJournalStream(); err == nil && ours {
@@ -33,33 +33,33 @@ func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger,
 	return slog.New(slog.NewTextHandler(errw, o)), false
 }
 
-// logFlags are the options that say what is logged, and how; logger is what they ask for.
+// logFlags adds the options for logging. logger returns the logger that they select.
 func (e env) logFlags(f *pflag.FlagSet) (logger func() (*slog.Logger, error)) {
-	level := f.String("log-level", "info", "log what is at least of `LEVEL`: debug, info, warn or error")
+	level := f.String("log-level", "info", "log messages of at least `LEVEL`: debug, info, warn or error")
 	format := f.String("log-format", "text", "log as `FORMAT`: text (in a service the journal's fields) or json")
 	return func() (*slog.Logger, error) {
 		var least slog.Level
 		if !slices.Contains(optionValues["log-level"], *level) || least.UnmarshalText([]byte(*level)) != nil {
-			return nil, command.UsageError{Err: fmt.Errorf("--log-level %s: must be debug, info, warn or error", *level)}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--log-level %s: must be debug, info, warn or error", *level)}
 		}
 		if *format != "text" && *format != "json" {
-			return nil, command.UsageError{Err: fmt.Errorf("--log-format %s: must be text or json", *format)}
+			return nil, terminal.UsageError{Err: fmt.Errorf("--log-format %s: must be text or json", *format)}
 		}
 		log, _ := newLogger(e.Err, least, *format == "json")
 		return log, nil
 	}
 }
 
-// journalHandler sends records to the journal. MESSAGE is the text with all attributes, as people read it; each attribute
-// is a field, too: `journalctl FAULT=…`, `journalctl -o verbose`.
+// journalHandler sends records to the journal. MESSAGE is the readable text with all attributes. Each attribute is also a
+// field: `journalctl FAULT=…`, `journalctl -o verbose`.
 type journalHandler struct {
 	send   func(message string, p journal.Priority, fields map[string]string) error
-	level  slog.Level // the least that is sent
+	level  slog.Level // the lowest level that is sent
 	attrs  []slog.Attr
-	prefix string // of groups, with a dot at its end
+	prefix string // names of the open groups, with a trailing dot
 }
 
-// fieldNames are fields whose name is not just the attribute's.
+// fieldNames are the fields whose name is not derived from the attribute's.
 var fieldNames = map[string]string{"after frame": "FRAME", "first at frame": "FRAME"}
 
 // Enabled implements slog.Handler.
@@ -83,7 +83,8 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.send(messageText(ctx, r.Message, attrs), priority(r.Level), fields)
 }
 
-// messageText is the message as slog's text has it, without time and level, which the journal has itself.
+// messageText returns the message and attributes in slog's text format, without time and level, which the journal stores
+// itself.
 func messageText(ctx context.Context, message string, attrs []slog.Attr) string {
 	if len(attrs) == 0 {
 		return message
@@ -97,12 +98,19 @@ func messageText(ctx context.Context, message string, attrs []slog.Attr) string 
 	}})
 	r := slog.Record{}
 	r.AddAttrs(attrs...)
-	_ = text.Handle(ctx, r) // a buffer takes everything
+	_ = text.Handle(ctx, r) // writing to a buffer cannot fail
 	return message + " " + strings.TrimSpace(b.String())
 }
 
-// fieldName makes a name that the journal takes (systemd.journal-fields(7)): capital letters, digits, underscores, the
-// first a letter; empty when nothing is left.
+// lastWords returns a line for the journal's stream, for a process that ends with an error (sd-daemon(3): <3> is the
+// priority). What comes by the journal's own protocol is filed under the unit only if the process still exists when the
+// journal reads it; the stream belongs to the unit.
+func lastWords(message string, err error) string {
+	return fmt.Sprintf("<%d>%s\n", journal.PriErr, messageText(context.Background(), message, []slog.Attr{slog.Any("error", err)}))
+}
+
+// fieldName returns a valid field name for the journal (systemd.journal-fields(7)): capital letters, digits and
+// underscores, beginning with a letter. It is empty if nothing is left.
 func fieldName(key string) string {
 	if name := fieldNames[key]; name != "" {
 		return name
@@ -123,7 +131,7 @@ func fieldName(key string) string {
 	return name[:min(len(name), 64)]
 }
 
-// priority is a level by syslog's scale.
+// priority converts a level to syslog's scale.
 func priority(l slog.Level) journal.Priority {
 	switch {
 	case l >= slog.LevelError:

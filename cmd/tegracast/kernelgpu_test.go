@@ -15,8 +15,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// faulty are kernels that break the GPU after their tenth frame, and what is said of it. The one that hangs comes to an end after
-// 20 s by itself, so that the GPU is not lost to its machine.
+// faulty lists kernels that break the GPU after their tenth frame, and the messages. The one that hangs ends by itself
+// after 20 s, so that the machine does not lose the GPU.
 var faulty = map[string][2]string{
 	"illegal address": {`
 	if (pixel_x(in) == 0 && pixel_y() == 0 && in.sequence > 10)
@@ -37,7 +37,8 @@ var faulty = map[string][2]string{
 `, "the kernel hangs: it is not done after 1s"},
 }
 
-// needGPU skips without a GPU: CI has none. `make gpu-test` builds the binary that runs these tests where there is one.
+// needGPU skips the test without a GPU. CI has none. `make gpu-test` builds the binary that runs these tests on a machine
+// with one.
 func needGPU(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TEGRACAST_GPU") == "" {
@@ -45,7 +46,7 @@ func needGPU(t *testing.T) {
 	}
 }
 
-// standInGPU has programs that the test starts use the stand-in for a GPU.
+// standInGPU makes programs that the test starts use the stand-in for a GPU.
 func standInGPU(t *testing.T) {
 	t.Helper()
 	const isp = "../../pipeline/isp/cuda/testdata"
@@ -63,8 +64,8 @@ func TestGPUKernels(t *testing.T) {
 	s.streams(t)
 }
 
-// TestGPUFaults: a kernel that breaks the GPU ends the program with the status of a lost device, soon; the next start leaves
-// it out and streams; once it has been fixed it works again, without a restart.
+// TestGPUFaults checks that a kernel that breaks the GPU soon ends the program with the status of a lost device, that the
+// next start omits the kernel and streams, and that a corrected kernel works again without a restart.
 func TestGPUFaults(t *testing.T) {
 	needGPU(t)
 	for name, c := range faulty {
@@ -74,7 +75,7 @@ func TestGPUFaults(t *testing.T) {
 			s := newKernelService(t, file)
 			begin := time.Now()
 			s.Process = programtest.StartProgram(t, "serve", "--config", s.config, "--sdp-dir", t.TempDir())
-			status := s.End(t, time.Minute)
+			status := s.Wait(t, time.Minute)
 			t.Logf("ended after %.1f s\n%s", time.Since(begin).Seconds(), s.Err.String())
 			if status != exitDevice || !strings.Contains(s.Err.String(), c[1]) || !strings.Contains(s.Err.String(), "kernel focus ("+file) {
 				t.Errorf("status %d, want %d and %q", status, exitDevice, c[1])

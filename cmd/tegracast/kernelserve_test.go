@@ -15,8 +15,8 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/cudahost/cudatest"
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
+	"github.com/tegracast/tegracast/pipeline/report"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -50,7 +50,7 @@ outputs:
     results: { tcp: "127.0.0.1:%d" }
 `
 
-// exampleFile is the absolute path of a worked example; the binary of make gpu-test runs in the root of the tree.
+// exampleFile returns the absolute path of a worked example. The binary of make gpu-test runs in the root of the tree.
 func exampleFile(t *testing.T, name string) string {
 	t.Helper()
 	for _, folder := range []string{"../../docs/kernels", "docs/kernels"} {
@@ -66,7 +66,7 @@ func exampleFile(t *testing.T, name string) string {
 	return ""
 }
 
-// kernelService is serve with the two examples, and a state directory of its own.
+// kernelService is a serve process with the two examples, and its own state directory.
 type kernelService struct {
 	*programtest.Process
 	config string
@@ -78,7 +78,7 @@ type kernelService struct {
 func newKernelService(t *testing.T, focus string) *kernelService {
 	t.Helper()
 	p, device := rtptest.EvenPorts(t, 3), "auto"
-	if os.Getenv("STANDIN_FOLDER") != "" { // it has no kernels of the isp
+	if os.Getenv("STANDIN_FOLDER") != "" { // it does not support the isp's kernels
 		device = "cpu"
 	}
 	s := &kernelService{state: t.TempDir(), lines: p[1], web: p[2]}
@@ -95,12 +95,12 @@ func (s *kernelService) start(t *testing.T) {
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 }
 
-// reports reads n frames' results.
-func (s *kernelService) reports(t *testing.T, n int) (list []pipeline.Report) {
+// reports reads the results of n frames.
+func (s *kernelService) reports(t *testing.T, n int) (list []report.Report) {
 	t.Helper()
 	var conn net.Conn
 	var err error
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		if conn, err = net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.lines)); err == nil {
 			break
 		} else if time.Now().After(end) {
@@ -108,22 +108,22 @@ func (s *kernelService) reports(t *testing.T, n int) (list []pipeline.Report) {
 		}
 	}
 	defer conn.Close()
-	_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+	_ = conn.SetReadDeadline(time.Now().Add(3 * time.Minute))
 	for r := bufio.NewReader(conn); len(list) < n; {
 		line, err := r.ReadBytes('\n')
 		if err != nil {
 			t.Fatal(err)
 		}
-		var report pipeline.Report
-		if err := json.Unmarshal(line, &report); err != nil {
+		var found report.Report
+		if err := json.Unmarshal(line, &found); err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, report)
+		list = append(list, found)
 	}
 	return list
 }
 
-// streams expects motion's results, the books of both outputs, and a good end.
+// streams checks motion's results, the statistics of both outputs, and a regular end.
 func (s *kernelService) streams(t *testing.T) {
 	t.Helper()
 	found := 0
@@ -142,7 +142,7 @@ func (s *kernelService) streams(t *testing.T) {
 	}
 }
 
-// quarantined expects what the metrics say of both kernels.
+// quarantined checks the metrics of both kernels.
 func (s *kernelService) quarantined(t *testing.T, focus, motion int) {
 	t.Helper()
 	_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", s.web))
@@ -153,8 +153,8 @@ func (s *kernelService) quarantined(t *testing.T, focus, motion int) {
 	}
 }
 
-// TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU; then one of them as if
-// it had broken the GPU before.
+// TestKernels runs the examples in the whole program, with a stand-in for CUDA that runs them on the CPU. Then it marks
+// one of them as if it had broken the GPU before.
 func TestKernels(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS 20 s, which -short does not give")

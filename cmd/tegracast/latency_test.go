@@ -22,7 +22,7 @@ import (
 
 // Times of the sensor in BenchmarkLatency.
 const (
-	benchExposure = time.Second / 60 / 2 // the default, at which the model has least to compute
+	benchExposure = time.Second / 60 / 2 // the default, at which the model computes least
 	benchReadout  = 15 * time.Millisecond
 	benchLines    = 1080
 )
@@ -38,10 +38,10 @@ outputs:
   - {name: raw, latency: %s, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], capture_time: true, pacing: %s}}
 `
 
-// BenchmarkLatency measures how long after the sensor's first and last line the first and the last packet of a frame come,
-// with a receiver that shares no code with the sender: the kernel stamps the packets (SO_TIMESTAMPNS, socket(7)), and
-// abs-capture-time in them says when the exposure began, from which the sensor's line clock follows. Whole frames and
-// slices take turns, through the isp on the CPU, and on a GPU where there is one. Nothing is checked.
+// BenchmarkLatency measures the time from the sensor's first and last line to the first and last packet of a frame, with
+// a receiver that shares no code with the sender. The kernel timestamps the packets (SO_TIMESTAMPNS, socket(7)), and
+// abs-capture-time in them gives the start of the exposure, from which the sensor's line clock follows. Whole frames and
+// slices take turns, through the isp on the CPU, and on a GPU if there is one. It checks nothing.
 func BenchmarkLatency(b *testing.B) {
 	devices := [][2]string{{"host", "cpu"}}
 	if os.Getenv("TEGRACAST_GPU") != "" {
@@ -75,7 +75,7 @@ func measureLatency(b *testing.B, device [2]string, latency, pacing string) {
 			b.Fatal(err)
 		}
 		at, start, ok := stamps(packet[:n], control[:oob])
-		if !ok || time.Since(begun) < time.Second { // the start
+		if !ok || time.Since(begun) < time.Second { // without the start
 			continue
 		}
 		lines := start.Add(benchExposure)
@@ -98,7 +98,7 @@ func measureLatency(b *testing.B, device [2]string, latency, pacing string) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// listenStamped opens a socket of which the kernel stamps the packets that filter lets through, or all.
+// listenStamped opens a socket for which the kernel timestamps the packets that pass filter, or all.
 func listenStamped(b *testing.B, port int, filter *unix.SockFprog) *net.UDPConn {
 	b.Helper()
 	conn, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
@@ -123,7 +123,7 @@ func listenStamped(b *testing.B, port int, filter *unix.SockFprog) *net.UDPConn 
 	return conn
 }
 
-// stamps are when the kernel received a packet, and the start of the exposure that the packet tells of.
+// stamps returns when the kernel received a packet, and the start of the exposure that the packet gives.
 func stamps(packet, control []byte) (received, exposed time.Time, ok bool) {
 	if received, ok = stamped(control); !ok || len(packet) < 28 {
 		return received, exposed, false
@@ -131,7 +131,7 @@ func stamps(packet, control []byte) (received, exposed time.Time, ok bool) {
 	return received, rtp.FromNTP(binary.BigEndian.Uint64(packet[17:])), true
 }
 
-// stamped is when the kernel received a packet.
+// stamped returns when the kernel received a packet.
 func stamped(control []byte) (at time.Time, ok bool) {
 	list, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(list) != 1 || len(list[0].Data) < 16 {

@@ -21,8 +21,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// markers lets through the packets that end a frame: the receiver costs next to nothing (socket(7), SO_ATTACH_FILTER; the data
-// begin with the header of UDP).
+// markers passes only packets that end a frame, so that the receiver costs almost nothing (socket(7), SO_ATTACH_FILTER;
+// the data begin with the UDP header).
 var markers = []unix.SockFilter{
 	{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: 9},
 	{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, Jf: 1, K: 0x80},
@@ -30,18 +30,19 @@ var markers = []unix.SockFilter{
 	{Code: unix.BPF_RET | unix.BPF_K},
 }
 
-// Each measurement takes so long, and what comes in the first second does not count.
+// Parameters of each measurement. The first second does not count.
 const (
 	peerTime  = 6 * time.Second
 	peerRate  = 60
-	peerLines = 8 // of a frame that are written at a time, as the model's camera reads them out
+	peerLines = 8 // lines of a frame that are written together, as the model camera reads them out
 )
 
-// BenchmarkLatencyPeers measures the time from the last line of a frame to its last packet, as the kernel stamps it on the
-// loopback: of GStreamer and of ffmpeg, to which the lines of a frame are written through a pipe over 15 ms of its period, and of
-// the program in slices, paced and in bursts, whose camera reads out as long and which makes the picture besides. They take turns.
-// Nothing is checked. The peers' options are the best that were found: GStreamer's queue lets a thread of its own read the pipe, which
-// is 5 times less latency; nothing was found that keeps ffmpeg from holding a frame until the next one is there.
+// BenchmarkLatencyPeers measures the time from the last line of a frame to its last packet, as timestamped by the kernel
+// on the loopback: for GStreamer and ffmpeg, to which the lines of a frame are written through a pipe over 15 ms of its
+// period, and for the program with slices, paced and in bursts, whose camera has the same readout and which also makes
+// the picture. They take turns. It checks nothing. The peers' options are the best that were found: a queue lets
+// GStreamer read the pipe in a thread of its own, which reduces the latency by a factor of 5; no option was found that
+// stops ffmpeg from holding a frame until the next one arrives.
 func BenchmarkLatencyPeers(b *testing.B) {
 	for _, size := range [][2]int{{1920, 1080}, {960, 540}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {
@@ -91,7 +92,7 @@ func comparePeers(b *testing.B, width, height int) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// ratios are the median and the spread of the rounds' ratios.
+// ratios returns the median and the spread of the rounds' ratios.
 func ratios(a, by []float64) string {
 	var list []float64
 	for i := range a {
@@ -107,7 +108,7 @@ type peerTimes struct {
 	note string
 }
 
-// at is a percentile in ms.
+// at returns a percentile in ms.
 func (p *peerTimes) at(percent int) float64 {
 	if len(p.list) == 0 {
 		return 0
@@ -116,7 +117,7 @@ func (p *peerTimes) at(percent int) float64 {
 	return float64(p.list[len(p.list)*percent/100]) / 1e6
 }
 
-// listenMarkers reports each packet that ends a frame, with the time that the kernel has stamped, until the time is up.
+// listenMarkers passes each packet that ends a frame to show, with the kernel's timestamp, until the time is up.
 func listenMarkers(b *testing.B, conn *net.UDPConn, show func(packet, control []byte)) {
 	packet, control := make([]byte, 2000), make([]byte, 64)
 	_ = conn.SetReadDeadline(time.Now().Add(peerTime))
@@ -145,7 +146,7 @@ func measureSlices(b *testing.B, width, height int, pacing string) (m peerTimes)
 	return m
 }
 
-// measurePeer writes frames to a program, whose n-th timestamp is that of the n-th frame.
+// measurePeer writes frames to a program. Its n-th timestamp belongs to the n-th frame.
 func measurePeer(b *testing.B, width, height int, command func(port int) []string) (m peerTimes) {
 	port := rtptest.EvenPorts(b, 1)[0]
 	conn := listenStamped(b, port, &unix.SockFprog{Len: uint16(len(markers)), Filter: &markers[0]})
@@ -153,7 +154,7 @@ func measurePeer(b *testing.B, width, height int, command func(port int) []strin
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20); err != nil { // the most that a user may have
+	if _, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, 1<<20); err != nil { // the maximum for a user
 		b.Fatal(err)
 	}
 	c := exec.Command(command(port)[0], command(port)[1:]...)
@@ -173,7 +174,7 @@ func measurePeer(b *testing.B, width, height int, command func(port int) []strin
 		at, ok := stamped(control)
 		switch stamp := binary.BigEndian.Uint32(packet[4:]); {
 		case !ok:
-		case len(received) > 0 && stamp == frame: // ffmpeg's frames have several
+		case len(received) > 0 && stamp == frame: // ffmpeg sends several per frame
 			received[len(received)-1] = at
 		default:
 			received, frame = append(received, at), stamp
@@ -194,7 +195,8 @@ func measurePeer(b *testing.B, width, height int, command func(port int) []strin
 	return m
 }
 
-// readOut writes frames line by line, until the reader has gone: when the last line of each was in the pipe, and was due.
+// readOut writes frames line by line until the reader leaves. It returns when the last line of each was in the pipe, and
+// when it was due.
 func readOut(w *os.File, width, height int) (written, due []time.Time) {
 	frame := make([]byte, 2*width*height)
 	for i := range frame {

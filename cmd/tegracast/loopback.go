@@ -5,8 +5,8 @@ package main
 import (
 	"context"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -49,7 +49,7 @@ func loopbackCommand(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	if err := o.Check(); err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	result, err := loopback.Run(ctx, e.Env, o)
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// TestPlaceOnTheCard goes through memory elsewhere on the card, in windows of another size.
+// TestPlaceOnTheCard uses memory elsewhere on the card, with windows of another size.
 func TestPlaceOnTheCard(t *testing.T) {
 	for _, c := range []struct {
 		args string
@@ -30,7 +30,7 @@ func TestPlaceOnTheCard(t *testing.T) {
 		t.Run(c.args, func(t *testing.T) {
 			var out bytes.Buffer
 			args := append(strings.Fields(c.args), "--size", "100000", "--count", "2")
-			err := loopbackCommand(t.Context(), env{Env: command.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}}, args)
+			err := loopbackCommand(t.Context(), env{Env: terminal.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}}, args)
 			switch {
 			case c.want == "" && (err != nil || !strings.Contains(out.String(), "2 of 2 copies of 100000 bytes right")):
 				t.Errorf("%v\n%s", err, out.String())

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tegracast is the streaming appliance: frames from an FPGA camera by DMA into CUDA-visible memory, processed
-// in place, out as RTP.
+// Command tegracast is the streaming appliance. It moves frames from an FPGA camera by DMA into CUDA-visible memory,
+// processes them in place, and sends them as RTP.
 package main
 
 import (
@@ -18,21 +18,22 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/cmd/tegracast/starts"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
-// Exit statuses (docs/architecture.md, command line).
+// Exit statuses (docs/commands.md, "Exit status").
 const (
 	exitOK      = 0
-	exitFailure = 1 // also: losses, mismatches
-	exitUsage   = 2 // also: configuration
-	exitDevice  = 3 // the GPU is lost to this process; the next one may have it again
+	exitFailure = 1 // also losses and mismatches
+	exitUsage   = 2 // also mistakes in the configuration
+	exitDevice  = 3 // the GPU is lost to this process; the next one may use it again
 )
 
-// usage is what the program says of itself.
+// usage returns the program's help.
 func usage() string {
 	var b strings.Builder
 	b.WriteString("tegracast streams an FPGA camera on PCI Express as RTP.\n\nUsage: tegracast COMMAND [OPTIONS]\n\n")
@@ -47,8 +48,9 @@ func main() {
 	os.Exit(run(untilSignal(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// untilSignal returns a context that SIGINT or SIGTERM cancels. A second signal ends a shutdown that hangs. The cause is context.Canceled,
-// as whoever looks at it expects. That of signal.NotifyContext is the signal, which by Go 1.26.0 is an error of its own.
+// untilSignal returns a context that SIGINT or SIGTERM cancels. A second signal ends the process at once, in case the
+// shutdown hangs. The cause is context.Canceled, as its readers expect. The cause set by signal.NotifyContext is the
+// signal, which is a different error since Go 1.26.0.
 func untilSignal() context.Context {
 	told, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -59,10 +61,10 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// run is main without the process.
+// run runs the program and returns its exit status.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	log, journald := newLogger(errw, slog.LevelInfo, false)
-	e := env{Env: command.Env{Out: out, Err: errw, Log: log}}
+	e := env{Env: terminal.Env{Out: out, Err: errw, Log: log}}
 	if len(args) == 0 {
 		fmt.Fprint(errw, usage())
 		return exitUsage
@@ -92,43 +94,43 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		return exitUsage
 	}
 	err := list[i].run(ctx, e, args[1:])
-	var u command.UsageError
+	var u terminal.UsageError
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
 		return exitOK
-	case errors.Is(err, command.ErrChecked):
+	case errors.Is(err, terminal.ErrChecked):
 		if errors.As(err, &u) {
 			return exitUsage
 		}
 		return exitFailure
 	case journald:
-		log.Error("tegracast "+args[0]+" failed", "error", err)
+		fmt.Fprint(errw, lastWords("tegracast "+args[0]+" failed", err))
 	default:
-		fmt.Fprintf(errw, "tegracast %s: %v\n", args[0], err)
+		fmt.Fprintf(errw, "tegracast %s: %s\n", args[0], printable.Lines(err.Error()))
 	}
 	return statusOf(err)
 }
 
-// statusOf is the exit status after an error.
+// statusOf returns the exit status for an error.
 func statusOf(err error) int {
-	var u command.UsageError
+	var u terminal.UsageError
 	var c *yamlfile.Error
 	switch {
 	case pipeline.DeviceLost(err):
 		return exitDevice
-	case errors.As(err, &u) || errors.As(err, &c) && !starts.Passes(err):
+	case errors.As(err, &u) || errors.As(err, &c) && !appliance.IsTemporary(err):
 		return exitUsage
 	}
 	return exitFailure
 }
 
-// word is one word after tegracast.
+// word is a command, the first word after tegracast.
 type word struct {
 	name, about string
 	run         func(context.Context, env, []string) error
 }
 
-// commands are in the order of usage.
+// commands returns the commands in the order of the help.
 func commands() []word {
 	return []word{
 		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
@@ -156,9 +158,9 @@ func names(list []word) []string {
 	return all
 }
 
-// didYouMean asks for the word that is nearest to what was typed, with what it begins with; it is empty if none is near.
+// didYouMean returns a question with prefix and the most similar word, or "" if no word is similar.
 func didYouMean(typed string, words []string, prefix string) string {
-	if w := command.Nearest(typed, words); w != "" {
+	if w := terminal.Nearest(typed, words); w != "" {
 		return fmt.Sprintf(" (did you mean %s%s?)", prefix, w)
 	}
 	return ""

@@ -10,11 +10,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// TestUntilSignal: a signal ends the program as its own end does. With another cause serve took it for a fault, and ended with status 1.
+// TestUntilSignal checks that a signal ends the program like its regular end. With another cause serve took it for a
+// fault and ended with status 1.
 func TestUntilSignal(t *testing.T) {
 	ctx := untilSignal()
 	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
@@ -26,7 +27,8 @@ func TestUntilSignal(t *testing.T) {
 	}
 }
 
-// TestStatusOfWhatPasses: what the machine lacks now is no mistake in the configuration, after which the service manager would not try again.
+// TestStatusOfWhatPasses checks that a temporary lack of resources is not reported as a mistake in the configuration,
+// after which the service manager would not try again.
 func TestStatusOfWhatPasses(t *testing.T) {
 	placed := func(err error) error { return &yamlfile.Error{Err: fmt.Errorf("frame slot: memfd_create: %w", err)} }
 	for _, tt := range []struct {
@@ -39,7 +41,7 @@ func TestStatusOfWhatPasses(t *testing.T) {
 		{placed(syscall.ESTALE), exitFailure},
 		{placed(syscall.ENOENT), exitUsage},
 		{placed(errors.New("x")), exitUsage},
-		{command.UsageError{Err: syscall.EMFILE}, exitUsage},
+		{terminal.UsageError{Err: syscall.EMFILE}, exitUsage},
 		{errors.New("x"), exitFailure},
 	} {
 		if got := statusOf(tt.err); got != tt.want {

@@ -12,19 +12,18 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
-	"github.com/tegracast/tegracast/cmd/tegracast/manpage"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// pages asks every command for its help.
-func pages(ctx context.Context) []manpage.Command {
-	var list []manpage.Command
+// pages collects the help of every command.
+func pages(ctx context.Context) []terminal.Command {
+	var list []terminal.Command
 	for _, c := range commands() {
-		p := manpage.Command{Name: c.name, About: c.about}
-		e := env{Env: command.Env{Out: io.Discard, Err: io.Discard}, describe: func(head string, f *pflag.FlagSet) {
+		p := terminal.Command{Name: c.name, About: c.about}
+		e := env{Env: terminal.Env{Out: io.Discard, Err: io.Discard}, describe: func(head string, f *pflag.FlagSet) {
 			p.Help = head
 			f.VisitAll(func(x *pflag.Flag) { p.Flags = append(p.Flags, x) })
 		}}
@@ -48,15 +47,15 @@ func completion(ctx context.Context, e env, args []string) error {
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
-	shells := map[string]func(io.Writer, []manpage.Command){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
+	shells := map[string]func(io.Writer, []terminal.Command){"bash": bashCompletion, "zsh": zshCompletion, "fish": fishCompletion}
 	if f.NArg() != 1 || shells[f.Arg(0)] == nil {
-		return command.UsageError{Err: errors.New("use bash, zsh or fish: try tegracast completion --help")}
+		return terminal.UsageError{Err: errors.New("use bash, zsh or fish: try tegracast completion --help")}
 	}
 	shells[f.Arg(0)](e.Out, pages(ctx))
 	return nil
 }
 
-func bashCompletion(w io.Writer, list []manpage.Command) {
+func bashCompletion(w io.Writer, list []terminal.Command) {
 	fmt.Fprint(w, "# bash completion of tegracast\n_tegracast() {\n\tlocal words=\n\tcase ${COMP_WORDS[1]} in\n")
 	var names []string
 	for _, p := range list {
@@ -79,7 +78,7 @@ func bashCompletion(w io.Writer, list []manpage.Command) {
 	fmt.Fprint(w, "\tCOMPREPLY=($(compgen -W \"$words\" -- \"${COMP_WORDS[COMP_CWORD]}\"))\n}\ncomplete -o default -F _tegracast tegracast\n")
 }
 
-func zshCompletion(w io.Writer, list []manpage.Command) {
+func zshCompletion(w io.Writer, list []terminal.Command) {
 	quote := func(s string) string {
 		return strings.NewReplacer("'", "'\\''", "[", "\\[", "]", "\\]", ":", "\\:").Replace(s)
 	}
@@ -113,7 +112,7 @@ func zshCompletion(w io.Writer, list []manpage.Command) {
 	fmt.Fprint(w, "esac\n")
 }
 
-func fishCompletion(w io.Writer, list []manpage.Command) {
+func fishCompletion(w io.Writer, list []terminal.Command) {
 	quote := func(s string) string { return "'" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(s) + "'" }
 	for _, p := range list {
 		fmt.Fprintf(w, "complete -c tegracast -n __fish_use_subcommand -f -a %s -d %s\n", p.Name, quote(p.About))
@@ -135,16 +134,17 @@ func fishCompletion(w io.Writer, list []manpage.Command) {
 	}
 }
 
-// optionValues are what an option takes, where that is a word of a few. Other options take files, or what nobody can list.
+// optionValues lists what shell completion suggests for options that have few values, or values with few beginnings.
+// Other options take a file or free text.
 var optionValues = map[string][]string{
 	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
 	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
 	"fault": {"F1:", "F2:", "F3:", "F4:", "F5:", "F6:", "F7:", "F8:", "F9:", "F10:", "F11:", "F12:"},
 }
 
-// subcommands are the words that may follow a command.
+// subcommands lists the words that shell completion suggests after a command.
 var subcommands = map[string][]string{
-	"record": {"info", "verify", "export"}, "config": {"default", "check", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
+	"record": {"info", "verify", "export"}, "config": {"default", "check", "diff", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
 	"man": {"tegracast", "tegracast.yaml"},
 }
 
@@ -161,16 +161,16 @@ func manual(ctx context.Context, e env, args []string) error {
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
-	build := manpage.Build{Version: versionName(), Day: commitDay()}
+	build := terminal.Build{Version: versionName(), Day: commitDay()}
 	switch {
 	case f.NArg() == 0 || f.NArg() == 1 && f.Arg(0) == "tegracast":
-		return manpage.Program(e.Out, build, pages(ctx))
+		return terminal.Program(e.Out, build, pages(ctx))
 	case f.NArg() == 1 && f.Arg(0) == "tegracast.yaml":
 		var schema bytes.Buffer
 		if err := config.WriteSchema(&schema); err != nil {
 			return err
 		}
-		return manpage.Configuration(e.Out, build, schema.Bytes(), string(config.Default()))
+		return terminal.Configuration(e.Out, build, schema.Bytes(), string(config.Default()))
 	}
-	return command.UsageError{Err: errors.New("use tegracast or tegracast.yaml: try tegracast man --help")}
+	return terminal.UsageError{Err: errors.New("use tegracast or tegracast.yaml: try tegracast man --help")}
 }

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/manpage"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// typeset has groff and mandoc judge a page, which must not make them say anything, and returns it as a terminal shows it.
+// typeset checks that groff and mandoc accept a page without warnings, and returns the page as shown on a terminal.
 func typeset(t *testing.T, page string) string {
 	t.Helper()
 	lint := exec.CommandContext(t.Context(), "mandoc", "-Tlint")
@@ -38,14 +38,14 @@ func typeset(t *testing.T, page string) string {
 	return strings.ReplaceAll(string(text), "‐", "-")
 }
 
-// TestManual: tegracast(1) names every option of every command, and its examples have options that there are.
+// TestManual checks that tegracast(1) names every option of every command, and that its examples use existing options.
 func TestManual(t *testing.T) {
 	if status, page, stderr := runs(t, "man"); status != 0 || !strings.HasPrefix(page, ".TH TEGRACAST 1 ") {
 		t.Errorf("status %d: %s, %.80q", status, stderr, page)
 	}
 	var b strings.Builder
 	list := pages(t.Context())
-	if err := manpage.Program(&b, manpage.Build{Version: "1.0.0", Day: "2026-01-02"}, list); err != nil {
+	if err := terminal.Program(&b, terminal.Build{Version: "1.0.0", Day: "2026-01-02"}, list); err != nil {
 		t.Fatal(err)
 	}
 	text := typeset(t, b.String())
@@ -62,7 +62,7 @@ func TestManual(t *testing.T) {
 			}
 		}
 	}
-	for _, example := range manpage.Examples {
+	for _, example := range terminal.Examples {
 		words := strings.Fields(example.Line)
 		for _, w := range words {
 			if strings.HasPrefix(w, "--") && !slices.Contains(options[words[1]], w) {
@@ -75,13 +75,13 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// TestManualOfConfiguration: tegracast.yaml(5) has every key of the schema.
+// TestManualOfConfiguration checks that tegracast.yaml(5) has every key of the schema.
 func TestManualOfConfiguration(t *testing.T) {
 	var schema, b bytes.Buffer
 	if err := config.WriteSchema(&schema); err != nil {
 		t.Fatal(err)
 	}
-	if err := manpage.Configuration(&b, manpage.Build{Version: "1.0.0", Day: "2026-01-02"}, schema.Bytes(), string(config.Default())); err != nil {
+	if err := terminal.Configuration(&b, terminal.Build{Version: "1.0.0", Day: "2026-01-02"}, schema.Bytes(), string(config.Default())); err != nil {
 		t.Fatal(err)
 	}
 	typeset(t, b.String())
@@ -114,7 +114,7 @@ func TestManualOfConfiguration(t *testing.T) {
 	}
 }
 
-// TestCompletion has bash complete commands, options and words, as it is asked for by a person.
+// TestCompletion lets bash complete commands, options and words, as for a user.
 func TestCompletion(t *testing.T) {
 	status, script, stderr := runs(t, "completion", "bash")
 	if status != 0 {
@@ -128,7 +128,7 @@ func TestCompletion(t *testing.T) {
 		"tegracast completion z":        "zsh",
 		"tegracast loopback --memory c": "cuda",
 		"tegracast serve --fault F1":    "F1: F10: F11: F12:",
-		"tegracast serve --config c":    "", // files are bash's own
+		"tegracast serve --config c":    "", // bash itself completes files
 		"tegracast nothing --":          "",
 	} {
 		words := strings.Fields(typed)
@@ -143,7 +143,7 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestFishCompletes has fish complete, with descriptions.
+// TestFishCompletes lets fish complete, with descriptions.
 func TestFishCompletes(t *testing.T) {
 	_, script, _ := runs(t, "completion", "fish")
 	file := programtest.Write(t, "tegracast.fish", script)
@@ -160,8 +160,8 @@ func TestFishCompletes(t *testing.T) {
 	}
 }
 
-// zshTypes is a script that types its second argument and a tab into an interactive zsh, whose completions are in the folder that the
-// first one names, and prints what is on its line then.
+// zshTypes is a script that types its second argument and a tab into an interactive zsh, with completions in the folder
+// that its first argument names, and prints the resulting line.
 const zshTypes = `zmodload zsh/zpty
 zpty typed 'TERM=dumb zsh -f -i'
 zpty -w typed "PS1=; unsetopt zle_bracketed_paste; fpath=($1 \$fpath); autoload -Uz compinit; compinit -u -d $1/dump; print READ''Y"
@@ -172,7 +172,7 @@ print -r -- $answer
 zpty -d typed
 `
 
-// TestZshCompletes has an interactive zsh complete.
+// TestZshCompletes lets an interactive zsh complete.
 func TestZshCompletes(t *testing.T) {
 	_, script, _ := runs(t, "completion", "zsh")
 	dir := filepath.Dir(programtest.Write(t, "_tegracast", script))

@@ -19,13 +19,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// manySeconds is how long a run of BenchmarkMany counts.
+// manySeconds is the measured time of a run of BenchmarkMany.
 const manySeconds = 4
 
-// BenchmarkMany measures what each of several cameras costs: a process that serves them all, each on a card of its own, at 1080p60
-// with a readout of 15 ms, and one that receives all the streams. It prints the time of a processor that a stream takes of the
-// first process, the FPGA's model included, in percent: in all, and of it in the threads that send. Where nothing is made of the
-// frames ("camera") that is the model's and the capture's. Nothing is checked; as many cameras as processors at the most.
+// BenchmarkMany measures the cost of each of several cameras: one process serves them all, each on its own card, at
+// 1080p60 with a readout of 15 ms, and another receives all streams. It prints the CPU time per stream of the first
+// process, including the FPGA's model, in percent: in total, and for the threads that send. If nothing is made from the
+// frames ("camera"), that is the cost of the model and the capture. It checks nothing, and uses at most as many cameras
+// as processors.
 func BenchmarkMany(b *testing.B) {
 	for _, mode := range []string{"camera", "frame", "slice"} {
 		for n := 1; n <= min(16, runtime.NumCPU()); n *= 2 {
@@ -38,7 +39,7 @@ func BenchmarkMany(b *testing.B) {
 	}
 }
 
-// manyYAML is a configuration of n cameras, and the names of their outputs.
+// manyYAML returns a configuration of n cameras, and the names of their outputs.
 func manyYAML(mode string, ports []int) (text string, names []string) {
 	sources, stages, outputs := "web: {listen: none}\nsources:\n", "isp:\n", "outputs:\n"
 	for i, port := range ports {
@@ -65,7 +66,7 @@ func measureMany(b *testing.B, mode string, n int) {
 		programtest.Await(b, path)
 		receive = append(receive, "--sdp", path)
 	}
-	time.Sleep(time.Second) // the first frames touch new memory
+	time.Sleep(time.Second) // the first frames fault in new memory
 	probe := programtest.StartProgram(b, receive...)
 	time.Sleep(time.Second)
 	all, sending := threadTimes(b, serve.Process.Pid)
@@ -73,7 +74,7 @@ func measureMany(b *testing.B, mode string, n int) {
 	time.Sleep(manySeconds * time.Second)
 	all2, sending2 := threadTimes(b, serve.Process.Pid)
 	share := 100 / time.Since(begun).Seconds() / float64(n)
-	probe.End(b, time.Minute)
+	probe.Wait(b, time.Minute)
 	serve.Stop(b)
 	b.ReportMetric(share*(all2-all).Seconds(), "%cpu/stream")
 	b.ReportMetric(share*(sending2-sending).Seconds(), "%sender/stream")
@@ -83,7 +84,7 @@ func measureMany(b *testing.B, mode string, n int) {
 	}
 }
 
-// reportStreams reports what a probe of several streams has said.
+// reportStreams reports the output of a probe of several streams.
 func reportStreams(b *testing.B, r io.Reader) {
 	var sum struct {
 		Frames, Damaged, Lost uint64
@@ -111,7 +112,7 @@ func reportStreams(b *testing.B, r io.Reader) {
 	b.ReportMetric(float64(sum.Drops), "receiver-drops")
 }
 
-// threadTimes is how long the threads of a process have run, and those of them that send.
+// threadTimes returns the run time of all threads of a process, and of those that send.
 func threadTimes(b *testing.B, pid int) (all, sending time.Duration) {
 	folders, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
 	for _, folder := range folders {

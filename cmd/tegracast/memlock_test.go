@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestLimitOfMemory: config check judges by the drop-in of the installed service, and serve by the limit of its own process: in the
-// service by all memory that it locks, elsewhere by what an FPGA needs pinned.
+// TestLimitOfMemory checks that config check uses the limit in the drop-in of the installed service, and serve that of
+// its own process: in the service it counts all memory that the service locks, elsewhere only what an FPGA needs pinned.
 func TestLimitOfMemory(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("NEEDS root: it hides this machine's units from the program")
@@ -64,7 +64,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 		},
 	} {
 		p := programtest.StartCommand(t, exec.Command("unshare", "--mount", "sh", "-c", c.shell, programtest.Program(t), c.config, dir))
-		if status := p.End(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {
+		if status := p.Wait(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {
 			t.Errorf("%s: status %d, want %d and %q\n%s", c.name, status, c.status, c.says, p.Err.String())
 		}
 	}

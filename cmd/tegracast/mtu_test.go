@@ -28,13 +28,14 @@ outputs:
     rtp: {payload: raw, destinations: ["10.9.2.2:5004"], checksum: true}
 `
 
-// comesWhole probes until a frame has come whole. A slow machine loses packets of most frames; a fault of the path, of each.
+// comesWhole probes until a frame arrives complete. A slow machine loses packets of most frames, a faulty path of every
+// frame.
 func comesWhole(t *testing.T, probe func() *programtest.Process) {
 	t.Helper()
 	var v programtest.Verdict
 	for range 20 {
 		p := probe()
-		p.End(t, time.Minute) // its status tells of losses
+		p.Wait(t, time.Minute) // its status reports losses
 		if v = p.Verdict(t); v.Matched > 0 {
 			return
 		}
@@ -42,7 +43,8 @@ func comesWhole(t *testing.T, probe func() *programtest.Process) {
 	t.Errorf("no frame came whole: %+v", v)
 }
 
-// TestNarrowPath streams over paths of 1,400 bytes, as VPNs have, and of 1,300 after a reload, without a word in the configuration.
+// TestNarrowPath streams over paths of 1,400 bytes, as with VPNs, and of 1,300 after a reload, without a packet size in
+// the configuration.
 func TestNarrowPath(t *testing.T) {
 	here, there := netns(t, "wide"), netns(t, "narrow")
 	rtptest.IP(t, "-n", here, "link", "add", "v", "type", "veth", "peer", "name", "v", "netns", there)

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
-// packages makes the Debian packages of a version, for one architecture, in a folder.
+// packages builds the Debian packages of a version for one architecture into a folder.
 func packages(t *testing.T, dir, version, arch string) {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "go", "-C", "../../systemd/deb", "run", ".", "--root", "../..", "--out", dir, "--version", version, "--arch", arch)
@@ -27,7 +27,8 @@ func packages(t *testing.T, dir, version, arch string) {
 	}
 }
 
-// TestRuleTakesDMACores: the udev rule takes functions with an id that AMD gives to a DMA core, and no others of that vendor.
+// TestRuleTakesDMACores checks that the udev rule matches functions with an id that AMD assigns to DMA cores, and no
+// others of that vendor.
 func TestRuleTakesDMACores(t *testing.T) {
 	rule, err := os.ReadFile("../../systemd/dkms/tegra_p2p.rules")
 	if err != nil {
@@ -47,8 +48,8 @@ func TestRuleTakesDMACores(t *testing.T) {
 	}
 }
 
-// TestLimitOfLockedMemory: the package limits the service's locked memory to half of the machine's when it is first configured, and never
-// again; purge takes the file, and the folder if nothing else is there.
+// TestLimitOfLockedMemory checks that the package limits the service's locked memory to half of the machine's when it is
+// first configured, and never again. purge removes the file, and the folder if it is empty.
 func TestLimitOfLockedMemory(t *testing.T) {
 	root, bin := t.TempDir(), t.TempDir()
 	folder := filepath.Join(root, "etc/systemd/system/tegracast.service.d")

@@ -27,7 +27,7 @@ import (
 
 var screenshots = flag.String("screenshots", "", "folder in which TestPageInABrowser keeps pictures of the page")
 
-// shown is an appliance with everything that the page shows, and the page's address.
+// shown starts an appliance with everything that the page shows, and returns the page's address.
 func shown(t *testing.T, width, height int) (appliance *programtest.Process, base, recordings string) {
 	t.Helper()
 	p := rtptest.EvenPorts(t, 3)
@@ -49,12 +49,12 @@ outputs:
 	return appliance, base, recordings
 }
 
-// TestPictures: a picture is one of the output's, made only while somebody looks.
+// TestPictures checks that a picture is one of the output's, and is only made while there are viewers.
 func TestPictures(t *testing.T) {
 	t.Parallel()
 	appliance, base, _ := shown(t, 320, 240)
 	for name, width := range map[string]int{"raw": 320, "jpeg": 160} {
-		r, err := http.Get(base + "/" + name + ".jpg")
+		r, err := programtest.Client.Get(base + "/" + name + ".jpg")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -82,7 +82,8 @@ func TestPictures(t *testing.T) {
 	appliance.Stop(t)
 }
 
-// TestPageInABrowser: the page shows moving pictures of the output that is chosen, counts frames, and its button triggers a recording.
+// TestPageInABrowser checks that the page shows moving pictures of the selected output and counts frames, and that its
+// button triggers a recording.
 func TestPageInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: a browser takes its time")
@@ -90,7 +91,7 @@ func TestPageInABrowser(t *testing.T) {
 	state := t.TempDir()
 	t.Setenv("STATE_DIRECTORY", state)
 	appliance, base, recordings := shown(t, 1280, 720)
-	ctx, complaints := browser(t, base)
+	ctx, complaints := browser(t, programtest.Page(t, base))
 	until := func(what, condition string) {
 		t.Helper()
 		awaitPage(ctx, t, what, condition)
@@ -98,7 +99,7 @@ func TestPageInABrowser(t *testing.T) {
 	until("the state", `document.getElementById("state").textContent === "streaming"`)
 	until("a picture", `document.getElementById("picture").naturalWidth === 640`)
 	until("a frame rate", `Number(document.querySelector("#parts tr td:nth-child(3)").textContent) > 1`)
-	// A canvas keeps what is shown: another moment differs.
+	// A canvas keeps its content: it differs after a moment if pictures move.
 	until("moving pictures", `(() => {
 		const i = document.getElementById("picture"), c = document.createElement("canvas");
 		c.width = i.naturalWidth; c.height = i.naturalHeight;
@@ -109,14 +110,10 @@ func TestPageInABrowser(t *testing.T) {
 	})()`)
 	keepPicture(ctx, t, "page")
 	accessible(ctx, t, "light")
-	if _, err := chromedp.Run(ctx, chromedp.Click(`//div[@id="choice"]/button[text()="jpeg"]`)); err != nil {
-		t.Fatal(err)
-	}
+	pressed(ctx, t, `[...document.querySelectorAll("#choice button")].find((b) => b.textContent === "jpeg")`)
 	until("the other output", `document.getElementById("picture").alt.endsWith("jpeg") &&
 		document.querySelector("#choice [aria-pressed=true]").textContent === "jpeg"`)
-	if _, err := chromedp.Run(ctx, chromedp.Click(`//ul[@id="outputs"]//button[text()="Trigger"]`)); err != nil {
-		t.Fatal(err)
-	}
+	pressed(ctx, t, `[...document.querySelectorAll("#outputs button")].find((b) => b.textContent === "Trigger")`)
 	until("an event", `[...document.querySelectorAll("#events li")].some((e) => e.textContent.includes("rtp: sending"))`)
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
 	p := pilot{t, ctx}
@@ -126,6 +123,8 @@ func TestPageInABrowser(t *testing.T) {
 	p.switches("kept")
 	p.sets(base)
 	p.edits(state)
+	p.hangs(appliance)
+	p.hasTabs(base)
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}
@@ -150,10 +149,10 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the browser complains: %q", list)
 	}
 	appliance.Stop(t)
-	until("the end", `document.getElementById("state").textContent.startsWith("the appliance does not answer")`)
+	until("the end", `document.getElementById("state").textContent.startsWith("no answer for ")`)
 }
 
-// browser opens a page in a browser. complaints are what that has said of it.
+// browser opens a page in a browser. complaints returns the browser's errors and warnings.
 func browser(t testing.TB, address string) (ctx context.Context, complaints func() []string) {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
@@ -176,7 +175,7 @@ func browser(t testing.TB, address string) (ctx context.Context, complaints func
 	}); err != nil {
 		t.Fatalf("%v: make setup-test installs chromium", err)
 	}
-	if _, err := chromedp.Run(ctx, chromedp.Navigate(address+"/")); err != nil {
+	if _, err := chromedp.Run(ctx, chromedp.Navigate(address)); err != nil {
 		t.Fatal(err)
 	}
 	return ctx, func() []string {
@@ -195,7 +194,7 @@ func awaitPage(ctx context.Context, t testing.TB, what, condition string) {
 	}
 }
 
-// keepPicture keeps a picture of the page, when that is asked for.
+// keepPicture saves a picture of the page if that is requested.
 func keepPicture(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	if *screenshots == "" {
@@ -214,7 +213,8 @@ func keepPicture(ctx context.Context, t *testing.T, name string) {
 	}
 }
 
-// accessible has axe-core look for what keeps people with a screen reader, a keyboard or weak eyes from using the page (WCAG 2.2 A and AA).
+// accessible checks the page with axe-core for obstacles to users of screen readers and keyboards, and to users with weak
+// sight (WCAG 2.2 A and AA).
 func accessible(ctx context.Context, t *testing.T, how string) {
 	t.Helper()
 	axe, err := os.ReadFile("testdata/axe/node_modules/axe-core/axe.min.js")

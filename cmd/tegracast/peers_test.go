@@ -36,13 +36,16 @@ outputs:
     rtp: { payload: jpeg, quality: 90, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
 `
 
-// ffmpeg and GStreamer receive both streams from their SDP files: the raw frames are those of the isp to the byte, the
-// JPEGs are the isp's pictures at 35 dB or better.
-func TestPeers(t *testing.T) { programtest.Quiet(t, peersReceive) }
+// ffmpeg and GStreamer receive both streams by their SDP files. The raw frames must equal the isp's to the byte, and the
+// JPEGs its pictures at 35 dB or better.
+func TestPeers(t *testing.T) {
+	programtest.NotShort(t)
+	programtest.Quiet(t, peersReceive)
+}
 
 func peersReceive(t *testing.T) error {
-	// After 240 frames the picture comes back. GStreamer's sockets hold a hundred packets: a frame has less, and it is late by up to a
-	// period without a loss.
+	// The picture repeats after 240 frames. GStreamer's sockets hold a hundred packets. A frame has fewer, and may be
+	// late by up to a period without loss.
 	const width, height, frames = 256, 144, 230
 	made := pictures(t, width, height, frames, picture{pipeline.UYVY, 1}, picture{pipeline.I420, 2})
 	dir := t.TempDir()
@@ -71,7 +74,7 @@ func peersReceive(t *testing.T) error {
 		errs = append(errs, checkRaw(t, name, split(t, file(name), len(uyvy[0])), uyvy, 40))
 	}
 	for _, name := range []string{"jpeg-ffmpeg", "jpeg-gst"} {
-		// RFC 2435 §3.1.6 counts the height in blocks of 8: receivers see lines that the picture does not have.
+		// RFC 2435 §3.1.6 counts the height in blocks of 8: receivers see lines that are not in the picture.
 		const received = (height/2 + 7) / 8 * 8
 		errs = append(errs, checkJPEG(t, name, split(t, file(name), width/2*received*3/2), i420, width/2*height/2))
 	}
@@ -84,7 +87,7 @@ func ffmpeg(t *testing.T, sdp, n, pixels, out string) *programtest.Process {
 		"-frames:v", n, "-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", pixels, out)
 }
 
-// gstreamer receives one frame less than n.
+// gstreamer receives n-1 frames.
 func gstreamer(t *testing.T, sdp, depay, n, out string) *programtest.Process {
 	return programtest.Start(t, "gst-launch-1.0", strings.Fields(fmt.Sprintf(
 		"-q filesrc location=%s ! sdpdemux latency=0 ! application/x-rtp,media=video ! %s ! identity eos-after=%s ! filesink location=%s",
@@ -106,7 +109,7 @@ outputs:
     rtp: { payload: raw, pixels: rgb24, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"] }
 `
 
-// ffmpeg and GStreamer receive 4:2:2 of 10 bits and R'G'B', and get the isp's own bytes.
+// ffmpeg and GStreamer receive 10-bit 4:2:2 and R'G'B', and get exactly the isp's bytes.
 func TestPeersDeep(t *testing.T) { programtest.Quiet(t, peersReceiveDeep) }
 
 func peersReceiveDeep(t *testing.T) error {
@@ -142,7 +145,7 @@ func peersReceiveDeep(t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// planes10 is a frame of RFC 4175's 10-bit pixel groups as ffmpeg's yuv422p10le has it.
+// planes10 converts a frame of RFC 4175's 10-bit pixel groups to ffmpeg's yuv422p10le.
 func planes10(f []byte, width, height int) []byte {
 	var y, cb, cr []byte
 	sample := func(to []byte, v uint64) []byte { return binary.LittleEndian.AppendUint16(to, uint16(v&0x3ff)) }
@@ -154,7 +157,7 @@ func planes10(f []byte, width, height int) []byte {
 	return slices.Concat(y[:2*width*height], cb, cr)
 }
 
-// retarget writes an SDP file for another port.
+// retarget writes an SDP file with another port.
 func retarget(t *testing.T, from, to string, port, other int) {
 	t.Helper()
 	b, err := os.ReadFile(from)
@@ -167,8 +170,8 @@ func retarget(t *testing.T, from, to string, port, other int) {
 	}
 }
 
-// checkRaw finds every received frame among those that the sensor has made, in order. The first one may have begun
-// before the peer listened. A lost packet makes a frame wrong; when none is right that is no loss.
+// checkRaw finds every received frame among those that the sensor has made, in order. The first one may have begun before
+// the peer listened. A lost packet makes a frame wrong, but if no frame is right, that is not a loss.
 func checkRaw(t *testing.T, name string, got, made [][]byte, least int) (err error) {
 	t.Helper()
 	if len(got) < least {
@@ -195,7 +198,7 @@ func checkRaw(t *testing.T, name string, got, made [][]byte, least int) (err err
 	return err
 }
 
-// checkJPEG is checkRaw for pictures that only look the same.
+// checkJPEG is like checkRaw, for pictures that are only similar.
 func checkJPEG(t *testing.T, name string, got, made [][]byte, luma int) (err error) {
 	t.Helper()
 	if len(got) < 12 {

@@ -26,14 +26,14 @@ outputs:
     rtp: {payload: h264, bitrate: 4000, checksum: true, destinations: ["127.0.0.1:%d", "127.0.0.1:%d", "127.0.0.1:%d"]}
 `
 
-// ffmpeg and GStreamer receive H.264 from its SDP file: each frame, in order, is the isp's picture at 35 dB or better. tegracast
-// probe gets the units that were sent.
+// ffmpeg and GStreamer receive H.264 by its SDP file. Each frame, in order, must be the isp's picture at 35 dB or better.
+// tegracast probe must get the units that were sent.
 func TestPeersH264(t *testing.T) { programtest.Quiet(t, peersReceiveH264) }
 
 func peersReceiveH264(t *testing.T) error {
-	// After 240 frames the picture comes back. The size is no whole number of blocks.
+	// The picture repeats after 240 frames. The size is not a multiple of the block size.
 	const width, height, frames = 480, 270, 230
-	luma := pictures(t, width, height, frames, picture{pipeline.NV12, 1})[0] // which has the colours of H.264
+	luma := pictures(t, width, height, frames, picture{pipeline.NV12, 1})[0] // with the colours of H.264
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 3)
 	cfg := programtest.Write(t, "h264.yaml", fmt.Sprintf(h264YAML, width, height, p[0], p[1], p[2]))
@@ -67,8 +67,8 @@ func peersReceiveH264(t *testing.T) error {
 	return errors.Join(errs...)
 }
 
-// checkH264 finds every decoded frame among those that the sensor has made: one after the other. What comes before the first key frame
-// nobody can decode.
+// checkH264 finds every decoded frame among those that the sensor has made, in sequence. Frames before the first key
+// frame cannot be decoded.
 func checkH264(t *testing.T, name string, got, made [][]byte, luma int) (err error) {
 	t.Helper()
 	if len(got) < 60 {

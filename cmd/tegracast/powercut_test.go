@@ -26,9 +26,9 @@ outputs: [{name: kept, from: camera, policy: block, record: {directory: /mnt, sy
 
 const cutTrigger = ", trigger: {before: 1s, after: 1h}"
 
-// watchSyncs prints how many frames are on the disk for sure, again and again: so many were written before a sync began that has ended.
-// The recording has one sync at a time. With an argument it triggers a recording that has forgotten some frames, and says how many
-// there were at most before the trigger.
+// watchSyncs repeatedly prints how many frames are certain to be on the disk: those written before the start of a
+// completed sync. The recording has one sync at a time. With an argument it triggers a recording that has dropped some
+// frames, and prints the maximum number of frames before the trigger.
 const watchSyncs = `
 frames() { wget -q -O - http://127.0.0.1:8080/metrics 2>/dev/null | sed -n 's/^tegracast_output_frames_total{output="kept"} //p'; }
 cd /sys/kernel/debug/tracing || exit 1
@@ -36,7 +36,9 @@ for e in enter exit; do echo 1 > events/syscalls/sys_${e}_fdatasync/enable || ex
 tegracast serve --config /run/cut.yaml --sdp-dir /run >/run/serve.log 2>&1 &
 if [ -n "$1" ]; then
 	until n=$(frames) && [ "${n:-0}" -ge 40 ]; do kill -0 $! || break; usleep 100000; done
-	wget -q -O /dev/null --post-data= http://127.0.0.1:8080/record/kept/trigger && echo triggered $(frames)
+	wget -q -O /dev/null --header "Authorization: Bearer $(cat /root/.local/state/tegracast/web.token)" --post-data= \
+		http://127.0.0.1:8080/record/kept/trigger || exit 1
+	echo triggered $(frames)
 fi
 while kill -0 $!; do
 	n=$(frames)
@@ -45,10 +47,10 @@ while kill -0 $!; do
 	[ -z "$n" ] || echo synced $n
 done; cat /run/serve.log; exit 1`
 
-// TestPowerCuts cuts the power of the virtual Jetson while it records to a disk with a volatile write cache, of which a random part of
-// the sectors that were not flushed is lost. After the next boot each recording has every frame that was written before the last sync,
-// by two readers, as the camera has sent it, and verify says where it ends. Every other recording is one around a trigger, with what
-// was written since.
+// TestPowerCuts cuts the power of the virtual Jetson while it records to a disk with a volatile write cache, which loses
+// a random part of the unflushed sectors. After the next boot two readers must find every frame that was written before
+// the last sync in each recording, as sent by the camera, and verify must find where it ends. Every other recording is
+// one around a trigger, with the frames written since.
 func TestPowerCuts(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -87,7 +89,8 @@ func TestPowerCuts(t *testing.T) {
 	}
 }
 
-// cutWhileRecording returns how many frames were on the disk for sure when the power was cut, or how many of those behind the trigger.
+// cutWhileRecording returns how many frames, or how many after the trigger, were certain to be on the disk when the power
+// was cut.
 func cutWhileRecording(t *testing.T, m *vjetson.Machine, trigger string) (synced int) {
 	t.Helper()
 	var said syncLog
@@ -115,7 +118,7 @@ func cutWhileRecording(t *testing.T, m *vjetson.Machine, trigger string) (synced
 	return said.synced(trigger)
 }
 
-// syncLog is what the machine says.
+// syncLog collects the machine's output.
 type syncLog struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -127,7 +130,7 @@ func (l *syncLog) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// synced is the number in the last line; with a trigger it counts from there.
+// synced returns the number in the last line. With a trigger it counts from there.
 func (l *syncLog) synced(trigger string) int {
 	synced := l.last("synced ")
 	if trigger == "" || synced == 0 {
@@ -136,19 +139,19 @@ func (l *syncLog) synced(trigger string) int {
 	return synced - l.last("triggered ")
 }
 
-// last is the number behind a word, where that is last.
+// last returns the number after the last occurrence of a word.
 func (l *syncLog) last(word string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	whole := l.b.String()
 	whole = whole[:strings.LastIndexByte(whole, '\n')+1]
 	if at := strings.LastIndex(whole, word); at >= 0 {
-		_, _ = fmt.Sscan(whole[at+len(word):], &n) // of the script
+		_, _ = fmt.Sscan(whole[at+len(word):], &n) // the script prints a number
 	}
 	return n
 }
 
-// afterCut looks at the recording that the power cut has ended, of which so many frames were synced, and deletes it.
+// afterCut checks the recording that the power cut has ended, of which a number of frames were synced, and deletes it.
 func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int) {
 	t.Helper()
 	path := takeOut(t, m, "/mnt")
@@ -176,7 +179,8 @@ func afterCut(t *testing.T, m *vjetson.Machine, camera *model.Sensor, synced int
 	t.Logf("%d frames were synced, %d are there\n%s", synced, r.Checked, said)
 }
 
-// takeOut moves the recording in a folder to this host. Its name of before a trigger comes behind that, and may be left.
+// takeOut moves the recording in a folder to this host. A recording with a trigger is renamed at the trigger, and its
+// earlier name may still exist.
 func takeOut(t *testing.T, m *vjetson.Machine, dir string) string {
 	t.Helper()
 	name, err := m.Shell(t.Context(), "set -- "+dir+"/*.mcap; echo -n $1")

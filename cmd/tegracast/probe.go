@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record/export"
@@ -44,28 +44,28 @@ func probe(ctx context.Context, e env, args []string) error {
 	asJSON := f.Bool("json", false, "print the result as JSON: an object for each stream")
 	save := f.String("save", "", "write the received pictures of the only stream, one after the other, to `FILE` "+
 		"(raw: Y4M if its name ends in .y4m, else bare pixels; JPEG: MJPEG; H.264: byte stream)")
-	nic := f.String("interface", "", "receive multicast on the network interface `NAME`")
+	nic := f.String("interface", "", "receive multicast, or link-local IPv6, on the network interface `NAME`")
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
 	if *duration <= 0 {
-		return command.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
+		return terminal.UsageError{Err: fmt.Errorf("--duration %v: must be more than 0", *duration)}
 	}
 	streams, err := readSDPs(append(*sdp, f.Args()...))
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	if *save != "" && len(streams) > 1 {
-		return command.UsageError{Err: fmt.Errorf("--save %s: takes the pictures of one stream, and there are %d: save each by a probe of its own",
+		return terminal.UsageError{Err: fmt.Errorf("--save %s: saves the pictures of one stream, and there are %d: run one probe for each",
 			*save, len(streams))}
 	}
-	if *nic != "" && !slices.ContainsFunc(streams, func(s *probed) bool { return s.media.Address.IsMulticast() }) {
-		return command.UsageError{Err: fmt.Errorf("--interface %s: no stream is multicast: leave --interface out", *nic)}
+	if *nic != "" && !slices.ContainsFunc(streams, func(s *probed) bool { return s.media.Address.IsMulticast() || s.media.Address.IsLinkLocalUnicast() }) {
+		return terminal.UsageError{Err: fmt.Errorf("--interface %s: no stream is multicast or link-local: leave --interface out", *nic)}
 	}
 	cfg := receive.Config{Interface: *nic, Logger: e.Log}
 	finish, err := saveTo(*save, streams[0].media, &cfg)
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	err = receiveAll(ctx, e, cfg, streams, *duration)
 	if err := errors.Join(err, finish()); err != nil {
@@ -74,7 +74,7 @@ func probe(ctx context.Context, e env, args []string) error {
 	return judge(e, streams, *asJSON)
 }
 
-// judge prints what every stream is worth.
+// judge prints the result for every stream. It returns terminal.ErrChecked if one is not clean.
 func judge(e env, streams []*probed, asJSON bool) error {
 	allClean := true
 	for i, s := range streams {
@@ -92,12 +92,13 @@ func judge(e env, streams []*probed, asJSON bool) error {
 		allClean = allClean && clean
 	}
 	if !allClean {
-		return command.ErrChecked
+		return terminal.ErrChecked
 	}
 	return nil
 }
 
-// saveTo makes cfg write every picture of the stream to a file; finish closes it.
+// saveTo makes cfg write every picture of the stream to a file. finish closes the file. With an empty path both do
+// nothing.
 func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
@@ -119,7 +120,7 @@ func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error,
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// saveY4M makes cfg write every picture of a raw stream as Y4M, which players open.
+// saveY4M makes cfg write every picture of a raw stream as Y4M, which players can open.
 func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
 	if m.Payload != rtp.Raw {
 		return nil, fmt.Errorf("--save %s: Y4M has raw pictures, the stream is %s: give the file another ending", path, m.Payload)
@@ -144,15 +145,15 @@ func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error
 	}
 	return func() error {
 		err := errors.Join(failed, w.End())
-		if pictures == 0 { // else the next try would find the file
+		if pictures == 0 { // otherwise the next attempt would find the file
 			err = errors.Join(err, os.Remove(path))
 		}
 		return err
 	}, nil
 }
 
-// receiveAll receives all streams for the given time, with a sign of life on a terminal. Each runs as soon as it is open: its
-// socket's buffer may hold a few milliseconds of it only.
+// receiveAll receives all streams for the given time, and shows progress on a terminal. Each stream starts as soon as it
+// is open, because its socket's buffer may hold only a few milliseconds of it.
 func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probed, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -172,14 +173,14 @@ func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probe
 	}
 	end := time.AfterFunc(d, cancel)
 	defer end.Stop()
-	if command.Terminal(e.Err) && ctx.Err() == nil {
+	if terminal.Is(e.Err) && ctx.Err() == nil {
 		go showCounts(ctx, e, streams)
 	}
 	running.Wait()
 	return errors.Join(failed...)
 }
 
-// showCounts says every second what has come.
+// showCounts prints the number of received frames every second.
 func showCounts(ctx context.Context, e env, streams []*probed) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// A sender that dies without BYE before the probe ends is found out.
+// TestProbeOfADyingSender checks that the death of a sender without BYE before the end of the probe is detected.
 func TestProbeOfADyingSender(t *testing.T) {
 	dir, p := t.TempDir(), rtptest.EvenPorts(t, 3)
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "two.yaml", fmt.Sprintf(twoYAML, p[0], p[1], p[2])), "--sdp-dir", dir)
@@ -30,18 +30,18 @@ func TestProbeOfADyingSender(t *testing.T) {
 	if err := serve.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	serve.End(t, time.Minute)
+	serve.Wait(t, time.Minute)
 	time.Sleep(1100 * time.Millisecond)
 	if err := probe.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	status := probe.End(t, time.Minute)
+	status := probe.Wait(t, time.Minute)
 	if v := probe.Verdict(t); status != exitFailure || v.Clean || v.Frames == 0 || v.Silence < time.Second || v.LastPacket.IsZero() || v.Ended {
 		t.Errorf("status %d, %+v", status, v)
 	}
 }
 
-// TestProbeSaves: what probe saves is opened by ffmpeg, and has its size and its frames.
+// TestProbeSaves checks that ffmpeg can open the files that probe saves, with the right size and number of frames.
 func TestProbeSaves(t *testing.T) {
 	dir, p := t.TempDir(), rtptest.EvenPorts(t, 2)
 	config := programtest.Write(t, "c.yaml", fmt.Sprintf(`
@@ -58,7 +58,7 @@ outputs:
 		saved, sdp := filepath.Join(dir, name), filepath.Join(dir, strings.TrimSuffix(name, filepath.Ext(name))+".sdp")
 		programtest.Await(t, sdp)
 		probe := programtest.StartProgram(t, "probe", sdp, "--duration", "700ms", "--json", "--save", saved)
-		probe.End(t, time.Minute) // its status tells of losses
+		probe.Wait(t, time.Minute) // its status reports losses
 		v := probe.Verdict(t)
 		out, err := exec.CommandContext(t.Context(), "ffprobe", "-v", "error", "-count_frames", "-of", "csv=p=0",
 			"-show_entries", "stream=codec_name,width,height,pix_fmt,color_range,nb_read_frames", saved).CombinedOutput()
@@ -69,8 +69,12 @@ outputs:
 	serve.Stop(t)
 }
 
-// Several streams are received at the same time, from several files and from one; the status is that of the worst.
-func TestProbeOfSeveralStreams(t *testing.T) { programtest.Quiet(t, severalStreams) }
+// TestProbeOfSeveralStreams checks that several streams, from several files or one, are received at the same time, and
+// that the status is that of the worst.
+func TestProbeOfSeveralStreams(t *testing.T) {
+	programtest.NotShort(t)
+	programtest.Quiet(t, severalStreams)
+}
 
 func severalStreams(t *testing.T) error {
 	dir, p := t.TempDir(), rtptest.EvenPorts(t, 4)

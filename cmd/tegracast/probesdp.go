@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// maxSDP is the longest session description in bytes: one has a thousand.
+// maxSDP is the maximum size of a session description in bytes. A typical one has a thousand.
 const maxSDP = 1 << 20
 
 // A probed is a stream that probe receives.
@@ -33,7 +33,7 @@ func readSDPs(paths []string) ([]*probed, error) {
 	var all []*probed
 	taken := map[place]string{}
 	for _, path := range paths {
-		b, err := pipeline.ReadRegular(path, maxSDP, "a session description")
+		b, err := files.ReadRegular(path, maxSDP, "a session description")
 		if err != nil {
 			return nil, err
 		}

@@ -37,8 +37,8 @@ outputs:
   - {name: pictures, from: isp, ucx: {listen: %[1]q}}
 `
 
-// freePort is an address that nobody listens at. Its port is none of those that the kernel gives to sockets without one, as those at which
-// UCX of each program listens: one of them could take it before serve does.
+// freePort returns an unused address. Its port is not in the range that the kernel assigns automatically, as it does for
+// UCX in each program: one of those could take it before serve does.
 func freePort(t *testing.T) string {
 	t.Helper()
 	for range 100 {
@@ -51,7 +51,7 @@ func freePort(t *testing.T) string {
 	return ""
 }
 
-// listens waits until serve listens at an address. A receiver gives up after its duration.
+// listens waits until serve listens at an address, since a receiver gives up after its duration.
 func listens(t *testing.T, serve *programtest.Process, at string) {
 	t.Helper()
 	var port int
@@ -65,21 +65,21 @@ func listens(t *testing.T, serve *programtest.Process, at string) {
 		}
 	}
 	_ = serve.Process.Kill()
-	t.Fatalf("serve does not listen at %s: status %d\n%s", at, serve.End(t, time.Minute), serve.Err.String())
+	t.Fatalf("serve does not listen at %s: status %d\n%s", at, serve.Wait(t, time.Minute), serve.Err.String())
 }
 
-// over starts the program with UCX on some transports.
+// over starts the program with UCX restricted to some transports.
 func over(t *testing.T, transports string, args ...string) *programtest.Process {
 	t.Helper()
 	c := exec.Command(programtest.Program(t), args...)
 	c.Env = append(os.Environ(), "UCX_TLS="+transports)
-	if transports != "tcp" { // UCX finds a way of its own, and not that of the address; pixels do not go by TCP's put
+	if transports != "tcp" { // UCX then chooses its own route instead of the address's; pixels do not go through TCP's put
 		c.Env = append(c.Env, "UCX_CM_USE_ALL_DEVICES=y", "UCX_TCP_PUT_ENABLE=n")
 	}
 	return programtest.StartCommand(t, c)
 }
 
-// received is what receive --json prints.
+// received is the JSON that receive --json prints.
 type received struct {
 	Clean   bool
 	Verdict string
@@ -89,7 +89,7 @@ type received struct {
 // ends waits for a receiver, and reads its result.
 func ends(t *testing.T, p *programtest.Process, status int) received {
 	t.Helper()
-	got := p.End(t, time.Minute)
+	got := p.Wait(t, time.Minute)
 	var r received
 	if err := json.Unmarshal(p.Out.Bytes(), &r); err != nil || got != status {
 		t.Errorf("status %d instead of %d, %v\n%s%s", got, status, err, p.Out.String(), p.Err.String())
@@ -97,8 +97,10 @@ func ends(t *testing.T, p *programtest.Process, status int) received {
 	return r
 }
 
-// TestReceive: raw frames with the FPGA's CRC into a recording, pictures and a part of them, over TCP and over shared memory.
+// TestReceive receives raw frames with the FPGA's CRC into a recording, and pictures and parts of them, over TCP and over
+// shared memory.
 func TestReceive(t *testing.T) {
+	programtest.NotShort(t)
 	for name, transports := range map[string]string{"tcp": "tcp", "shared memory": "posix,sysv,cma,tcp"} {
 		t.Run(name, func(t *testing.T) { receiveOver(t, transports) })
 	}
@@ -117,7 +119,7 @@ func receiveOver(t *testing.T, transports string) {
 	}
 	complete := true // no frame was lost
 	for _, p := range list {
-		status := p.End(t, time.Minute)
+		status := p.Wait(t, time.Minute)
 		var r received
 		if err := json.Unmarshal(p.Out.Bytes(), &r); err != nil {
 			t.Fatalf("%v\n%s%s", err, p.Out.String(), p.Err.String())
@@ -155,8 +157,8 @@ func receiveOver(t *testing.T, transports string) {
 	}
 }
 
-// compareY4M finds each picture of a file, cut out of what the isp makes of the test chart, behind the one before, and step
-// pictures behind it when none was lost.
+// compareY4M finds each picture of a file, as a section of the isp's pictures of the test chart, after the previous one,
+// and exactly step pictures after it if none was lost.
 func compareY4M(t *testing.T, path string, width, height, x, y, step int, complete bool) {
 	t.Helper()
 	file, err := os.Open(path)
@@ -192,7 +194,7 @@ func compareY4M(t *testing.T, path string, width, height, x, y, step int, comple
 	}
 }
 
-// chart has the numbers of the first frames by the CRC of a part of their pictures, as planes.
+// chart maps the CRC of a section of a picture, as planes, to the numbers of the first frames.
 func chart(t *testing.T, width, height, x, y int) map[uint32]int {
 	t.Helper()
 	numbers, n := map[uint32]int{}, 0
@@ -216,7 +218,7 @@ func chart(t *testing.T, width, height, x, y int) map[uint32]int {
 	return numbers
 }
 
-// A sender is a program with two outputs by UCX.
+// A sender is a program with two UCX outputs.
 type sender struct {
 	*programtest.Process
 	metrics func() string
@@ -234,7 +236,7 @@ func sending(t *testing.T, transports, at string) sender {
 	}}
 }
 
-// count is a metric of an output, or of a source; -1: there is none.
+// count returns a metric of an output or a source, or -1 if there is none.
 func (s sender) count(metric, of string) int {
 	line := regexp.MustCompile(`(?m)^tegracast_` + metric + `\{(?:output|source)="` + of + `"\} (\d+)$`)
 	m := line.FindStringSubmatch(s.metrics())
@@ -267,7 +269,8 @@ func interrupt(t *testing.T, p *programtest.Process) {
 	}
 }
 
-// TestReceiversFail: one is killed and one is stopped; a third one goes on, and the stopped one takes frames again when it goes on.
+// TestReceiversFail kills one receiver and stops another. A third one goes on, and the stopped one receives frames again
+// when it continues.
 func TestReceiversFail(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -283,7 +286,7 @@ func TestReceiversFail(t *testing.T) {
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	killed.End(t, time.Minute)
+	killed.Wait(t, time.Minute)
 	serve.awaits(t, "ucx_receivers", "pictures", 2, true)
 	if err := stopped.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -298,7 +301,7 @@ func TestReceiversFail(t *testing.T) {
 	if r := ends(t, stopped, exitFailure); r.Connections < 2 || r.Mismatched > 0 {
 		t.Errorf("the stopped one: %+v", r)
 	}
-	if status := good.End(t, time.Minute); status != exitOK {
+	if status := good.Wait(t, time.Minute); status != exitOK {
 		t.Logf("the good one: status %d: the machine is busy\n%s", status, good.Out.String())
 	}
 	var r received
@@ -306,7 +309,7 @@ func TestReceiversFail(t *testing.T) {
 		t.Errorf("the good one: %v %+v", err, r)
 	}
 	serve.Stop(t)
-	b := books(t, serve.Out.String()) // whose sums it checks
+	b := books(t, serve.Out.String()) // checks the sums
 	if strings.Contains(serve.Out.String(), "lost 0; events") && b["pictures"][2]+b["samples"][2] > 0 {
 		t.Errorf("this machine is fast enough for the camera, and an output has lost frames\n%s", serve.Out.String())
 	}
@@ -315,17 +318,17 @@ func TestReceiversFail(t *testing.T) {
 	}
 }
 
-// TestReceiverConnectsAgain: the sender is killed and started again.
+// TestReceiverConnectsAgain kills the sender and starts it again.
 func TestReceiverConnectsAgain(t *testing.T) {
 	at := freePort(t)
-	receive := over(t, "tcp", "receive", "--json", "--duration", "10m", "--ucx", at, "--stream", "samples") // before the sender
+	receive := over(t, "tcp", "receive", "--json", "--duration", "10m", "--ucx", at, "--stream", "samples") // starts before the sender
 	for range 2 {
 		serve := sending(t, "tcp", at)
 		serve.awaits(t, "ucx_frames_total", "samples", 10, false)
 		if err := serve.Process.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		serve.End(t, time.Minute)
+		serve.Wait(t, time.Minute)
 	}
 	interrupt(t, receive)
 	r := ends(t, receive, exitFailure)
@@ -334,8 +337,9 @@ func TestReceiverConnectsAgain(t *testing.T) {
 	}
 }
 
-// TestReceiveRefused: what the command line cannot mean, and what the sender does not have.
+// TestReceiveRefused covers invalid command lines, and requests for what the sender does not have.
 func TestReceiveRefused(t *testing.T) {
+	programtest.NotShort(t)
 	at := freePort(t)
 	serve := over(t, "tcp", "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
 	there := programtest.Write(t, "there.mcap", "x")
@@ -350,14 +354,14 @@ func TestReceiveRefused(t *testing.T) {
 		{[]string{"--ucx", at, "--duration", "0s"}, exitUsage, "--duration"},
 		{[]string{"--ucx", at, "--region", "640"}, exitUsage, "WIDTHxHEIGHT"},
 		{[]string{"--ucx", at, "--save", "x.avi"}, exitUsage, ".mcap or .y4m"},
-		{[]string{"--ucx", at, "--save", there}, exitUsage, "there already"},
+		{[]string{"--ucx", at, "--save", there}, exitUsage, "exists already"},
 		{[]string{"--ucx", at, "--stream", "samples", "--region", "640x480+0+0"}, exitUsage, "not inside"},
 		{[]string{"--ucx", at, "--stream", "side", "--duration", "4s"}, exitFailure, "samples, pictures"},
 		{[]string{"--ucx", at, "--duration", "4s"}, exitFailure, "samples, pictures"},
 		{[]string{"--ucx", freePort(t), "--duration", "1s"}, exitFailure, "cannot be reached"},
 	} {
 		p := over(t, "tcp", append([]string{"receive"}, c.args...)...)
-		if status := p.End(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {
+		if status := p.Wait(t, time.Minute); status != c.status || !strings.Contains(p.Err.String(), c.says) {
 			t.Errorf("%v: status %d instead of %d\n%s", c.args, status, c.status, p.Err.String())
 		}
 	}

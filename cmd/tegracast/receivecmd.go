@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
@@ -36,7 +36,7 @@ Status 0 when every frame that was asked for has come and is right; 1 after loss
 damage, silence, a broken connection, or a refusal.
 `
 
-// buffers are enough for a recording, which holds some.
+// buffers is the number of frames for which the receiver has memory: enough for a recording, which holds several.
 const buffers = 8
 
 func receiveCommand(ctx context.Context, e env, args []string) error {
@@ -47,7 +47,7 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	f.IntVar(&c.Every, "every", 1, "take every `N`th frame")
 	region := func(text string) error { return c.Region.UnmarshalText([]byte(text)) }
 	f.Func("region", "take the rectangle `WxH+X+Y` of each frame, such as 640x480+0+120", region)
-	save := f.String("save", "", "write the frames to `FILE`, which must not be there (.mcap or .y4m)")
+	save := f.String("save", "", "write the frames to `FILE`, which must not exist (.mcap or .y4m)")
 	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
 	asJSON := f.Bool("json", false, "print the result as JSON")
 	f.BoolVar(&c.Unverified, "no-verify", false, "do not compute the CRC of the frames")
@@ -55,11 +55,11 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	if err := checkReceive(c, *duration); err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	take, err := saver(*save, e)
 	if err != nil {
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	}
 	ctx, cancel := context.WithTimeout(ctx, *duration)
 	defer cancel()
@@ -68,11 +68,11 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return unreached(c.Address, err)
 	case errors.Is(err, frames.ErrRegion):
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	case err != nil:
 		return err
 	}
-	if command.Terminal(e.Err) {
+	if terminal.Is(e.Err) {
 		go receiveProgress(ctx, e, r)
 	}
 	err = take(ctx, r)
@@ -84,12 +84,12 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	if clean, _ := verdict.JudgeFrames(format, c.Every, st); !clean {
-		return command.ErrChecked
+		return terminal.ErrChecked
 	}
 	return nil
 }
 
-// unreached says why there was no connection: the last attempt knows.
+// unreached returns the reason why there was no connection: that of the last attempt.
 func unreached(address string, err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	why := lines[len(lines)-1]
@@ -99,11 +99,11 @@ func unreached(address string, err error) error {
 	return fmt.Errorf("%s cannot be reached: %s: start the sender, or correct --ucx", address, why)
 }
 
-// checkReceive refuses options that make no sense.
+// checkReceive refuses contradictory options.
 func checkReceive(c frames.ReceiverConfig, d time.Duration) error {
 	switch {
 	case c.Address == "":
-		return errors.New("name the sender by --ucx: try tegracast receive --help")
+		return errors.New("name the sender with --ucx: try tegracast receive --help")
 	case d <= 0:
 		return fmt.Errorf("--duration %v: must be more than 0", d)
 	case c.Every < 1 || c.Every > math.MaxInt32:
@@ -112,7 +112,7 @@ func checkReceive(c frames.ReceiverConfig, d time.Duration) error {
 	return frames.CheckRemote(c.Address)
 }
 
-// receiveProgress says every second what has come.
+// receiveProgress prints the number of received frames every second.
 func receiveProgress(ctx context.Context, e env, r *frames.Receiver) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -127,10 +127,10 @@ func receiveProgress(ctx context.Context, e env, r *frames.Receiver) {
 	}
 }
 
-// A taker takes frames until ctx ends.
+// A taker consumes frames until ctx ends.
 type taker func(ctx context.Context, r *frames.Receiver) error
 
-// discard takes frames to nowhere.
+// discard drops all frames.
 func discard(ctx context.Context, r *frames.Receiver) error {
 	return r.Run(ctx, func(f *pipeline.Frame) { f.Release() })
 }

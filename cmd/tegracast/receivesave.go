@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// saver says how frames are taken to a file; an empty path: to nowhere.
+// saver returns a taker that writes frames to a file, or discards them if path is empty.
 func saver(path string, e env) (taker, error) {
 	if path == "" {
 		return discard, nil
@@ -38,7 +38,7 @@ func saver(path string, e env) (taker, error) {
 	return nil, fmt.Errorf("--save %s: the name must end in .mcap or .y4m", path)
 }
 
-// savePictures writes Y4M.
+// savePictures writes frames as Y4M.
 func savePictures(ctx context.Context, r *frames.Receiver, path string) error {
 	w, err := export.NewY4M(r.Format(), path)
 	if err != nil {
@@ -58,7 +58,7 @@ func savePictures(ctx context.Context, r *frames.Receiver, path string) error {
 	return errors.Join(err, failed, w.End())
 }
 
-// saveRecording writes a recording. It is made in a folder beside the file, and gets its name when it is finished.
+// saveRecording writes a recording. It is made in a folder beside the file, and renamed when it is complete.
 func saveRecording(ctx context.Context, e env, r *frames.Receiver, path string) error {
 	folder, err := os.MkdirTemp(filepath.Dir(path), ".tegracast-receive-")
 	if err != nil {

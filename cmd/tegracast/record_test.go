@@ -30,7 +30,7 @@ outputs:
   - {name: pictures, from: isp, record: {directory: %[1]q}}
 `
 
-// awaitFiles waits until a recording has begun its nth file.
+// awaitFiles waits until a recording has started its nth file.
 func awaitFiles(t *testing.T, dir, name string, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -43,7 +43,8 @@ func awaitFiles(t *testing.T, dir, name string, n int) {
 	}
 }
 
-// TestServeRecords: of a source and of an isp, in several files; record verify finds every frame that the books have.
+// TestServeRecords records a source and an isp into several files. record verify must find every frame that the
+// statistics count.
 func TestServeRecords(t *testing.T) {
 	dir := t.TempDir()
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(recordYAML, dir)))
@@ -77,12 +78,12 @@ func TestServeRecords(t *testing.T) {
 	}
 }
 
-// recordedPictures records pictures, and returns the folder and its first file of them.
+// recordedPictures records pictures, and returns the folder and the first file.
 func recordedPictures(t *testing.T) (dir, path string) {
 	t.Helper()
 	dir = t.TempDir()
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(recordYAML, dir)))
-	awaitFiles(t, dir, "samples", 2) // so there are some pictures, too
+	awaitFiles(t, dir, "samples", 2) // by then there are some pictures, too
 	serve.Stop(t)
 	files, err := record.Files(dir, "pictures")
 	if err != nil || len(files) == 0 {
@@ -91,7 +92,7 @@ func recordedPictures(t *testing.T) (dir, path string) {
 	return dir, files[0]
 }
 
-// TestRecordTellsOfDamage: a byte that is not as it was written, a file that was cut, and one that is none.
+// TestRecordTellsOfDamage covers a changed byte, a truncated file, and a file that is no recording.
 func TestRecordTellsOfDamage(t *testing.T) {
 	dir, path := recordedPictures(t)
 	whole, err := os.ReadFile(path)
@@ -122,8 +123,8 @@ func TestRecordTellsOfDamage(t *testing.T) {
 	}
 }
 
-// TestServeRecordsTriggers: HTTP and SIGUSR1 each give a file with the frames around the moment, and its cause. A page of another
-// site, and a name that no recording has, trigger nothing.
+// TestServeRecordsTriggers checks that HTTP and SIGUSR1 each give a file with the frames around the trigger, and its
+// cause. A page of another site, and the name of no recording, trigger nothing.
 func TestServeRecordsTriggers(t *testing.T) {
 	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
 	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "record.yaml", fmt.Sprintf(`
@@ -156,7 +157,7 @@ outputs:
 		if c.site != "" {
 			q.Header.Set("Sec-Fetch-Site", c.site)
 		}
-		r, err := http.DefaultClient.Do(q)
+		r, err := programtest.Client.Do(q)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,8 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost/cufile"
+	"github.com/tegracast/tegracast/pipeline/printable"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/record/export"
 )
@@ -55,12 +56,12 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 	asJSON := f.Bool("json", false, "info and verify: print the result as JSON, an object for each file")
 	var x export.Config
 	f.StringVarP(&x.Out, "output", "o", "", "export: the file, or the folder for png and dng")
-	f.StringVar(&x.Format, "format", "", "export: "+export.Formats+" (default: what the name of the output ends in)")
+	f.StringVar(&x.Format, "format", "", "export: "+export.Formats+" (default: the ending of the output's name)")
 	place := func(p *record.Position) func(string) error {
 		return func(text string) error { return p.UnmarshalText([]byte(text)) }
 	}
-	f.Func("from", "export: the `place` where to begin (default: the first frame)", place(&x.From))
-	f.Func("to", "export: the `place` before which to end (default: behind the last frame)", place(&x.To))
+	f.Func("from", "export: the `place` at which to begin (default: the first frame)", place(&x.From))
+	f.Func("to", "export: the `place` before which to end (default: after the last frame)", place(&x.To))
 	if err := parseOptions(f, args); err != nil {
 		return err
 	}
@@ -75,7 +76,7 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 	}
 	for _, name := range others {
 		if f.Changed(name) {
-			return command.UsageError{Err: fmt.Errorf("--%s is not for %s: try tegracast record --help", name, a[0])}
+			return terminal.UsageError{Err: fmt.Errorf("--%s is not for %s: try tegracast record --help", name, a[0])}
 		}
 	}
 	if a[0] == "export" {
@@ -84,7 +85,7 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 	return inspectRecordings(ctx, e, a[1:], a[0] == "verify", *asJSON)
 }
 
-// inspectRecordings looks at each file.
+// inspectRecordings prints a report on each file. It returns terminal.ErrChecked if one is damaged or cannot be read.
 func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSON bool) error {
 	good := true
 	for i, path := range files {
@@ -93,12 +94,12 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted in %s, after %d of %d files", path, i, len(files))
 			}
-			fmt.Fprintf(e.Err, "tegracast record: %v\n", err)
+			fmt.Fprintf(e.Err, "tegracast record: %s\n", printable.Lines(err.Error()))
 			good = false
 			continue
 		}
 		if good = good && r.Good(); asJSON {
-			err = command.WriteJSON(e.Out, r)
+			err = terminal.WriteJSON(e.Out, r)
 		} else {
 			err = printReport(e.Out, r, verify)
 		}
@@ -107,7 +108,7 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 		}
 	}
 	if !good {
-		return command.ErrChecked
+		return terminal.ErrChecked
 	}
 	return nil
 }
@@ -115,10 +116,10 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 // exportRecording writes frames in another format.
 func exportRecording(ctx context.Context, e env, x export.Config) error {
 	if x.Out == "" {
-		return command.UsageError{Err: errors.New("name where to export to by --output: try tegracast record --help")}
+		return terminal.UsageError{Err: errors.New("name the destination with --output: try tegracast record --help")}
 	}
 	if x.Format = cmp.Or(x.Format, export.FormatOf(x.Out)); x.Format == "" {
-		return command.UsageError{Err: fmt.Errorf("%s does not say which format: give --format %s", x.Out, export.Formats)}
+		return terminal.UsageError{Err: fmt.Errorf("%s does not say which format: give --format %s", x.Out, export.Formats)}
 	}
 	driver, err := cufile.Open(cufile.Config{Logger: e.Log})
 	if err != nil {
@@ -130,32 +131,34 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 	case ctx.Err() != nil && err != nil:
 		return fmt.Errorf("interrupted after %d frames: %s is removed if it is a file, and keeps them if it is a folder", res.Frames, x.Out)
 	case errors.Is(err, export.ErrUnknown):
-		return command.UsageError{Err: err}
+		return terminal.UsageError{Err: err}
 	case err != nil:
 		return err
 	}
 	for _, why := range res.Damaged {
-		fmt.Fprintf(e.Err, "damaged: %v\n", why)
+		fmt.Fprintf(e.Err, "damaged: %s\n", printable.Lines(why.Error()))
 	}
-	if _, err := fmt.Fprintf(e.Out, "%s: %d frames, %d left out\n", x.Out, res.Frames, res.Lost); err != nil || len(res.Damaged) == 0 {
+	_, err = fmt.Fprintf(e.Out, "%s: %d frames, %d left out\n", printable.Text(x.Out), res.Frames, res.Lost)
+	if err != nil || len(res.Damaged) == 0 {
 		return err
 	}
-	return command.ErrChecked
+	return terminal.ErrChecked
 }
 
-// progress says on a terminal, once a second, how much is done.
+// progress returns a function that prints the completed part once a second if the output is a terminal.
 func (e env) progress(path string) func(part float64) {
 	next := time.Now().Add(time.Second)
 	return func(part float64) {
-		if now := time.Now(); command.Terminal(e.Err) && now.After(next) && part < 1 {
+		if now := time.Now(); terminal.Is(e.Err) && now.After(next) && part < 1 {
 			next = now.Add(time.Second)
-			fmt.Fprintf(e.Err, "%s: %.0f %%\n", path, 100*part)
+			fmt.Fprintf(e.Err, "%s: %.0f %%\n", printable.Text(path), 100*part)
 		}
 	}
 }
 
-// printReport tells people what a recording has.
+// printReport prints a readable report on a recording. Its texts are made printable, so that they cannot move the cursor.
 func printReport(w io.Writer, r *record.Report, verified bool) error {
+	plain := printable.Text
 	state := "finished"
 	switch {
 	case r.Trouble != "":
@@ -163,10 +166,10 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 	case !r.Finished:
 		state = fmt.Sprintf("not finished: %d of %d bytes are whole", r.Readable, r.Bytes)
 	}
-	fmt.Fprintf(w, "%s: %s\n", r.Path, state)
+	fmt.Fprintf(w, "%s: %s\n", plain(r.Path), plain(state))
 	if i := r.Image; i != nil {
-		rate := r.About["rate"]
-		fmt.Fprintf(w, "pictures  %dx%d %s, pixels %s, %s a second, from %s\n", i.Width, i.Height, i.Encoding, r.About["pixels"], rate, i.FrameID)
+		fmt.Fprintf(w, "pictures  %dx%d %s, pixels %s, %s a second, from %s\n",
+			i.Width, i.Height, plain(i.Encoding), plain(r.About["pixels"]), plain(r.About["rate"]), plain(i.FrameID))
 		fmt.Fprintf(w, "frames    %d in %.3f s, %d lost\n", r.Frames, r.Last.Sub(r.First).Seconds(), r.Lost)
 		fmt.Fprintf(w, "times     %s to %s\n", r.First.UTC().Format(time.RFC3339Nano), r.Last.UTC().Format(time.RFC3339Nano))
 	} else {
@@ -176,14 +179,14 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 		fmt.Fprintf(w, "camera    exposure %v, gain %.2f\n", s.Exposure, s.Gain)
 	}
 	for _, t := range r.Triggers {
-		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, t.Cause)
+		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, plain(t.Cause))
 	}
 	if verified {
 		fmt.Fprintf(w, "checksums %d of %d frames right, %d by the FPGA's own\n", r.Checked, r.Frames+len(r.Wrong), r.Traced)
 	}
 	for _, s := range r.Wrong {
-		fmt.Fprintf(w, "wrong     %s\n", s)
+		fmt.Fprintf(w, "wrong     %s\n", plain(s))
 	}
-	_, err := fmt.Fprintf(w, "size      %.1f MB, by %s\n", float64(r.Bytes)/1e6, r.Library)
+	_, err := fmt.Fprintf(w, "size      %.1f MB, by %s\n", float64(r.Bytes)/1e6, plain(r.Library))
 	return err
 }

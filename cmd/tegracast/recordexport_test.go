@@ -13,7 +13,8 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// TestRecordExports: the formats by their names, parts, a damaged frame by status 1, and what cannot be by status 2.
+// TestRecordExports covers the formats by their names, parts, a damaged frame with status 1, and invalid requests with
+// status 2.
 func TestRecordExports(t *testing.T) {
 	dir, path := recordedPictures(t)
 	b, err := os.ReadFile(path)
@@ -31,7 +32,7 @@ func TestRecordExports(t *testing.T) {
 		{[]string{path, "-o", out("a.y4m"), "--from", "200ms", "--to", "900ms"}, exitOK, "frames, 0 left out"},
 		{[]string{path, "--output", out("b"), "--format", "png", "--to", "100ms"}, exitOK, "frames, 0 left out"},
 		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "frames, 1 left out"},
-		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "the file is there already: remove it"},
+		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "the file exists already: remove it"},
 		{[]string{path, "-o", out("d.dng")}, exitFailure, "the frames are UYVY: export png or y4m"},
 		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng or mkv"},
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
@@ -53,7 +54,7 @@ func TestRecordExports(t *testing.T) {
 	interruptedRecordings(t, path, out("made.mcap"))
 }
 
-// interruptedRecordings: ctrl-C ends both kinds of work at once, and leaves no part of a file.
+// interruptedRecordings checks that an interrupt ends both commands at once, and leaves no partial file.
 func interruptedRecordings(t *testing.T, path, made string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,13 +11,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// TestServePacks records frames in CUDA's memory, which the stand-in for a GPU packs: they are the camera's, by the FPGA's CRC.
+// TestServePacks records frames in CUDA's memory, packed by the stand-in for a GPU. By the FPGA's CRC they must be the
+// camera's.
 func TestServePacks(t *testing.T) {
 	standInGPU(t)
 	servePacks(t)
 }
 
-// TestGPUServePacks does so on a GPU.
+// TestGPUServePacks does the same on a GPU.
 func TestGPUServePacks(t *testing.T) {
 	needGPU(t)
 	servePacks(t)

@@ -19,13 +19,14 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/manpage"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// TestReferences: the reference pages are what their sources say. TEGRACAST_UPDATE=1 writes them.
+// TestReferences checks that the reference pages match their sources. TEGRACAST_UPDATE=1 writes them.
 func TestReferences(t *testing.T) {
 	for page, make := range map[string]func(*testing.T, *bytes.Buffer){
 		"configuration.md": configurationPage, "commands.md": commandsPage, "metrics.md": metricsPage,
+		"json.md": jsonPage,
 	} {
 		var b bytes.Buffer
 		b.WriteString("<!-- SPDX-License-Identifier: Apache-2.0 -->\n")
@@ -44,7 +45,7 @@ func TestReferences(t *testing.T) {
 
 const generated = "It is written from its sources by a test (`TestReferences`).\n"
 
-// cell is a text in a table.
+// cell escapes a text for a table.
 func cell(s string) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ", "<", "&lt;").Replace(s)
 }
@@ -54,13 +55,13 @@ func configurationPage(t *testing.T, b *bytes.Buffer) {
 	if err := config.WriteSchema(&schema); err != nil {
 		t.Fatal(err)
 	}
-	list, err := manpage.Sections(schema.Bytes())
+	list, err := terminal.Sections(schema.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(b, "# Configuration reference\n\nThe keys of `tegracast.yaml`, as `man tegracast.yaml` has them, too. %s\n%s\n\n"+
 		"What they do together is in [operations.md](operations.md), and an example with comments is what `tegracast config default` prints. "+
-		"Editors that know YAML take the schema (`tegracast config schema`).\n", generated, manpage.Rules)
+		"Editors that know YAML take the schema (`tegracast config schema`).\n", generated, terminal.Rules)
 	for _, s := range list {
 		fmt.Fprintf(b, "\n## %s\n\n| key | value | what it does |\n|---|---|---|\n", cmp.Or(s.Path, "Top level"))
 		for _, k := range s.Keys {
@@ -79,13 +80,13 @@ func commandsPage(t *testing.T, b *bytes.Buffer) {
 		b.WriteString("\n| option | what it does |\n|---|---|\n")
 		for _, f := range p.Flags {
 			value, does := pflag.UnquoteUsage(f)
-			fmt.Fprintf(b, "| `%s` | %s |\n", cell(strings.TrimSpace("--"+f.Name+" "+value)), cell(does+manpage.DefaultText(f)))
+			fmt.Fprintf(b, "| `%s` | %s |\n", cell(strings.TrimSpace("--"+f.Name+" "+value)), cell(does+terminal.DefaultText(f)))
 		}
 	}
 	for _, list := range []struct {
 		name  string
-		pairs []manpage.Pair
-	}{{"Exit status", manpage.Statuses}, {"Signals", manpage.Signals}, {"Files", manpage.Files}} {
+		pairs []terminal.Pair
+	}{{"Exit status", terminal.Statuses}, {"Signals", terminal.Signals}, {"Files", terminal.Files}} {
 		fmt.Fprintf(b, "\n## %s\n\n| | |\n|---|---|\n", list.name)
 		for _, p := range list.pairs {
 			fmt.Fprintf(b, "| `%s` | %s |\n", p.Term, cell(p.Text))
@@ -93,17 +94,18 @@ func commandsPage(t *testing.T, b *bytes.Buffer) {
 	}
 }
 
-// A metric is one as its source describes it.
+// A metric is a metric with its description.
 type metric struct {
 	name, help string
 	labels     []string
 }
 
 func metricsPage(t *testing.T, b *bytes.Buffer) {
-	fmt.Fprintf(b, "# Metrics reference\n\nWhat `http://127.0.0.1:8080/metrics` tells to a Prometheus server, besides the metrics of Go "+
+	fmt.Fprintf(b, "# Metrics reference\n\nThe metrics that `http://127.0.0.1:8080/metrics` exposes to Prometheus, besides the metrics of Go "+
 		"and of the process, and `tegracast_build_info` with the version. %s"+
-		"Names that end with `_total` are counters, `_seconds` of stages and outputs histograms, the others gauges. A metric is there when the configuration "+
-		"has what it speaks of. A dashboard and alert rules are in [monitoring](monitoring).\n\n| metric | labels | what it tells |\n|---|---|---|\n", generated)
+		"Names that end with `_total` are counters, `_seconds` of stages and outputs histograms, the others gauges. "+
+		"A metric appears only if the configuration has the part that it describes. "+
+		"A dashboard and alert rules are in [monitoring](monitoring).\n\n| metric | labels | what it tells |\n|---|---|---|\n", generated)
 	all := metricsIn(t)
 	if len(all) < 50 {
 		t.Errorf("only %d metrics are found", len(all))
@@ -113,11 +115,11 @@ func metricsPage(t *testing.T, b *bytes.Buffer) {
 	}
 }
 
-// metricsIn are the metrics that the sources describe: calls with a name, a text that ends with a full stop, and labels, in a file that
-// makes their names with one prefix.
+// metricsIn returns the metrics that the sources describe: calls with a name, a text that ends with a full stop, and
+// labels, in a file that forms their names with a single prefix.
 func metricsIn(t *testing.T) (all []metric) {
 	t.Helper()
-	for _, dir := range []string{"../../pipeline/web", "appliance", "boardwatch", "egress", "fanout", "lines", "telemetry", "."} {
+	for _, dir := range []string{"web", "appliance", "streams", "lines", "telemetry", "."} {
 		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatal(dir, err)
@@ -166,7 +168,7 @@ func metricsOf(file *ast.File) (list []metric) {
 	return list
 }
 
-// called is the name of the function that is called.
+// called returns the name of the called function.
 func called(c *ast.CallExpr) string {
 	switch f := c.Fun.(type) {
 	case *ast.SelectorExpr:
@@ -177,7 +179,7 @@ func called(c *ast.CallExpr) string {
 	return ""
 }
 
-// texts are the texts in an expression that is one, a sum with some, or a list.
+// texts returns the texts in an expression that is a text, a sum with texts, or a list.
 func texts(e ast.Expr) (list []string) {
 	ast.Inspect(e, func(n ast.Node) bool {
 		if l, is := n.(*ast.BasicLit); is && l.Kind == token.STRING {

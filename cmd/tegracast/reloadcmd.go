@@ -8,8 +8,9 @@ import (
 	"os"
 	"strconv"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
-	"github.com/tegracast/tegracast/cmd/tegracast/progress"
+	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
 const reloadUsage = `Usage: tegracast reload
@@ -28,9 +29,9 @@ func reloadCommand(ctx context.Context, e env, args []string) error {
 		return err
 	}
 	pid, err := strconv.Atoi(os.Getenv("MAINPID"))
-	dir := progress.RuntimeDir()
+	dir := folders.Runtime()
 	if err != nil || pid < 2 || dir == "" {
-		return command.UsageError{Err: errors.New("only systemd runs it, with MAINPID and RUNTIME_DIRECTORY: systemctl reload tegracast")}
+		return terminal.UsageError{Err: errors.New("only systemd runs it, with MAINPID and RUNTIME_DIRECTORY: systemctl reload tegracast")}
 	}
-	return progress.RequestReload(ctx, pid, dir)
+	return appliance.RequestReload(ctx, pid, dir)
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"net"
@@ -34,7 +35,7 @@ func streamed(t *testing.T, source, dir string, done func(p *programtest.Process
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = c.SetReadBuffer(32 << 20) // as root more than the usual limit
+	_ = c.SetReadBuffer(32 << 20) // root may exceed the usual limit
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -49,13 +50,14 @@ func streamed(t *testing.T, source, dir string, done func(p *programtest.Process
 	}()
 	yaml := fmt.Sprintf(replayedYAML, source, port, dir)
 	done(programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "replay.yaml", yaml), "--sdp-dir", t.TempDir(), "--exit-at-end"))
-	time.Sleep(100 * time.Millisecond) // what is on its way
+	time.Sleep(100 * time.Millisecond) // for packets on their way
 	c.Close()
 	<-ended
 	return packets
 }
 
-// plain is a packet without what is drawn by lot for each stream: where sequence numbers and timestamps begin, and the SSRC.
+// plain returns a packet without the values that are random for each stream: the first sequence number and timestamp, and
+// the SSRC.
 func plain(p, first []byte) []byte {
 	be := binary.BigEndian
 	b := bytes.Clone(p)
@@ -73,8 +75,9 @@ func plain(p, first []byte) []byte {
 	return b
 }
 
-// TestAReplayedStreamIsTheCameras: recorded from the model camera while it is streamed, played with the same isp and stream, both at
-// the recorded pace and as fast as the outputs take it, the packets are the same; and so is what is recorded once more.
+// TestAReplayedStreamIsTheCameras records the model camera while it streams, and plays the recording with the same isp
+// and stream, at the recorded pace and as fast as the outputs take it. The packets must be the same, and so must another
+// recording of it.
 func TestAReplayedStreamIsTheCameras(t *testing.T) { programtest.Quiet(t, replayedStream) }
 
 func replayedStream(t *testing.T) error {
@@ -145,9 +148,9 @@ func sameFrames(path, want string) error {
 	return nil
 }
 
-// contentOf is the frames and the notes of a recording.
+// contentOf returns the frames and the notes of a recording.
 func contentOf(path string) (all []string, err error) {
-	r, err := record.OpenReader(path, nil)
+	r, err := record.OpenReader(context.Background(), path, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +161,7 @@ func contentOf(path string) (all []string, err error) {
 			return nil, err
 		}
 		for _, m := range list {
-			if r.Channels[m.Channel].Topic == "/camera/settings" { // only a camera has them
+			if r.Channels[m.Channel].Topic == "/camera/settings" { // only a camera has settings
 				continue
 			}
 			b, err := r.Read(m)

@@ -16,7 +16,7 @@ import (
 	pionrtp "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -38,7 +38,7 @@ outputs:
     results: { udp: ["127.0.0.1:%d"], tcp: "127.0.0.1:%d" }
 `
 
-// TestResults has a frame's statistics leave by UDP, by TCP and by RTP beside the video, whose timestamps they share.
+// TestResults sends a frame's statistics by UDP, by TCP and by RTP beside the video, with the same timestamps.
 func TestResults(t *testing.T) {
 	dir, p := t.TempDir(), rtptest.EvenPorts(t, 4)
 	listen := func(port int) *net.UDPConn {
@@ -114,7 +114,7 @@ func TestResults(t *testing.T) {
 
 func checkStatistics(t *testing.T, by string, line []byte) {
 	t.Helper()
-	var r pipeline.Report
+	var r report.Report
 	if err := json.Unmarshal(line, &r); err != nil {
 		t.Fatalf("%s: %v: %q", by, err, line)
 	}

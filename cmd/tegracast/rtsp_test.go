@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestServeRTSP: serve prints the page's address and then the URLs, ffmpeg reads both outputs with the password, and the readers are
-// in the status, the metrics and the books.
+// TestServeRTSP checks that serve prints the page's address and then the URLs, that ffmpeg reads both outputs with the
+// password, and that the readers are in the status, the metrics and the statistics.
 func TestServeRTSP(t *testing.T) {
 	t.Parallel()
 	p := rtptest.EvenPorts(t, 5)
@@ -63,7 +63,8 @@ outputs:
 	}
 }
 
-// TestRTSPConfiguration: what others could read without a password, and half a password, are refused with their line.
+// TestRTSPConfiguration checks that a server open to others without a password, and an incomplete password, are refused
+// with their line.
 func TestRTSPConfiguration(t *testing.T) {
 	for section, want := range map[string]string{
 		"{listen: 0.0.0.0:8554}": "others can reach 0.0.0.0:8554",
@@ -82,7 +83,8 @@ func TestRTSPConfiguration(t *testing.T) {
 	}
 }
 
-// isChecked has config check read a text, in which what is new: it is good where want is empty, and else refused with these words and a place.
+// isChecked lets config check read a text with a part that is new. The text is valid if want is empty, and otherwise
+// refused with these words and a place.
 func isChecked(t *testing.T, what, text, want, place string) {
 	t.Helper()
 	status, out, errw := runs(t, "config", "check", programtest.Write(t, "config.yaml", text))
@@ -91,7 +93,8 @@ func isChecked(t *testing.T, what, text, want, place string) {
 	}
 }
 
-// TestReadersGroups: no destination is one of the groups that readers get; an output without a destination may name their interface.
+// TestReadersGroups checks that no destination may be in the readers' multicast groups, and that an output without a
+// destination may name their interface.
 func TestReadersGroups(t *testing.T) {
 	for change, want := range map[string]string{
 		`["239.255.42.9:5004"]`:                "is one of the groups of rtsp.multicast",
@@ -104,7 +107,7 @@ func TestReadersGroups(t *testing.T) {
 	}
 }
 
-// TestPublishConfiguration: what no server can take is refused with its line.
+// TestPublishConfiguration checks that a stream that no server can take is refused with its line.
 func TestPublishConfiguration(t *testing.T) {
 	for publish, want := range map[string]string{
 		"{url: rtmp://h/x}":                    "write rtsp://HOST:PORT/NAME",
@@ -139,7 +142,7 @@ func TestWHIPConfiguration(t *testing.T) {
 	}
 }
 
-// TestNobodyGetsIt: a stream needs a destination or RTSP. One of H.264 may have the page instead.
+// TestNobodyGetsIt checks that a stream needs a destination or RTSP, or, for H.264, the page.
 func TestNobodyGetsIt(t *testing.T) {
 	alone := strings.Replace(programtest.Small, `, destinations: ["127.0.0.1:5004"]`, "", 1)
 	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "c.yaml", alone)); status != exitOK {

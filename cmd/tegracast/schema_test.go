@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// TestSchemaInEditors: ajv takes the schema in its strict mode, the language server of editors shows texts by it, and both find the
-// same files right and wrong.
+// TestSchemaInEditors checks that ajv accepts the schema in its strict mode, that the language server of editors shows
+// its descriptions, and that both find the same files valid and invalid.
 func TestSchemaInEditors(t *testing.T) {
 	const script = "testdata/schema/check.mjs"
 	if _, err := os.Stat("testdata/schema/node_modules/ajv"); err != nil {
@@ -69,7 +69,7 @@ func TestSchemaInEditors(t *testing.T) {
 	}
 }
 
-// TestAlertRules: Prometheus's own tool takes the alert rules of docs/monitoring.
+// TestAlertRules checks that Prometheus's own tool accepts the alert rules of docs/monitoring.
 func TestAlertRules(t *testing.T) {
 	if _, err := exec.LookPath("promtool"); err != nil {
 		t.Skip("NEEDS promtool (Debian's prometheus): make setup-test installs it")

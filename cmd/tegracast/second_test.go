@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestSecondInstance: a second serve with the same destination ends at once, and names the first one.
+// TestSecondInstance checks that a second serve process with the same destination ends at once, and names the first one.
 func TestSecondInstance(t *testing.T) {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 1)
@@ -24,7 +24,7 @@ func TestSecondInstance(t *testing.T) {
 	first := programtest.StartProgram(t, "serve", "--config", file, "--sdp-dir", dir)
 	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 	second := programtest.StartProgram(t, "serve", "--config", file, "--sdp-dir", t.TempDir())
-	status := second.End(t, time.Minute)
+	status := second.Wait(t, time.Minute)
 	want := fmt.Sprintf(`tegracast serve: output "raw": process %d (tegracast) sends to 127.0.0.1:%d already`, first.Process.Pid, p[0])
 	if status != exitFailure || !strings.Contains(second.Err.String(), want) {
 		t.Errorf("status %d, want %s:\n%s", status, want, second.Err.String())
@@ -32,7 +32,8 @@ func TestSecondInstance(t *testing.T) {
 	first.Stop(t)
 }
 
-// TestHangupWithoutAFile: SIGHUP ends serve when there is no file to reload, as with --fault; but not one that was started by nohup.
+// TestHangupWithoutAFile checks that SIGHUP ends serve if there is no file to reload, as with --fault, but not if it was
+// started by nohup.
 func TestHangupWithoutAFile(t *testing.T) {
 	dir := t.TempDir()
 	p := rtptest.EvenPorts(t, 2)
@@ -49,18 +50,18 @@ func TestHangupWithoutAFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(by) > 0 {
-			time.Sleep(300 * time.Millisecond) // else nothing shows that it was not heard
+			time.Sleep(300 * time.Millisecond) // no output shows that SIGHUP was ignored
 			serve.Stop(t)
 			if strings.Contains(serve.Err.String(), "SIGHUP") {
 				t.Errorf("by nohup:\n%s", serve.Err.String())
 			}
-		} else if status := serve.End(t, time.Minute); status != exitOK || !strings.Contains(serve.Err.String(), "no configuration file to reload") {
+		} else if status := serve.Wait(t, time.Minute); status != exitOK || !strings.Contains(serve.Err.String(), "no configuration file to reload") {
 			t.Errorf("status %d:\n%s", status, serve.Err.String())
 		}
 	}
 }
 
-// TestInstalledConfiguration: a file that is there is found, and so is one that cannot be looked at.
+// TestInstalledConfiguration checks that an existing file is found, even one that cannot be inspected.
 func TestInstalledConfiguration(t *testing.T) {
 	file := programtest.Write(t, "tegracast.yaml", good)
 	for path, want := range map[string]bool{file: true, file + "/x": true, file + "x": false, filepath.Dir(file): true} {

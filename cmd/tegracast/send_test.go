@@ -3,19 +3,33 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/user"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/token"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestSend: a running serve sends a stream to one more receiver, which gets whole frames by the description that send prints, until
-// it is told to stop; once over HTTP and once over TLS. What cannot be is refused with the reason.
+// TestSend checks that a running serve process sends a stream to another receiver, which gets whole frames by the
+// description that send prints, until the stream is ended; over HTTP and over TLS. Impossible requests are refused with
+// the reason.
 func TestSend(t *testing.T) {
 	for name, secure := range map[string]bool{"http": false, "tls": true} {
 		t.Run(name, func(t *testing.T) {
@@ -39,14 +53,21 @@ outputs:
 `, p[0], access, p[1], p[2]))
 			more := fmt.Sprintf("127.0.0.1:%d", p[3])
 			says(t, "nobody is there", []string{"send", "raw", more, "--config", config}, exitFailure, "nobody answers", "is serve running")
+			victim := filepath.Join(dir, "victim") // target of a link that another user has made in the folder
+			if err := os.Symlink(victim, filepath.Join(dir, "raw.sdp")); err != nil {
+				t.Fatal(err)
+			}
 			serve := programtest.StartProgram(t, "serve", "--config", config, "--sdp-dir", dir)
 			programtest.Await(t, filepath.Join(dir, "raw.sdp"))
 			sdp := ""
-			for began := time.Now(); sdp == ""; time.Sleep(50 * time.Millisecond) { // until the page is there
+			for began := time.Now(); sdp == ""; time.Sleep(50 * time.Millisecond) { // until the page is reachable
 				status, out, errw := runs(t, "send", "raw", more, "--config", config)
 				if sdp = out; status != exitOK && time.Since(began) > time.Minute {
 					t.Fatal(errw)
 				}
+			}
+			if _, err := os.Lstat(victim); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("serve has followed the link: %v", err)
 			}
 			again := filepath.Join(dir, "again.sdp")
 			if err := os.WriteFile(again, []byte(sdp), 0o600); err != nil {
@@ -71,5 +92,93 @@ outputs:
 				t.Errorf("no books: %s", serve.Out.String())
 			}
 		})
+	}
+}
+
+// TestSendFollowsNobody checks that another program that listens at serve's address cannot redirect the request.
+func TestSendFollowsNobody(t *testing.T) {
+	asked := false
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, _ *http.Request) { asked = true }))
+	defer other.Close()
+	wrong := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	defer wrong.Close()
+	a, err := newAsker(config.Web{Listen: strings.TrimPrefix(wrong.URL, "http://")}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.request(t.Context(), http.MethodPut, "/api/v1/outputs/raw"); asked || err == nil || !strings.Contains(err.Error(), "307") {
+		t.Errorf("asked elsewhere: %v, %v", asked, err)
+	}
+}
+
+// TestSendTellsNoKeyToOthers checks that another user who listens at the page's address while serve does not run gets no
+// key.
+func TestSendTellsNoKeyToOthers(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("NEEDS root, to be another user")
+	}
+	const nobody = 65534
+	runtime.LockOSThread() // the socket belongs to the thread's user
+	unix.RawSyscall(unix.SYS_SETFSUID, nobody, 0, 0)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0)
+	runtime.UnlockOSThread()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	key, err := token.Make(os.Getenv("STATE_DIRECTORY"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := config.Web{Listen: l.Addr().String()}
+	if _, err := newAsker(page, false); err == nil || !strings.Contains(err.Error(), "user 65534 listens at "+page.Listen) {
+		t.Errorf("the key is told to another user: %v", err)
+	}
+	if page.PasswordFile = filepath.Join(t.TempDir(), "password"); os.WriteFile(page.PasswordFile, []byte(key), 0o644) != nil {
+		t.Fatal("no password")
+	}
+	if a, err := newAsker(page, false); err != nil || a.key != key { // the listener can read it
+		t.Errorf("%q, %v", a.key, err)
+	}
+	l.Close()
+	if l, err = net.Listen("tcp", page.Listen); err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	page.PasswordFile = ""
+	if a, err := newAsker(page, false); err != nil || a.key != key {
+		t.Errorf("the own user gets no key: %q, %v", a.key, err)
+	}
+}
+
+func TestReads(t *testing.T) {
+	daemon, err := user.LookupId("1")
+	if err != nil {
+		t.Skipf("NEEDS a user of number 1: %v", err)
+	}
+	group, err := strconv.Atoi(daemon.Gid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		who, uid, gid int
+		mode          uint32
+		want          bool
+	}{
+		{0, 7, 7, 0o000, true},
+		{7, 7, 7, 0o600, true},
+		{7, 7, 0, 0o040, false},
+		{8, 7, 7, 0o600, false},
+		{8, 7, 7, 0o644, true},
+		{1, 0, group, 0o640, true},
+		{1, 0, group, 0o600, false},
+		{1, 0, 123456, 0o640, false},
+		{123456, 0, group, 0o640, false},
+	} {
+		if got := reads(tt.who, &syscall.Stat_t{Uid: uint32(tt.uid), Gid: uint32(tt.gid), Mode: tt.mode}); got != tt.want {
+			t.Errorf("%+v: %v", tt, got)
+		}
 	}
 }

@@ -18,15 +18,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/kept"
-	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
-	"github.com/tegracast/tegracast/cmd/tegracast/progress"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/fpga/model"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [OPTIONS]
@@ -35,18 +33,18 @@ Runs the appliance until SIGINT or SIGTERM. Without --config it reads
 /etc/tegracast/tegracast.yaml. Where that is not there either, a model of
 the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
 second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
-second) to 127.0.0.1:5006. A stream to where another program of this machine
-sends is refused. For receivers, serve writes one SDP file per stream,
-NAME.sdp. SIGHUP reloads FILE and restarts only what changed, unless it comes
-since the terminal has closed: then serve ends, and so it does where there is no
-FILE to reload, or with --fault, which is in no file. SIGUSR1 triggers the recordings
-that wait for a trigger (docs/recording.md). A page with live
-pictures, by WebRTC of outputs that send H.264 (docs/webrtc.md), metrics and
-health are at http://127.0.0.1:8080 (web: in the configuration). On a terminal the last lines tell, each second, where to look,
-and how each part is doing; NO_COLOR=1 has them without colours. For a camera of a real FPGA, configure a source with "fpga:
-{device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
-board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
-PPS (docs/operations.md).
+second) to 127.0.0.1:5006. A destination to which another program of
+this machine already sends is refused. For receivers, serve writes one SDP file
+per stream, NAME.sdp. SIGHUP reloads FILE and restarts only what changed. If
+SIGHUP comes because the terminal closed, if there is no FILE, or with --fault,
+serve ends instead. SIGUSR1 triggers the recordings that wait for a trigger
+(docs/recording.md). A page with live pictures (docs/watch.md), metrics and
+health are at http://127.0.0.1:8080 (web: in the configuration). On a terminal
+the last lines show, each second, where to look and how each part is doing;
+NO_COLOR=1 removes the colours. For a camera of a real FPGA, configure a source
+with "fpga: {device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..."
+configures the board's lines: trigger, strobe, the FPGA's reset, a status LED,
+trigger input, PPS (docs/operations.md).
 
 Status 0 after SIGINT or SIGTERM, or at the end of all sources with
 --exit-at-end; 1 when an FPGA or a GPIO line cannot be opened,
@@ -58,11 +56,11 @@ and must be restarted.
 func serve(ctx context.Context, e env, args []string) error {
 	ctx, stop := e.whileThereIsATerminal(ctx)
 	defer stop()
-	if screen := live.On(e.Out, e.Err); screen != nil {
+	if screen := terminal.On(e.Out, e.Err); screen != nil {
 		e.Out, e.Err = screen, screen
 	}
 	f := e.flags("serve", serveUsage)
-	path := f.String("config", "", "read the configuration from `FILE` (default \"/etc/tegracast/tegracast.yaml\", if it is there)")
+	path := f.String("config", "", "read the configuration from `FILE` (default \"/etc/tegracast/tegracast.yaml\", if it exists)")
 	dir := f.String("sdp-dir", sdpDir(), "write the SDP files to `DIR`")
 	faults := f.StringArray("fault", nil, "inject a fault into the model as `ID:RATE`: F3:0.01 is once in a hundred frames (docs/faults.md); repeatable")
 	exit := f.Bool("exit-at-end", false, "end with status 0 when all sources have been played to their end: files and recordings that do not repeat")
@@ -83,14 +81,14 @@ func serve(ctx context.Context, e env, args []string) error {
 	if e.Log, err = logger(); err != nil {
 		return err
 	}
-	// Whoever reads the output may go, as head does: then writing to it fails, and the stream goes on. Until the process ends: the
-	// last message comes after serve.
+	// The reader of the output may end, as head does. Then writes fail with EPIPE, and the stream goes on. The handler
+	// stays until the process ends, because the last message comes after serve returns.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if *path == "" && there(installedConfig) {
 		*path = installedConfig
 		e.Log.Info("without --config the installed configuration is used; tegracast config default prints one with a model", "file", installedConfig)
 	}
-	store := kept.Store{Installed: *path, Folder: kept.Folder(), Limit: memlock.Own(kept.Folder() != "")}
+	store := appliance.ConfigStore{Installed: *path, Folder: folders.State(), Limit: memlock.Own(folders.State() != "")}
 	o := appliance.Options{Store: store, Dir: *dir, Fixed: *path == "" || len(*faults) > 0, ExitAtEnd: *exit}
 	if o.Fixed {
 		o.Store = o.Store.Alone(e.Log) // --fault is in no file
@@ -108,27 +106,29 @@ func serve(ctx context.Context, e env, args []string) error {
 	return appliance.Serve(ctx, env, c, o)
 }
 
-// installedConfig is the configuration that the service reads.
+// installedConfig is the path of the configuration of the installed service.
 const installedConfig = "/etc/tegracast/tegracast.yaml"
 
-// there reports whether a file is there; one that this user may not look at is.
+// there reports whether a file exists, including one that this user may not inspect.
 func there(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// spare is how many goroutines may run besides those that compute on every processor: a thread that wakes to send, or to take a
-// frame, would wait up to 10 ms for Go's scheduler else. The kernel runs it at once, by its priority.
+// spare is the number of goroutines that may run in addition to those that compute on every processor. Otherwise a thread
+// that wakes to send, or to take a frame, would wait up to 10 ms for Go's scheduler. The kernel runs it at once because
+// of its priority.
 const spare = 2
 
-// whileThereIsATerminal ends ctx when the terminal closes that the program was started on: the SIGHUP of that is no wish to reload.
+// whileThereIsATerminal returns a context that also ends when the program's terminal closes, if it has one: the SIGHUP
+// that follows does not mean a reload.
 func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	terminal := e.Out
-	if !command.Terminal(terminal) {
-		terminal = e.Err
+	shown := e.Out
+	if !terminal.Is(shown) {
+		shown = e.Err
 	}
-	if !command.Terminal(terminal) {
+	if !terminal.Is(shown) {
 		return ctx, cancel
 	}
 	hangup := make(chan os.Signal, 1)
@@ -138,7 +138,7 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 		for {
 			select {
 			case <-hangup:
-				if !command.Terminal(terminal) {
+				if !terminal.Is(shown) {
 					cancel()
 				}
 			case <-ctx.Done():
@@ -149,7 +149,7 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 	return ctx, cancel
 }
 
-// appliance is what an appliance works in.
+// appliance returns the environment of an appliance.
 func (e env) appliance() appliance.Env {
 	events, bus := web.NewEvents(), telemetry.New()
 	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil), bus.Handler()))
@@ -158,12 +158,12 @@ func (e env) appliance() appliance.Env {
 	}
 }
 
-// addFaults gives every model source the faults of --fault.
+// addFaults adds the faults of --fault to every model source.
 func addFaults(c *config.Appliance, faults []string) error {
 	for _, text := range faults {
 		id, rate, err := model.ParseFault(text)
 		if err != nil {
-			return command.UsageError{Err: fmt.Errorf("--fault: %w", err)}
+			return terminal.UsageError{Err: fmt.Errorf("--fault: %w", err)}
 		}
 		found := false
 		for i := range c.Sources {
@@ -175,13 +175,13 @@ func addFaults(c *config.Appliance, faults []string) error {
 			}
 		}
 		if !found {
-			return command.UsageError{Err: fmt.Errorf("--fault %s: the configuration has no source with model: use one, or leave --fault out", text)}
+			return terminal.UsageError{Err: fmt.Errorf("--fault %s: the configuration has no source with model: use one, or leave --fault out", text)}
 		}
 	}
 	return nil
 }
 
-// sdpDir is the service manager's runtime directory, else the working folder.
+// sdpDir returns the service manager's runtime directory, or the working folder.
 func sdpDir() string {
-	return cmp.Or(progress.RuntimeDir(), ".")
+	return cmp.Or(folders.Runtime(), ".")
 }

@@ -22,8 +22,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// books returns what the summary says of each output: frames captured, delivered and dropped, which add up, and are all that the camera has
-// captured.
+// books returns each output's counts from the summary: frames captured, delivered and dropped. It checks that they add
+// up, and that they cover all frames that the camera has captured.
 func books(t *testing.T, out string) map[string][3]int {
 	t.Helper()
 	got, captured := reloadedBooks(t, out)
@@ -35,7 +35,7 @@ func books(t *testing.T, out string) map[string][3]int {
 	return got
 }
 
-// reloadedBooks is books of outputs that a reload has opened again: they have not seen the frames that came meanwhile.
+// reloadedBooks is like books for outputs that a reload has reopened, which have missed the frames in between.
 func reloadedBooks(t *testing.T, out string) (got map[string][3]int, captured int) {
 	t.Helper()
 	got = map[string][3]int{}
@@ -57,7 +57,8 @@ func reloadedBooks(t *testing.T, out string) (got map[string][3]int, captured in
 	return got, captured
 }
 
-// The default appliance, 1080p at 30 frames/s, received for ten seconds: nothing lost, every CRC right.
+// TestDefaultStream receives the default appliance, 1080p at 30 frames per second, for ten seconds. Nothing may be lost,
+// and every CRC must be right.
 func TestDefaultStream(t *testing.T) { programtest.Quiet(t, defaultStream) }
 
 func defaultStream(t *testing.T) error {
@@ -74,10 +75,10 @@ func defaultStream(t *testing.T) error {
 	jpeg := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(dir, "jpeg.sdp"), "--duration", fmt.Sprint(seconds, "s"), "--json")
 	var lossy error
 	for name, probe := range map[string]*programtest.Process{"raw": raw, "jpeg": jpeg} {
-		status := probe.End(t, time.Minute)
+		status := probe.Wait(t, time.Minute)
 		v := probe.Verdict(t)
 		t.Logf("%s: %d frames, latency %v", name, v.Frames, v.Latency)
-		least := uint64(seconds) * map[string]uint64{"raw": 30, "jpeg": 10}[name] * 95 / 100 // less the first that was under way
+		least := uint64(seconds) * map[string]uint64{"raw": 30, "jpeg": 10}[name] * 95 / 100 // less the first one, which was in progress
 		if v.Mismatched > 0 {
 			t.Errorf("%s: wrong pixels in %d frames", name, v.Mismatched)
 		}
@@ -108,7 +109,7 @@ outputs:
     rtp: { payload: raw, destinations: ["127.0.0.1:%d", "127.0.0.1:%d"], checksum: true }
 `
 
-// A receiver that is killed disturbs nobody: neither its stream's other destination nor the other output.
+// TestKilledReceiver checks that killing a receiver disturbs neither its stream's other destination nor the other output.
 func TestKilledReceiver(t *testing.T) { programtest.Quiet(t, killedReceiver) }
 
 func killedReceiver(t *testing.T) error {
@@ -129,7 +130,7 @@ func killedReceiver(t *testing.T) error {
 	}
 	var lossy error
 	for i, w := range witnesses {
-		status := w.End(t, time.Minute)
+		status := w.Wait(t, time.Minute)
 		if v := w.Verdict(t); status != 0 || v.Frames < 150 || v.Matched != v.Frames {
 			lossy = fmt.Errorf("witness %d: status %d, %+v", i, status, v)
 		}
@@ -169,9 +170,12 @@ outputs:
   - {name: o4, from: p4, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
 `
 
-// Streams without camera block and trailers are received with their pixels, also those whose frames are no multiple of 64 bytes. A
-// machine that is slow may lose some frames.
-func TestBareStream(t *testing.T) { programtest.Quiet(t, bareStreamed) }
+// TestBareStream receives streams without camera block and trailers with their pixels, including frames whose size is no
+// multiple of 64 bytes. A slow machine may lose some frames.
+func TestBareStream(t *testing.T) {
+	programtest.NotShort(t)
+	programtest.Quiet(t, bareStreamed)
+}
 
 func bareStreamed(t *testing.T) error {
 	dir, ports := t.TempDir(), rtptest.EvenPorts(t, 4)
@@ -183,7 +187,7 @@ func bareStreamed(t *testing.T) error {
 		programtest.Await(t, args[len(args)-1])
 	}
 	probe := programtest.StartProgram(t, args...)
-	status := probe.End(t, time.Minute)
+	status := probe.Wait(t, time.Minute)
 	serve.Stop(t)
 	var slow error
 	got := 0
@@ -206,7 +210,8 @@ func bareStreamed(t *testing.T) error {
 	return slow
 }
 
-// A frame a minute takes no minute to send: the program ends soon after SIGTERM, with exact books and a BYE.
+// TestServeEndsSoonWhenFramesAreRare checks that at a frame per minute the program still ends soon after SIGTERM, with
+// exact counts and a BYE.
 func TestServeEndsSoonWhenFramesAreRare(t *testing.T) {
 	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
 	receiver, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
@@ -238,7 +243,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 	}
 }
 
-// TestServeOutlivesItsReader: `serve 2>&1 | head -1` streams on when head has gone, and ends with BYE.
+// TestServeOutlivesItsReader checks that `serve 2>&1 | head -1` streams on after head has ended, and ends with BYE.
 func TestServeOutlivesItsReader(t *testing.T) {
 	dir, port := t.TempDir(), rtptest.EvenPorts(t, 1)[0]
 	file := goodYAML(t, "5004", fmt.Sprint(port))
@@ -259,7 +264,7 @@ func TestServeOutlivesItsReader(t *testing.T) {
 	programtest.Listening(t, probe.Process.Pid, port)
 	for range 3 {
 		time.Sleep(500 * time.Millisecond)
-		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // it logs
+		if err := cmd.Process.Signal(syscall.SIGHUP); err != nil { // makes it log
 			t.Fatal(err)
 		}
 	}

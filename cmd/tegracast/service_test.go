@@ -22,8 +22,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestJournalHandler: what reaches the journal has the level's priority, the attributes as fields, and a message in which
-// people see them, too.
+// TestJournalHandler checks that a journal entry has the level's priority, the attributes as fields, and a message that
+// also contains them.
 func TestJournalHandler(t *testing.T) {
 	type entry struct {
 		message string
@@ -63,7 +63,7 @@ func TestJournalHandler(t *testing.T) {
 	}
 }
 
-// serviceManager returns the socket at which a service manager with this watchdog, in microseconds, is notified.
+// serviceManager returns the socket of a service manager with the given watchdog interval in microseconds.
 func serviceManager(t *testing.T, watchdog string) *net.UnixConn {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "notify")
@@ -77,8 +77,8 @@ func serviceManager(t *testing.T, watchdog string) *net.UnixConn {
 	return conn
 }
 
-// TestServiceManager is the other end of sd_notify(3): the program is ready when its streams are announced and armed, feeds
-// the watchdog, and says that it stops.
+// TestServiceManager is the other end of sd_notify(3). The program must report readiness when its streams are announced
+// and armed, feed the watchdog, and report that it stops.
 func TestServiceManager(t *testing.T) {
 	dir, conn := t.TempDir(), serviceManager(t, "400000")
 	p := rtptest.EvenPorts(t, 1)
@@ -105,7 +105,7 @@ func TestServiceManager(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "raw.sdp")); err != nil {
 		t.Errorf("ready before the stream was announced: %v", err)
 	}
-	slow := func(said string) bool { return strings.HasPrefix(said, "STATUS=") } // a frame of this machine may come late
+	slow := func(said string) bool { return strings.HasPrefix(said, "STATUS=") } // a frame may be late on this machine
 	for n := 0; n < 5; {
 		if said := next(); said == "WATCHDOG=1" {
 			n++

@@ -20,7 +20,7 @@ import (
 
 const hostBus = vjetson.HostAddress + ":4222"
 
-// bus starts NATS on this host, in the machine's network.
+// bus starts NATS on this host, in the network of the virtual machine.
 func (a *installed) bus(t *testing.T, folder string) *server.Server {
 	t.Helper()
 	c, err := a.HostCommand(t.Context(), "true")
@@ -30,7 +30,7 @@ func (a *installed) bus(t *testing.T, folder string) *server.Server {
 	s := newBusServer(t, hostBus, folder)
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 		err := unix.Setns(int(c.ExtraFiles[0].Fd()), unix.CLONE_NEWNET)
 		if err == nil {
 			s.Start()
@@ -46,8 +46,8 @@ func (a *installed) bus(t *testing.T, folder string) *server.Server {
 	return s
 }
 
-// publishes has the service publish on a bus of this host, under all of the unit's restrictions. fleet lists it here. While the server is
-// away the messages wait on the machine's disk; then all are there, by their numbers.
+// publishes makes the service publish on a bus of this host, under all of the unit's restrictions. fleet lists it here.
+// While the server is away, messages are stored on the machine's disk. Afterwards all have arrived, by their numbers.
 func (a *installed) publishes(t *testing.T) {
 	const file, store = "/etc/tegracast/tegracast.yaml", "/var/lib/tegracast/bus"
 	folder := t.TempDir()
@@ -55,7 +55,7 @@ func (a *installed) publishes(t *testing.T) {
 	a.is(t, "systemctl show -P DropInPaths tegracast", "/etc/systemd/system/tegracast.service.d/50-memlock.conf\n")
 	a.must(t, "cp "+file+" /root/kept; printf '  - {name: numbers, results: {bus: true}}\\nbus: {server: \"nats://"+hostBus+"\", board: jetson}\\n' >> "+
 		file+"; systemctl reload tegracast")
-	a.must(t, said("the bus takes messages"))
+	a.must(t, said("the bus accepts messages"))
 	a.listed(t)
 	s.Shutdown()
 	s.WaitForShutdown()
@@ -85,14 +85,14 @@ func (a *installed) publishes(t *testing.T) {
 	}
 }
 
-// listed waits until fleet lists the machine as it is.
+// listed waits until fleet lists the machine with its state.
 func (a *installed) listed(t *testing.T) {
 	for began := time.Now(); ; time.Sleep(500 * time.Millisecond) {
 		c, err := a.HostCommand(t.Context(), a.program, "fleet", "--server", "nats://"+hostBus, "--json")
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, err := c.Output() // a server that is busy may not answer in time
+		out, err := c.Output() // a busy server may not answer in time
 		var f Fleet
 		if err == nil {
 			err = json.Unmarshal(out, &f)

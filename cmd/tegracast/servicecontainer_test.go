@@ -17,10 +17,10 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// A container is a Debian in a folder in which systemd runs.
+// A container is a Debian in a folder that runs systemd.
 type container struct{ pid string }
 
-// boot has systemd start the Debian in the folder $1, in namespaces and in the control group $2 of its own.
+// boot starts systemd of the Debian in the folder $1, in its own namespaces and the control group $2.
 const boot = `set -e
 cd "$1"
 echo 0 > "$2/cgroup.procs"
@@ -33,7 +33,7 @@ exec unshare --cgroup sh -ec 'mount -t cgroup2 cgroup2 sys/fs/cgroup; cd .; pivo
 	exec env -i container=test PATH=/usr/sbin:/usr/bin:/sbin:/bin sh -c "umount -l /mnt; exec /lib/systemd/systemd --show-status=no"'
 `
 
-// debianRoot unpacks a Debian with systemd in a folder. It is made once, in the user's cache.
+// debianRoot unpacks a Debian with systemd into a folder. It is made once, in the user's cache.
 func debianRoot(t *testing.T, release, suite string) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -61,7 +61,7 @@ mkdir "$group" && echo "$group"`).Output()
 		t.Skip("NEEDS a writable hierarchy of control groups, version 2, in which systemd runs: ", err)
 	}
 	group := strings.TrimSpace(string(out))
-	t.Cleanup(func() { // the groups are empty soon after systemd has been killed
+	t.Cleanup(func() { // the groups become empty soon after systemd was killed
 		const remove = `for i in $(seq 300); do find "$0" -depth -type d -exec rmdir {} + 2>/dev/null; [ -d "$0" ] || exit 0; sleep .1; done; exit 1`
 		if err := exec.Command("sh", "-c", remove, group).Run(); err != nil {
 			t.Errorf("%s is not empty: %v", group, err)
@@ -83,7 +83,7 @@ mkdir "$group" && echo "$group"`).Output()
 	return c
 }
 
-// Shell runs a line in the container, and returns what it prints.
+// Shell runs a line in the container and returns its output.
 func (c container) Shell(ctx context.Context, line string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
@@ -98,8 +98,8 @@ func (c container) Shell(ctx context.Context, line string) (string, error) {
 	return string(out), err
 }
 
-// TestReloadsBySystemd reloads the installed service in Debian 12, whose systemd has no Type=notify-reload, and in Debian 13, whose systemd
-// has it. There the service also keeps to the protocol of that type, which an administrator may set.
+// TestReloadsBySystemd reloads the installed service in Debian 12, whose systemd lacks Type=notify-reload, and in Debian
+// 13, whose systemd has it. There the service also follows the protocol of that type, which an administrator may set.
 func TestReloadsBySystemd(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")

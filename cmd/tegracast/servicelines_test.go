@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// gpioSection has every output on the virtual Jetson's PL061; line 3 is the power button's.
+// gpioSection uses every output of the virtual Jetson's PL061. Line 3 is the power button's.
 const gpioSection = `gpio:
   trigger: {line: gpiochip0:1, rate: 5, width: 20ms}
   strobe: {line: gpiochip0:2, width: 50ms}
@@ -22,7 +22,7 @@ const gpioSection = `gpio:
   led: {line: gpiochip0:5}
 `
 
-// lines gives the service the board's lines by a reload, while Debian's gpioinfo and gpioget look on.
+// lines gives the board's lines to the service by a reload, and checks them with Debian's gpioinfo and gpioget.
 func (a *installed) lines(t *testing.T) {
 	const (
 		file     = "/etc/tegracast/tegracast.yaml"
@@ -33,7 +33,7 @@ func (a *installed) lines(t *testing.T) {
 	journal := func(text string) string {
 		return "(for i in $(seq 300); do journalctl -q -b -u tegracast -o cat | grep -q '" + text + "' && exit 0; sleep .1; done; exit 1)"
 	}
-	// The power button's line is the kernel's own, and line 5 was left as an output by somebody.
+	// The kernel has the power button's line, and line 5 was left as an output by another program.
 	a.must(t, "for d in "+gpioKeys+"/*keys*; do echo ${d##*/} > "+gpioKeys+"/unbind; done; gpioset gpiochip0 5=1; cp "+file+" /root/kept")
 	before, err := a.Shell(t.Context(), "gpioinfo gpiochip0")
 	if err != nil || !strings.Contains(before, "output") {
@@ -67,10 +67,10 @@ func (a *installed) lines(t *testing.T) {
 	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast; for i in $(seq 100); do gpioinfo gpiochip0 | grep -q tegracast || exit 0; sleep .1; done; exit 1")
 }
 
-// edges checks what the metrics say of three pulses of the power button, and of the trigger.
+// edges checks the metrics of three pulses of the power button, and of the trigger.
 func (a *installed) edges(t *testing.T) {
 	t.Helper()
-	for range 600 { // the last edge is on its way
+	for range 600 { // until the last edge has arrived
 		if a.metric(t, "tegracast_gpio_edges_total", config.PPSLine) >= 3 && a.metric(t, "tegracast_gpio_matched_frames_total", config.PPSLine) >= 1 {
 			break
 		}
@@ -91,13 +91,13 @@ func (a *installed) edges(t *testing.T) {
 		a.metric(t, "tegracast_gpio_frame_offset_seconds", config.PPSLine), a.metric(t, "tegracast_gpio_frame_offset_uncertainty_seconds", config.PPSLine))
 }
 
-// metric asks the service.
+// metric returns a metric of the service.
 func (a *installed) metric(t *testing.T, name, line string) float64 {
 	t.Helper()
 	return programtest.Found(t, regexp.MustCompile(`(?m)^`+name+`\{line="`+line+`"\} (\S+)`), a.metrics(t))
 }
 
-// metrics is all that the service tells Prometheus.
+// metrics returns all metrics of the service.
 func (a *installed) metrics(t *testing.T) string {
 	t.Helper()
 	text, err := a.Shell(t.Context(), `bash -c 'exec 3<>/dev/tcp/127.0.0.1/8080; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3'`)
@@ -107,13 +107,13 @@ func (a *installed) metrics(t *testing.T) string {
 	return text
 }
 
-// losesGPU has CUDA's device go while the service runs: it ends with its own status, and is started again. After the next boot
-// the GPU's device files are there from the start.
+// losesGPU makes CUDA's device vanish while the service runs. The service must end with the status for that, and be
+// started again. After the next boot the GPU's device files exist from the start.
 func (a *installed) losesGPU(t *testing.T) {
 	const file = "/etc/tegracast/tegracast.yaml"
 	a.must(t, "touch /run/lost; sed -i 's/rate: 8/rate: 7/' "+file+"; systemctl reload tegracast; "+
 		"for i in $(seq 300); do journalctl -q -b -u tegracast -o cat | grep -q 'code=exited, status=3/' && break; sleep .1; done; rm /run/lost; "+
-		"sed -i 's/rate: 7/rate: 8/' "+file+"; cp /root/standin.modules "+standinModules+"; sync; "+active) // a power cut comes later
+		"sed -i 's/rate: 7/rate: 8/' "+file+"; cp /root/standin.modules "+standinModules+"; sync; "+active) // a power cut follows later
 	a.back(t, "a lost GPU", time.Now())
 	a.is(t, "journalctl --sync; journalctl -q -b -u tegracast -o cat | grep -c 'code=exited, status=3/' | grep -cv '^0$'", "1\n")
 }

@@ -21,8 +21,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// records has the service record to the machine's disk, under all of the unit's restrictions. What it exports on this host are the
-// frames that the camera has sent, by their numbers and bit by bit. Its files survive the service, and go with purge.
+// records makes the service record to the machine's disk, under all of the unit's restrictions. Its exports on this host
+// must be the frames that the camera has sent, by number and bit by bit. Its files survive the service and are removed by
+// purge.
 func (a *installed) records(t *testing.T) {
 	const file, dir = "/etc/tegracast/tegracast.yaml", "/var/lib/tegracast"
 	a.must(t, "cp "+file+" /root/kept; echo '  - {name: kept, from: camera, policy: block, record: {directory: "+dir+"}}' >> "+file+"; systemctl reload tegracast")
@@ -32,7 +33,7 @@ func (a *installed) records(t *testing.T) {
 			t.Fatalf("no 20 frames were recorded\n%s", log)
 		}
 	}
-	// io_uring is one of the calls that the unit's filter lets through.
+	// The unit's filter permits io_uring.
 	a.is(t, "ls -l /proc/$(systemctl show -P MainPID tegracast)/fd | grep -c io_uring", "1\n")
 	a.must(t, "cp /root/kept "+file+"; systemctl reload tegracast; "+
 		"for i in $(seq 100); do tegracast record info "+dir+"/kept-*.mcap | grep -q ': finished$' && exit 0; sleep .1; done; exit 1")
@@ -60,18 +61,18 @@ func (a *installed) records(t *testing.T) {
 	}
 }
 
-// deliveredTo is how many frames an output has delivered; 0: there is no such output.
+// deliveredTo returns the number of frames that an output has delivered, or 0 if there is no such output.
 func deliveredTo(output, metrics string) int {
 	m := regexp.MustCompile(`(?m)^tegracast_output_frames_total\{output="` + output + `"\} (\d+)`).FindStringSubmatch(metrics)
 	if m == nil {
 		return 0
 	}
-	n, _ := strconv.Atoi(m[1]) // of digits
+	n, _ := strconv.Atoi(m[1]) // cannot fail: digits
 	return n
 }
 
-// asSent reads a recording with the format's own reader, and compares each frame with what the camera has sent. It returns the frames'
-// numbers, up to an error.
+// asSent reads a recording with the format's own reader and compares each frame with what the camera has sent. It returns
+// the frames' numbers, up to an error.
 func asSent(t *testing.T, path string, camera *model.Sensor) (frames []int, err error) {
 	t.Helper()
 	in, err := os.Open(path)

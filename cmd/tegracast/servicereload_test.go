@@ -20,14 +20,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// managed is a service that a service manager of this test runs.
+// managed is a service under this test's service manager.
 type managed struct {
 	*programtest.Process
 	conn *net.UnixConn
 	file string // its configuration
 }
 
-// heard returns what the service manager is told of a reload: that it begins, and what came of it.
+// heard returns the notifications of a reload: its begin, and its outcome.
 func (m *managed) heard(t *testing.T) (began int64, outcome string) {
 	t.Helper()
 	buf := make([]byte, 4096)
@@ -50,7 +50,8 @@ func (m *managed) heard(t *testing.T) (began int64, outcome string) {
 	return began, outcome
 }
 
-// reload runs what systemd runs for systemctl reload, with a configuration, and returns what it says and what the service manager is told.
+// reload runs the command of systemctl reload with a configuration. It returns its output and the outcome that the
+// service manager gets.
 func (m *managed) reload(t *testing.T, text string) (status int, says, outcome string) {
 	t.Helper()
 	if err := os.WriteFile(m.file, []byte(text), 0o600); err != nil {
@@ -69,8 +70,9 @@ func (m *managed) reload(t *testing.T, text string) (status int, says, outcome s
 	return status, errw.String(), outcome
 }
 
-// TestReloadTellsTheTruth: systemctl reload gets to know, and the service's status says, that a configuration has a mistake, and that one
-// without a mistake cannot be opened; the service goes on as before. So does its status after a SIGHUP that somebody sends.
+// TestReloadTellsTheTruth checks that systemctl reload and the service's status report a mistake in a configuration, or
+// why a valid one cannot be opened, and that the service goes on as before. The status also reports this after a SIGHUP
+// from elsewhere.
 func TestReloadTellsTheTruth(t *testing.T) {
 	dir, conn, p := t.TempDir(), serviceManager(t, "40000000"), rtptest.EvenPorts(t, 2)
 	t.Setenv("RUNTIME_DIRECTORY", dir)
@@ -99,7 +101,7 @@ outputs: [{name: raw, rate: %d, rtp: {payload: raw, destinations: ["127.0.0.1:%d
 	for _, x := range []struct {
 		name, text string
 		status     int
-		mistake    string // empty: it goes well
+		mistake    string // empty: success
 	}{
 		{"a mistake", text(p[1], 10) + "wbe: {}\n", exitFailure, file + `:7:1: unknown key "wbe"`},
 		{"a change", text(p[1], 5), exitOK, ""},
@@ -135,8 +137,10 @@ outputs: [{name: raw, rate: %d, rtp: {payload: raw, destinations: ["127.0.0.1:%d
 	}
 }
 
-// reloadsTell has systemd reload the installed service: with a change, a mistake, an address at which the service may not listen, and the
-// file as it was. systemctl fails where the reload does, and the unit's status and the journal say why; it is the same process all the time.
+// reloadsTell reloads the installed service by systemd: with a change, a mistake, an address at which the service may not
+// listen, and the original file. systemctl fails exactly if the reload does, and the unit's status and the journal give
+// the reason, also if the journal reads it when the short process that wrote it has ended. The service's process stays the
+// same.
 func reloadsTell(t *testing.T, shell func(context.Context, string) (string, error)) {
 	t.Helper()
 	const (
@@ -145,13 +149,14 @@ func reloadsTell(t *testing.T, shell func(context.Context, string) (string, erro
 		state  = "systemctl show -P ActiveState tegracast; systemctl show -P StatusText tegracast | grep -c 'the last reload has failed at .*%[1]s'; " +
 			"systemctl status --no-pager tegracast | grep -c 'ExecReload=.*status=1/FAILURE'; " +
 			"journalctl --sync; journalctl -q -b -u tegracast -p err -o cat | grep -c 'tegracast reload failed error=.*%[1]s'"
+		pause, resume   = "kill -STOP $(systemctl show -P MainPID systemd-journald); ", "kill -CONT $(systemctl show -P MainPID systemd-journald); "
 		mistake, denied = "tegracast.yaml:[0-9]*:1: unknown key", "127.0.0.1:1: bind: permission denied"
 	)
 	for _, step := range []struct{ does, want string }{
 		{"cp " + file + " /root/kept; systemctl show -P MainPID tegracast > /root/pid; echo 'web: {listen: none}' >> " + file, ""},
 		{reload + fmt.Sprintf(state, ""), "0\nactive\n0\n0\n0\n"},
 		{"journalctl -q -b -u tegracast -o cat | grep -c 'configuration reloaded changed=.web.listen.'", "1\n"},
-		{"echo 'wbe: {}' >> " + file + "; " + reload + fmt.Sprintf(state, mistake), "1\nactive\n1\n1\n1\n"},
+		{"echo 'wbe: {}' >> " + file + "; " + pause + reload + resume + fmt.Sprintf(state, mistake), "1\nactive\n1\n1\n1\n"},
 		{"sed -i 's/^wbe.*//; s/listen: none/listen: \"127.0.0.1:1\"/' " + file + "; " + reload + fmt.Sprintf(state, denied), "1\nactive\n1\n1\n1\n"},
 		{"cp /root/kept " + file + "; " + reload + fmt.Sprintf(state, "tegracast.yaml:[0-9]"), "0\nactive\n0\n0\n1\n"},
 		{"systemctl show -P MainPID tegracast | cmp - /root/pid", ""},

@@ -12,7 +12,7 @@ import (
 
 const shareClient = "/usr/local/bin/share-example"
 
-// shareFiles are the example of a consumer, for the machine.
+// shareFiles returns the example of a consumer, for the machine.
 func shareFiles(t *testing.T) map[string]string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "share-example")
@@ -24,8 +24,9 @@ func shareFiles(t *testing.T) map[string]string {
 	return map[string]string{shareClient: exe}
 }
 
-// shares has the service give the camera's frames to a process of another user, under all of the unit's restrictions: the slots are memfds
-// then, which the kernel module pins. The socket's folder is open to all, the socket to its group alone.
+// shares makes the service give the camera's frames to a process of another user, under all of the unit's restrictions.
+// The slots are then memfds, which the kernel module pins. The socket's folder is open to all, the socket only to its
+// group.
 func (a *installed) shares(t *testing.T) {
 	const file, socket = "/etc/tegracast/tegracast.yaml", "/run/tegracast/samples"
 	a.must(t, "cp "+file+" /root/kept; echo '  - {name: samples, from: camera, share: {socket: "+socket+"}}' >> "+file+"; systemctl reload tegracast; "+

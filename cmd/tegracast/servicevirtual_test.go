@@ -19,7 +19,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// appliance in the virtual Jetson: Debian with the packages installed, the FPGA's camera, and this host as the receiver.
+// installed is the appliance in the virtual Jetson: Debian with the packages installed, the FPGA's camera, and this host
+// as the receiver.
 type installed struct {
 	*vjetson.Machine
 	program, sdp string
@@ -28,7 +29,7 @@ type installed struct {
 // The versions of the packages: a build, and its release.
 const older, newer = "1.0.0~git20261123.abcdef0", "1.0.0"
 
-// serviceConfig boots Debian on a disk that stays, with what the test installs.
+// serviceConfig returns a Debian on a persistent disk, with what the test installs.
 func serviceConfig(t *testing.T) vjetson.Config {
 	t.Helper()
 	dir := t.TempDir()
@@ -56,8 +57,8 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 }
 
-// TestService is the appliance's life on a board: installed by dpkg, started by systemd, stopped, killed and cut off in every
-// way, updated and removed.
+// TestService covers the appliance's life on a board: installed by dpkg, started by systemd, stopped, killed and cut off
+// in every way, updated and removed.
 func TestService(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
@@ -91,7 +92,7 @@ func TestService(t *testing.T) {
 	a.vanishes(t)
 }
 
-// is compares what a line of the shell prints.
+// is checks the output of a shell line.
 func (a *installed) is(t *testing.T, line, want string) {
 	t.Helper()
 	if out, err := a.Shell(t.Context(), line); out != want {
@@ -102,7 +103,7 @@ func (a *installed) is(t *testing.T, line, want string) {
 // must runs a line of the shell.
 func (a *installed) must(t *testing.T, line string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // the host may be busy with something else
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // the host may be busy
 	defer cancel()
 	if out, err := a.Shell(ctx, line); err != nil {
 		log, _ := a.Shell(t.Context(), "ps axf -o pid,stat,wchan:20,time,args | grep -v \\[; journalctl -q -u tegracast -n 40 -o short-precise; systemctl status tegracast --no-pager")
@@ -113,11 +114,11 @@ func (a *installed) must(t *testing.T, line string) {
 // noErrors lists the errors of this boot: all but the kernel's own, which misses firmware here.
 const noErrors = "journalctl -q -b -p err -o cat _TRANSPORT=journal + _TRANSPORT=stdout + _TRANSPORT=syslog"
 
-// active waits until the service is.
+// active waits until the service is active.
 const active = "for i in $(seq 900); do systemctl is-active -q tegracast && exit 0; sleep .1; done; exit 1"
 
-// install installs both packages; the module is compiled already, so DKMS is not wanted. The service is idle until somebody does what
-// the installation says.
+// install installs both packages. The module is already compiled, so DKMS is not needed. The service is idle until the
+// instructions of the installation are followed.
 func (a *installed) install(t *testing.T) {
 	a.must(t, "depmod -a && dpkg --force-depends -i /root/tegracast-dkms_"+older+"_all.deb && dpkg -i /root/tegracast_"+older+"_arm64.deb > /root/said")
 	a.is(t, "systemctl is-active tegracast tegracast-devices; systemctl is-enabled tegracast; ls /etc/tegracast; cat /proc/sys/net/core/?mem_max",
@@ -138,7 +139,7 @@ func (a *installed) install(t *testing.T) {
 	a.is(t, noErrors, "")
 }
 
-// shipshape has systemd judge its unit, and the journal show a fault's fields.
+// shipshape lets systemd check its unit, and checks that the journal shows a fault's fields.
 func (a *installed) shipshape(t *testing.T) {
 	a.is(t, "systemd-analyze verify --man=no tegracast.service tegracast-devices.service 2>&1", "")
 	a.must(t, "mkdir /tmp/shipped && cp /lib/systemd/system/tegracast.service /tmp/shipped && systemd-analyze security --offline=true --threshold=20 /tmp/shipped/tegracast.service")
@@ -146,12 +147,13 @@ func (a *installed) shipshape(t *testing.T) {
 	a.is(t, "journalctl -q _SYSTEMD_UNIT=tegracast.service SOURCE=camera PRIORITY=4 -o json | grep '\"FRAME\":\"[0-9]' | head -n 1 | grep -c .", "1\n")
 }
 
-// recovers takes the service down in every way, and has it stream again.
+// recovers takes the service down in every way, and checks that it streams again.
 func (a *installed) recovers(t *testing.T) {
 	if _, err := a.Expect("[Oo]ut of memory|oom-kill|invoked oom-killer"); err != nil {
 		t.Fatal(err)
 	}
-	// The shipped watchdog takes 40 s. One of 6 s is for this fault alone: it takes a machine that stands still for a fault.
+	// The shipped watchdog takes 40 s. One of 6 s is used only for this fault, since it would take a slow machine for a
+	// fault.
 	const impatient = "/run/systemd/system/tegracast.service.d/impatient.conf"
 	a.must(t, "mkdir -p "+filepath.Dir(impatient)+"; printf '[Service]\\nWatchdogSec=6\\n' > "+impatient+"; systemctl daemon-reload; systemctl restart tegracast; "+active)
 	for _, tt := range []struct{ name, fault, then, says string }{
@@ -175,7 +177,7 @@ func (a *installed) recovers(t *testing.T) {
 	}
 }
 
-// back waits for good frames at the host, and reports how long it took.
+// back waits for good frames at the host, and reports how long that took.
 func (a *installed) back(t *testing.T, what string, began time.Time) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -185,7 +187,7 @@ func (a *installed) back(t *testing.T, what string, began time.Time) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, _ := c.Output() // silence and a stream that begins in the middle are failures to probe
+		out, _ := c.Output() // silence, and a stream that begins in the middle, are failures for probe
 		var got receive.Stats
 		if json.Unmarshal(out, &got) == nil && got.Matched > 0 && got.Mismatched == 0 {
 			break
@@ -199,13 +201,13 @@ func (a *installed) back(t *testing.T, what string, began time.Time) {
 	a.must(t, active)
 }
 
-// reloads has systemd reload the service, which streams on.
+// reloads reloads the service by systemd. It must stream on.
 func (a *installed) reloads(t *testing.T) {
 	reloadsTell(t, a.Shell)
 	a.back(t, "after reloads", time.Now())
 }
 
-// updates installs the release of a build that is there, and the build again; the configuration stays.
+// updates installs the release over the build, and the build again. The configuration must stay.
 func (a *installed) updates(t *testing.T) {
 	sum, err := a.Shell(t.Context(), "sha256sum /etc/tegracast/tegracast.yaml")
 	if err != nil {
@@ -219,8 +221,9 @@ func (a *installed) updates(t *testing.T) {
 	}
 }
 
-// vanishes removes the packages while the service runs, with an option of its administrator's: the configuration goes with purge, and
-// what is left is the administrator's. The service does not start when it was stopped before an update.
+// vanishes removes the packages while the service runs, with an administrator's option set. purge removes the
+// configuration, and leaves only the administrator's files. The service does not start if it was stopped before an
+// update.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' | sort"
 	a.is(t, "systemctl stop tegracast; dpkg -i /root/tegracast_"+newer+"_arm64.deb >/dev/null; systemctl is-active tegracast; systemctl is-enabled tegracast",

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,7 +31,7 @@ outputs:
   - {name: pictures, from: isp, scale: half, share: {socket: %q}}
 `
 
-// subscribes waits until the program listens.
+// subscribes connects a client, waiting until the program listens.
 func subscribes(t *testing.T, c share.ClientConfig) *share.Client {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -47,8 +46,9 @@ func subscribes(t *testing.T, c share.ClientConfig) *share.Client {
 	}
 }
 
-// TestShare: another process reads the camera's frames where the FPGA has put them, and the isp's pictures. The output of samples is added
-// by a reload, which moves the frames into memory that can be shared; the pictures' consumer is told of the end.
+// TestShare checks that another process reads the camera's frames where the FPGA has put them, and the isp's pictures. A
+// reload adds the output of samples, which moves the frames into shareable memory. The pictures' consumer is told of the
+// end.
 func TestShare(t *testing.T) {
 	dir := t.TempDir()
 	web, pictures, samples := freePort(t), filepath.Join(dir, "pictures"), filepath.Join(dir, "samples")
@@ -66,7 +66,7 @@ func TestShare(t *testing.T) {
 	k := subscribes(t, share.ClientConfig{Socket: samples, Policy: pipeline.Block})
 	takes(t, k, "RG10 320x240", 30)
 	takes(t, subscribes(t, share.ClientConfig{Socket: pictures, Every: 2}), "UYVY 160x120", 5)
-	r, err := http.Get("http://" + web + "/metrics")
+	r, err := programtest.Client.Get("http://" + web + "/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestShare(t *testing.T) {
 		t.Error(err, metrics.String())
 	}
 	serve.Stop(t)
-	for err == nil { // frames that were on their way, and the end
+	for err == nil { // frames on their way, and the end
 		var f *share.SharedFrame
 		if f, err = k.Next(t.Context()); err == nil {
 			err = f.Release()
@@ -95,7 +95,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// takes takes frames. Samples have the FPGA's CRC, which covers the number that the sensor writes into them.
+// takes receives count frames. Samples have the FPGA's CRC, which covers the number that the sensor writes into them.
 func takes(t *testing.T, k *share.Client, format string, count int) {
 	t.Helper()
 	last := uint64(0)

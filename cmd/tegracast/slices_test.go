@@ -26,13 +26,15 @@ outputs:
   - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"], checksum: true}}
 `
 
-// TestStreamInSlices: a stream whose packets leave while the frame arrives, beside streams of whole frames. Every frame that a
-// receiver takes for complete is right, also when frames turn out to be damaged after their first lines have left.
+// TestStreamInSlices checks a stream whose packets are sent while the frame arrives, beside streams of whole frames.
+// Every frame that a receiver takes for complete must be right, even if frames turn out to be damaged after their first
+// lines were sent.
 func TestStreamInSlices(t *testing.T) {
+	programtest.NotShort(t)
 	testStreamInSlices(t, "host", "cpu")
 }
 
-// TestGPUStreamInSlices: the same through the isp on a GPU.
+// TestGPUStreamInSlices does the same through the isp on a GPU.
 func TestGPUStreamInSlices(t *testing.T) {
 	needGPU(t)
 	testStreamInSlices(t, "cuda", "cuda")
@@ -55,7 +57,7 @@ func streamInSlices(t *testing.T, memory, device, faults string) error {
 	}
 	var lossy error
 	for i, probe := range probes {
-		status := probe.End(t, time.Minute)
+		status := probe.Wait(t, time.Minute)
 		v := probe.Verdict(t)
 		t.Logf("%d frames, %d damaged, latency %v", v.Frames, v.Damaged, v.Latency)
 		switch {

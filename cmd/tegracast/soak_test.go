@@ -18,8 +18,8 @@ import (
 
 var soak = flag.Duration("soak", 0, "how long TestSoak streams the model's camera, such as 1h")
 
-// TestSoak streams for long, without and with the race detector: memory does not grow, and in the end every frame is
-// accounted for, from the camera to the receiver.
+// TestSoak streams for a long time, without and with the race detector. Memory must not grow, and in the end every frame
+// must be accounted for, from the camera to the receiver.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
 		t.Skip("NEEDS time: make soak, or -args -soak 1h")
@@ -37,14 +37,14 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// How much more memory may be held at the end than after the first third, in KiB. The race detector keeps 0.3 KiB of every
-// goroutine that was started, and the sender's timer starts some 20 a second.
+// Limits of the growth of memory from the first third to the end, in KiB. The race detector keeps 0.3 KiB of every
+// goroutine ever started, and the sender's timer starts some 20 per second.
 const (
 	plainGrowth = 8 << 10
 	raceGrowth  = 64 << 10
 )
 
-// raceProgram is built with the race detector, which ends it with status 66 after a race.
+// raceProgram builds the program with the race detector, which ends it with status 66 after a race.
 func raceProgram(t *testing.T) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "tegracast")
@@ -54,7 +54,7 @@ func raceProgram(t *testing.T) string {
 	return exe
 }
 
-// soakHost streams to a receiver that is there before the first packet and after the last one.
+// soakHost streams to a receiver that runs from before the first packet until after the last.
 func soakHost(t *testing.T, exe string, port int, growth float64) {
 	dir := t.TempDir()
 	sdp := filepath.Join(dir, "raw.sdp")
@@ -69,7 +69,7 @@ outputs:
   - name: raw
     rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}
 `, port))}
-	first := programtest.Start(t, exe, args...) // describes the stream
+	first := programtest.Start(t, exe, args...) // writes the stream's description
 	programtest.Await(t, sdp)
 	first.Stop(t)
 	receiver := programtest.StartProgram(t, "probe", "--sdp", sdp, "--duration", "1000h", "--json")
@@ -82,7 +82,7 @@ outputs:
 	account(t, appliance.Out.String(), receiver, port)
 }
 
-// account checks that the camera's, the output's and the receiver's counts say the same: a packet that was not received was
+// account checks that the counts of camera, output and receiver agree. A packet that was not received must have been
 // dropped by the kernel at the receiver's socket, which counts that.
 func account(t *testing.T, summary string, receiver *programtest.Process, port int) {
 	t.Helper()
@@ -107,8 +107,8 @@ func account(t *testing.T, summary string, receiver *programtest.Process, port i
 	}
 }
 
-// flat takes samples of memory in KiB every ten seconds, shows one a minute, and fails when one of them has grown by more
-// than that since the first third of the time.
+// flat samples memory in KiB every ten seconds, logs one sample a minute, and fails if one of them has grown by more than
+// growth since the first third of the time.
 func flat(t *testing.T, span time.Duration, growth float64, what []string, sample func() (kib []float64, more string)) {
 	t.Helper()
 	var at []float64 // s
@@ -122,7 +122,7 @@ func flat(t *testing.T, span time.Duration, growth float64, what []string, sampl
 			told = time.Now()
 			t.Logf("%v: %v %.0f KiB%s", d.Round(time.Second), what, kib, more)
 		}
-		if d < span/3 { // not warm yet
+		if d < span/3 { // not yet in a steady state
 			continue
 		}
 		at = append(at, d.Seconds())
@@ -139,7 +139,7 @@ func flat(t *testing.T, span time.Duration, growth float64, what []string, sampl
 	}
 }
 
-// slope is that of the straight line of least squares.
+// slope returns the slope of the least-squares line.
 func slope(x, y []float64) float64 {
 	var mx, my, xy, xx float64
 	for i := range x {

@@ -17,8 +17,9 @@ import (
 
 var soakGuest = flag.Duration("soak-guest", 0, "how long TestSoakGuest streams the FPGA's camera in the virtual Jetson, such as 20m")
 
-// TestSoakGuest is TestSoak for the installed service, the kernel module and the FPGA's camera: neither the service's memory
-// nor the kernel's grows, nor the number of pins; and the kernel has nothing to report, or the machine's end fails the test.
+// TestSoakGuest is TestSoak for the installed service, the kernel module and the FPGA's camera. Neither the service's
+// memory nor the kernel's may grow, nor the number of pins, and any report of the kernel fails the test at the machine's
+// end.
 func TestSoakGuest(t *testing.T) {
 	if *soakGuest == 0 {
 		t.Skip("NEEDS time: make soak, or -args -soak-guest 20m")
@@ -57,7 +58,7 @@ func TestSoakGuest(t *testing.T) {
 	a.is(t, "systemctl show -P NRestarts tegracast", "0\n")
 }
 
-// receive starts the receiver on the machine's network.
+// receive starts the receiver in the machine's network.
 func (a *installed) receive(t *testing.T) *programtest.Process {
 	t.Helper()
 	c, err := a.HostCommand(context.Background(), a.program, "probe", "--sdp", a.sdp, "--duration", "1000h", "--json")
@@ -67,7 +68,7 @@ func (a *installed) receive(t *testing.T) *programtest.Process {
 	return programtest.StartCommand(t, c)
 }
 
-// memory is the service's and the kernel's (proc_meminfo(5), SUnreclaim), in KiB.
+// memory returns the memory of the service and the kernel (proc_meminfo(5), SUnreclaim), in KiB.
 func (a *installed) memory(t *testing.T) []float64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

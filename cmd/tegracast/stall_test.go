@@ -23,8 +23,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// A cell of BenchmarkStall takes stallCell. Every stallEvery the thread that sends is stopped for stallTime; a frame is late whose last
-// packet comes more than stallLate after the sensor's last line.
+// A cell of BenchmarkStall takes stallCell. Every stallEvery the thread that sends is stopped for stallTime. A frame is
+// late if its last packet comes more than stallLate after the sensor's last line.
 const (
 	stallCell  = 20 * time.Second
 	stallEvery = 2 * time.Second
@@ -43,10 +43,10 @@ outputs:
   - {name: raw, latency: slice, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], mtu: %d, capture_time: true, checksum: true}}
 `
 
-// BenchmarkStall measures after how many frames a stream of slices is level again when the thread that sends was stopped for 40 ms, and
-// how late the last packets of all other frames are. The kernel stamps the packets. On a GPU where TEGRACAST_GPU is set; the program
-// TEGRACAST_BEFORE, if there is one, takes turns with the one under test. A thread that sleeps for a millisecond at a time measures
-// the machine's own stalls. Nothing is checked.
+// BenchmarkStall measures after how many frames a stream of slices has caught up when the thread that sends was stopped
+// for 40 ms, and how late the last packets of all other frames are. The kernel timestamps the packets. It uses a GPU if
+// TEGRACAST_GPU is set. The program TEGRACAST_BEFORE, if set, takes turns with the one under test. A thread that sleeps a
+// millisecond at a time measures the machine's own stalls. It checks nothing.
 func BenchmarkStall(b *testing.B) {
 	programs := map[string]string{"now": programtest.Program(b), "before": os.Getenv("TEGRACAST_BEFORE")}
 	for round := range 3 {
@@ -67,7 +67,7 @@ func BenchmarkStall(b *testing.B) {
 
 type stallStream struct{ width, height, rate, mtu int }
 
-// sentFrame is when a frame began in the sensor, and by how much its last packet came after its last line.
+// sentFrame records when a frame began in the sensor, and the delay from its last line to its last packet.
 type sentFrame struct {
 	began time.Time
 	late  time.Duration
@@ -104,9 +104,9 @@ func (c stallStream) measure(b *testing.B, program string) {
 	b.Log(strings.Join(regexp.MustCompile(`(?m)^(?:camera|isp|raw)[: ].*$`).FindAllString(serve.Out.String(), -1), "\n"))
 }
 
-// plantStalls stops the thread that sends now and then, and returns when it went on.
+// plantStalls repeatedly stops the thread that sends, and returns when it continued.
 func plantStalls(b *testing.B, pid int, end time.Time) (at []time.Time) {
-	runtime.LockOSThread() // whoever has seized a thread lets it go
+	runtime.LockOSThread() // only the thread that has seized another may release it
 	defer runtime.UnlockOSThread()
 	names, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
 	i := slices.IndexFunc(names, func(file string) bool {
@@ -139,7 +139,7 @@ func plantStalls(b *testing.B, pid int, end time.Time) (at []time.Time) {
 	return at
 }
 
-// ownStalls returns by how much a thread that sleeps woke up too late.
+// ownStalls returns how late a sleeping thread woke up.
 func ownStalls(end time.Time) (late []time.Duration) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -167,8 +167,8 @@ func receiveMarkers(conn *net.UDPConn, exposure, readout time.Duration, end time
 	}
 }
 
-// report reports how many frame periods pass from the first late frame after a stall to the next one in time, and the lateness of the
-// frames that no stall has touched.
+// report reports the number of frame periods from the first late frame after a stall to the next one in time, and the
+// lateness of the frames outside stalls.
 func (c stallStream) report(b *testing.B, frames []sentFrame, stalls []time.Time, own []time.Duration) {
 	var again []int
 	var rest []time.Duration

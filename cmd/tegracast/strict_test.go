@@ -18,37 +18,37 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// strict is a receiver of UYVY that forgives nothing, written from RFC 3550 and RFC 4175 alone: it has no code of the sender's. Its
-// sockets are open before the stream begins, so it must see every packet.
+// strict is a receiver of UYVY that tolerates nothing, written from RFC 3550 and RFC 4175 alone, without code of the
+// sender. Its sockets are open before the stream begins, so it must see every packet.
 type strict struct {
 	width, height int
-	ticks         uint32 // of a frame period
+	ticks         uint32 // per frame period
 	media         *net.UDPConn
 	control       *net.UDPConn
 	dropped       uint32 // datagrams that the kernel had no room for (SO_RXQ_OVFL, socket(7))
 
 	packets uint32
-	octets  []uint32 // of the payloads of so many packets, as sender reports count them
+	octets  []uint32 // payload octets of that many packets, as sender reports count them
 	ssrc    uint32
 	next    uint32 // extended sequence number
-	open    bool   // the frame has a packet, and its last one has not come
-	stamp   uint32 // of the frame that is open, or was
+	open    bool   // the frame has begun, and its last packet has not come
+	stamp   uint32 // of the current or the last frame
 	first   uint32 // timestamp
 	periods uint32 // from the first frame to this one
-	line    int    // that is due
+	line    int    // the next line
 	pixel   int
 	picture uint32   // CRC-32C of the frame so far
 	frames  []uint32 // CRC-32C
 
 	reports int
-	offset  uint32 // of timestamps, by the first report
-	told    sent   // by the last one
-	due     []sent // counts of packets that have not come
+	offset  uint32 // between timestamps, from the first report
+	told    sent   // from the last report
+	due     []sent // counts of packets that have not arrived
 	cname   string
 	bye     bool
 }
 
-// errLossy is of a machine that is too slow: the receiver has lost what it was sent.
+// errLossy means that the machine is too slow: the receiver has lost packets.
 var errLossy = errors.New("the kernel had no room for datagrams")
 
 func newStrict(t *testing.T, port, width, height, fps int) *strict {
@@ -76,7 +76,7 @@ func newStrict(t *testing.T, port, width, height, fps int) *strict {
 	return s
 }
 
-// receive reads until the source says good-bye.
+// receive reads until the source sends BYE.
 func (s *strict) receive() error {
 	compounds := make(chan []byte, 1000)
 	go func() {
@@ -113,7 +113,7 @@ func (s *strict) receive() error {
 	return errors.New("there was no BYE")
 }
 
-// read waits for 50 ms for a packet.
+// read waits up to 50 ms for a packet.
 func (s *strict) read(packet, oob []byte) (int, error) {
 	_ = s.media.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
 	n, noob, _, _, err := s.media.ReadMsgUDP(packet, oob)
@@ -126,7 +126,7 @@ func (s *strict) read(packet, oob []byte) (int, error) {
 	return n, err
 }
 
-// ended checks what the last report has told, when nothing comes any more.
+// ended checks the last report's counts after the last packet.
 func (s *strict) ended() error {
 	if s.reports < 2 || s.told.packets != s.packets || s.open {
 		return fmt.Errorf("%d packets, a frame is open: %t; the last of %d reports counts %d", s.packets, s.open, s.reports, s.told.packets)
@@ -176,8 +176,8 @@ func (s *strict) rtp(p []byte) error {
 	return s.count()
 }
 
-// begins checks the timestamp of a frame. A tick is a rounding; the FPGA's clock is mapped again now and then, which may be some
-// more. The sum must not run away.
+// begins checks the timestamp of a frame. A deviation of a tick is rounding. The mapping of the FPGA's clock is updated
+// now and then, which may add some more. The sum must stay bounded.
 func (s *strict) begins(stamp uint32) bool {
 	const some = 20
 	n := (stamp - s.stamp + s.ticks/2) / s.ticks
@@ -186,7 +186,7 @@ func (s *strict) begins(stamp uint32) bool {
 	return n > 0 && n < 1000 && max(off, -off) <= some && max(all, -all) <= some+int32(s.periods)/10
 }
 
-// lines checks the segments of lines in a payload, from the first length on (RFC 4175 §4.1, §4.2).
+// lines checks the line segments in a payload, from the first length on (RFC 4175 §4.1, §4.2).
 func (s *strict) lines(p []byte) error {
 	type segment struct{ length, line, pixel int }
 	var list []segment

@@ -11,7 +11,7 @@ import (
 
 const since1900 = 2208988800 // seconds to 1970
 
-// compound checks a compound (RFC 3550 §6.1).
+// compound checks a compound packet (RFC 3550 §6.1).
 func (s *strict) compound(p []byte) error {
 	if err := s.parts(p); err != nil {
 		return fmt.Errorf("report %d, % x: %w", s.reports, p, err)
@@ -57,7 +57,8 @@ func (s *strict) parts(p []byte) error {
 	return nil
 }
 
-// senderReport checks §6.4.1: the counts are those of some moment in what has come, and the times are of one instant.
+// senderReport checks §6.4.1: the counts must be those at some moment of what has arrived, and both times must be of one
+// instant.
 func (s *strict) senderReport(p []byte) error {
 	if p[0]&0x1f != 0 || len(p) != 28 {
 		return errors.New("a sender that receives nothing reports about somebody")
@@ -84,10 +85,10 @@ func (s *strict) senderReport(p []byte) error {
 	return s.count()
 }
 
-// sent is what a sender report counts.
+// sent has the counts of a sender report.
 type sent struct{ packets, octets uint32 }
 
-// count compares the reports whose packets have all come with these.
+// count checks the reports whose packets have all arrived against their number.
 func (s *strict) count() error {
 	for ; len(s.due) > 0 && s.due[0].packets <= s.packets; s.due = s.due[1:] {
 		if d := s.due[0]; d.octets != s.octets[d.packets] {
@@ -97,14 +98,14 @@ func (s *strict) count() error {
 	return nil
 }
 
-// age is how old the last frame is by its timestamp and the sender reports.
+// age returns the age of the last frame by its timestamp and the sender reports.
 func (s *strict) age() time.Duration {
 	now := time.Now()
 	ticks := uint32(uint64(now.Unix()+since1900)*90000+uint64(now.Nanosecond())*90000/1e9) + s.offset
 	return time.Duration(int32(ticks-s.stamp)) * time.Second / 90000
 }
 
-// description checks §6.5: one source, whose CNAME stays.
+// description checks §6.5: one source, with a constant CNAME.
 func (s *strict) description(p []byte) error {
 	if len(p) < 3 || p[0] != 1 || len(p) < 2+int(p[1]) || p[1] == 0 {
 		return errors.New("a source description that does not begin with a CNAME")

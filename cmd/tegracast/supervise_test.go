@@ -17,10 +17,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestEndsAreNoFaults: a file that has been played to its end beside a camera, and a recording that fails and goes on, are in the service's
-// status, on /healthz and in the metrics; the watchdog is fed on.
+// TestEndsAreNoFaults checks that a file played to its end beside a camera, and a recording that fails and resumes,
+// appear in the service's status, on /healthz and in the metrics, and that the watchdog is still fed.
 func TestEndsAreNoFaults(t *testing.T) {
-	dir, conn := t.TempDir(), serviceManager(t, "2000000") // a part may stand still for a second
+	programtest.NotShort(t)
+	dir, conn := t.TempDir(), serviceManager(t, "2000000") // a part may make no progress for a second
 	recordings, p := filepath.Join(dir, "recordings"), rtptest.EvenPorts(t, 2)
 	clip := programtest.Write(t, "clip.raw", strings.Repeat("\x00\x01", 64*16))
 	cfg := programtest.Write(t, "config.yaml", fmt.Sprintf(`
@@ -43,7 +44,7 @@ outputs:
 	go func() {
 		ended <- run(ctx, []string{"serve", "--config", cfg, "--sdp-dir", dir}, io.Discard, io.Discard)
 	}()
-	// heard waits for a message, and returns how often the watchdog was fed until then.
+	// heard waits for a message, and checks how often the watchdog was fed until then.
 	heard := func(want string, least int) {
 		t.Helper()
 		buf, fed := make([]byte, 4096), 0
@@ -64,7 +65,7 @@ outputs:
 	}
 	get := func(path string) string {
 		t.Helper()
-		r, err := http.Get(fmt.Sprintf("http://127.0.0.1:%d%s", p[0], path))
+		r, err := programtest.Client.Get(fmt.Sprintf("http://127.0.0.1:%d%s", p[0], path))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// pseudoTerminal returns both ends of one.
+// pseudoTerminal returns both ends of a pseudoterminal.
 func pseudoTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
@@ -39,7 +39,7 @@ func pseudoTerminal(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// TestLoopbackSaysWhatItWaitsFor: large memory takes its time, and a terminal is told; a file is not.
+// TestLoopbackSaysWhatItWaitsFor checks that a terminal is told that large memory takes time, and a file is not.
 func TestLoopbackSaysWhatItWaitsFor(t *testing.T) {
 	master, slave := pseudoTerminal(t)
 	defer master.Close()
@@ -59,7 +59,8 @@ func TestLoopbackSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-// TestTerminalCloses: serve reloads at a SIGHUP that somebody sends, and ends at the one of a terminal that closes.
+// TestTerminalCloses checks that serve reloads at a SIGHUP that another process sends, and ends at the one of a closing
+// terminal.
 func TestTerminalCloses(t *testing.T) {
 	master, slave := pseudoTerminal(t)
 	p := rtptest.EvenPorts(t, 1)

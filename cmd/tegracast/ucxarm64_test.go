@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// ucxFiles are Debian's UCX for the machine.
+// ucxFiles returns Debian's UCX for the machine.
 func ucxFiles(t *testing.T) map[string]string {
 	t.Helper()
 	u, err := vjetson.FetchUCX(t.Context(), "arm64", "bookworm", slog.Default())
@@ -41,11 +41,11 @@ func ucxFiles(t *testing.T) map[string]string {
 	return files
 }
 
-// receiveFrom has this host receive a stream from the machine by UCX. It wants frames, each with the FPGA's CRC; else it shows log,
-// which prints the sender's last lines.
+// receiveFrom receives a stream of the machine on this host by UCX. Every frame must have the FPGA's CRC. Otherwise it
+// shows the output of log, which prints the sender's last lines.
 func receiveFrom(t *testing.T, m *vjetson.Machine, program, stream, duration, log string) {
 	t.Helper()
-	// UCX looks for network devices in /sys, which must be that of the network.
+	// UCX looks for network devices in /sys, which must belong to the network namespace.
 	const receive = `mount -t sysfs sysfs /sys && exec "$0" receive --json --duration "$1" --ucx "$2" --stream "$3"`
 	c, err := m.HostCommand(t.Context(), "unshare", "--mount", "env", "UCX_TLS=tcp", "sh", "-c", receive, program, duration, vjetson.GuestAddress+":5020", stream)
 	if err != nil {
@@ -53,7 +53,7 @@ func receiveFrom(t *testing.T, m *vjetson.Machine, program, stream, duration, lo
 	}
 	var errs bytes.Buffer
 	c.Stderr = &errs
-	out, _ := c.Output() // it fails when a frame was lost, as a busy host may
+	out, _ := c.Output() // fails after a lost frame, which can happen on a busy host
 	var r received
 	if err := json.Unmarshal(out, &r); err != nil || r.Frames == 0 || r.Traced != r.Frames || r.Mismatched > 0 {
 		said, _ := m.Shell(t.Context(), log)
@@ -62,7 +62,8 @@ func receiveFrom(t *testing.T, m *vjetson.Machine, program, stream, duration, lo
 	t.Logf("UCX %s on arm64, %s here: %d frames with the FPGA's CRC, lost %d", r.SenderUCX, r.Release, r.Frames, r.Lost)
 }
 
-// TestReceiveFromARM64: the program in the virtual Jetson sends the FPGA's frames with Debian's UCX for arm64, and this host receives them.
+// TestReceiveFromARM64 sends the FPGA's frames from the program in the virtual Jetson with Debian's UCX for arm64, and
+// receives them on this host.
 func TestReceiveFromARM64(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")

@@ -18,8 +18,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestReleasesOfUCX: the UCX of Debian 12 and that of Debian 13 as sender and receiver, both ways: frames come and are right, and each
-// side knows the other's release.
+// TestReleasesOfUCX uses the UCX of Debian 12 and that of Debian 13 as sender and receiver, both ways. Frames must arrive
+// and be right, and each side must know the other's release.
 func TestReleasesOfUCX(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -44,7 +44,7 @@ func TestReleasesOfUCX(t *testing.T) {
 		serve := start(newerSends, "serve", "--config", programtest.Write(t, "ucx.yaml", fmt.Sprintf(ucxYAML, at)))
 		listens(t, serve, at)
 		receive := start(!newerSends, "receive", "--json", "--duration", "5s", "--ucx", at, "--stream", "samples")
-		receive.End(t, time.Minute)
+		receive.Wait(t, time.Minute)
 		var r received
 		if err := json.Unmarshal(receive.Out.Bytes(), &r); err != nil || r.Frames == 0 || r.Matched != r.Frames || r.Mismatched > 0 {
 			t.Errorf("the newer sends: %v: %v %+v\n%s\n%s", newerSends, err, r, receive.Err.String(), serve.Err.String())
@@ -57,7 +57,7 @@ func TestReleasesOfUCX(t *testing.T) {
 	}
 }
 
-// outage is how long TestNetworkFails takes the network away: longer than either side waits.
+// outage returns how long TestNetworkFails removes the network: longer than either side waits.
 func outage() time.Duration {
 	if longRun {
 		return 30 * time.Second
@@ -65,7 +65,7 @@ func outage() time.Duration {
 	return 8 * time.Second
 }
 
-// netns makes a network namespace, in which programs see its own devices in /sys, as UCX does.
+// netns makes a network namespace in which programs see its own devices in /sys, as UCX needs.
 func netns(t *testing.T, suffix string) (name string) {
 	t.Helper()
 	name = fmt.Sprintf("tegracast-%d-%s", os.Getpid(), suffix)
@@ -75,9 +75,10 @@ func netns(t *testing.T, suffix string) (name string) {
 	return name
 }
 
-// TestNetworkFails: the receiver has no network at first. Then the network is taken away, and comes back. The camera goes on, and the receiver takes
-// frames again by itself.
+// TestNetworkFails starts the receiver without a network, then removes the network and restores it. The camera goes on,
+// and the receiver gets frames again by itself.
 func TestNetworkFails(t *testing.T) {
+	programtest.NotShort(t)
 	here, there := netns(t, "sends"), netns(t, "receives")
 	rtptest.IP(t, "-n", here, "link", "add", "v", "type", "veth", "peer", "name", "v", "netns", there)
 	for i, name := range []string{here, there} {
@@ -92,7 +93,7 @@ func TestNetworkFails(t *testing.T) {
 	text := strings.Replace(fmt.Sprintf(ucxYAML, "10.9.1.1:5020"), "web: {listen: none}\n", "", 1)
 	serve := programtest.StartCommand(t, inside(here, programtest.Program(t), "serve", "--config", programtest.Write(t, "ucx.yaml", text), "--sdp-dir", t.TempDir()))
 	s := sender{serve, func() string {
-		out, _ := inside(here, "curl", "-s", "http://127.0.0.1:8080/metrics").Output() // nothing at first
+		out, _ := inside(here, "curl", "-s", "http://127.0.0.1:8080/metrics").Output() // fails at first
 		return string(out)
 	}}
 	receive := programtest.StartCommand(t,
@@ -102,7 +103,7 @@ func TestNetworkFails(t *testing.T) {
 			t.Logf("the receiver: %s", receive.Err.String())
 		}
 	})
-	s.awaits(t, "source_frames_total", "camera", 20, false) // the receiver has begun while it has no network
+	s.awaits(t, "source_frames_total", "camera", 20, false) // the receiver has started while it has no network
 	rtptest.IP(t, "-n", there, "link", "set", "v", "up")
 	s.awaits(t, "ucx_frames_total", "samples", 20, false)
 	rtptest.IP(t, "-n", here, "link", "set", "v", "down")
@@ -120,5 +121,5 @@ func TestNetworkFails(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	serve.Stop(t)
-	books(t, serve.Out.String()) // whose sums it checks
+	books(t, serve.Out.String()) // checks the sums
 }

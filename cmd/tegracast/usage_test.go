@@ -11,16 +11,16 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// A wrong is a wrong usage: the words after tegracast, the status, and what the message has of the place and of the remedy.
+// A wrong is a wrong usage: the words after tegracast, the status, and parts of the message: the place and the remedy.
 type wrong struct {
-	words         string // those with a space or nothing in them are in quotes
+	words         string // words that contain a space or are empty are quoted
 	status        int
 	place, remedy string
 }
 
 const tryHelp = ": try tegracast "
 
-// wrongUsages are of every command. The files are those of wrongFiles.
+// wrongUsages covers every command. Its files are made by wrongFiles.
 var wrongUsages = []wrong{
 	{"sevre", 2, `command "sevre"`, "did you mean serve?"},
 	{"--foo", 2, `option "--foo"`, tryHelp + "--help"},
@@ -89,15 +89,15 @@ var wrongUsages = []wrong{
 	{"probe one.sdp --duration soon", 2, "--duration soon", "such as 30s"},
 	{"probe one.sdp --duration 0s", 2, "--duration 0s", "must be more than 0"},
 	{"probe one.sdp --duration -1s", 2, "--duration -1s", "must be more than 0"},
-	{"probe one.sdp group.sdp --save x", 2, "--save x", "save each by a probe of its own"},
+	{"probe one.sdp group.sdp --save x", 2, "--save x", "run one probe for each"},
 	{"probe one.sdp --save x.y4m", 2, "--save x.y4m: Y4M has raw pictures", "give the file another ending"},
 	{"probe one.sdp --save folder", 2, "--save: open folder: is a directory", "name a file that can be written"},
 	{"probe one.sdp --save nowhere/x", 2, "nowhere/x: no such file", "name a file that can be written"},
-	{"probe one.sdp --interface nope0", 2, "--interface nope0: no stream is multicast", "leave --interface out"},
+	{"probe one.sdp --interface nope0", 2, "--interface nope0: no stream is multicast or link-local", "leave --interface out"},
 	{"probe group.sdp --interface nope0", 1, "no interface nope0", "ip link lists them"},
 	{"probe --sdp", 2, "--sdp: the value is missing", "write --sdp FILE"},
 
-	{"receive", 2, "name the sender by --ucx", tryHelp + "receive --help"},
+	{"receive", 2, "name the sender with --ucx", tryHelp + "receive --help"},
 	{"receive 127.0.0.1:5020", 2, `unexpected argument "127.0.0.1:5020"`, tryHelp + "receive --help"},
 	{"receive --ucx here", 2, `"here"`, "write host:port, such as"},
 	{"receive --ucx :5020", 2, `":5020"`, "write host:port, such as"},
@@ -111,10 +111,10 @@ var wrongUsages = []wrong{
 	{"receive --ucx h:1 --save text.mcap", 2, "--save text.mcap", "remove it, or name another one"},
 	{"receive --ucx h:1 --save nowhere/x.mcap", 2, "--save nowhere/x.mcap", "a folder that can be written to"},
 
-	{"fleet", 2, "name the bus by --server", tryHelp + "fleet --help"},
+	{"fleet", 2, "name the bus with --server", tryHelp + "fleet --help"},
 	{"fleet --server here:4222", 2, `--server "here:4222"`, "write nats://HOST"},
-	{"fleet --server nats://me:pw@here", 2, "which everyone sees", "write user and password_file"},
-	{"fleet --user me --password-file x", 2, "name the bus", "by --server, too"},
+	{"fleet --server nats://me:pw@here", 2, "which everyone can see", "write user and password_file"},
+	{"fleet --user me --password-file x", 2, "name the bus", "with --server, too"},
 	{"fleet --server nats://h --user me", 2, "--user and --password-file", "go together"},
 	{"fleet --server nats://h --user me --password-file x --token-file y", 2, "give one of --user", "--credentials-file"},
 	{"fleet --server nats://h --token-file nowhere", 2, "--token-file: stat nowhere", "correct the path"},
@@ -130,7 +130,7 @@ var wrongUsages = []wrong{
 	{"record info text.mcap", 1, "text.mcap: mcap: not an MCAP file: it begins with", "give a recording"},
 	{"record verify empty", 1, "empty: mcap: not an MCAP file: it is empty", "give a recording"},
 	{"record info text.mcap --from 1", 2, "--from is not for info", tryHelp + "record --help"},
-	{"record export text.mcap", 2, "name where to export to", "--output"},
+	{"record export text.mcap", 2, "name the destination", "--output"},
 	{"record export --json text.mcap -o x.y4m", 2, "--json is not for export", tryHelp + "record --help"},
 	{"record export text.mcap -o x", 2, "x does not say which format", "give --format mcap"},
 	{"record export text.mcap -o x.avi", 2, `unknown format "avi"`, "use mcap, y4m"},
@@ -175,7 +175,7 @@ var wrongUsages = []wrong{
 	{"man --foo", 2, "unknown option --foo", tryHelp + "man --help"},
 }
 
-// wrongConfigurations are what is changed in a good one, and what is said of it.
+// wrongConfigurations lists changes of a valid configuration, and the messages.
 var wrongConfigurations = []struct{ old, new, place, remedy string }{
 	{"sources:", "source:", `c.yaml:1:1: unknown key "source"`, "known here are memory, sources,"},
 	{"320", "wide", `c.yaml:1:41: sources[0].model.width: "wide"`, "a whole number from 64 to 32768"},
@@ -209,7 +209,7 @@ var wrongConfigurations = []struct{ old, new, place, remedy string }{
 	{"name: raw, ", "name: raw, policy: newest, ", `outputs[0].policy: "newest"`, "must be latest or block"},
 }
 
-// wrongFiles makes the files that the wrong usages name, in a folder of its own, and goes there.
+// wrongFiles makes the files that the wrong usages name, in a folder of its own, and changes to it.
 func wrongFiles(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -229,10 +229,10 @@ func wrongFiles(t *testing.T) {
 	}
 }
 
-// goWords are what a person who does not program in Go should never read.
+// goWords matches words that users who do not program in Go should never see.
 var goWords = regexp.MustCompile(`strconv|goroutine|panic|float64|int64|<nil>|%!|main\.|yamlfile|\*[a-z]+\.[A-Z]`)
 
-// TestWrongUsages: each ends with its status and one line that says where, what, and what to do.
+// TestWrongUsages checks that each ends with its status and one line that says where, what, and what to do.
 func TestWrongUsages(t *testing.T) {
 	wrongFiles(t)
 	word := regexp.MustCompile(`"[^"]*"|\S+`)

@@ -18,8 +18,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// What systemd/version says of this build, set by the linker (Makefile, systemd/deb). A program that the go command built by itself
-// has none of it.
+// Values from systemd/version for this build, set by the linker (Makefile, systemd/deb). They are empty if the go command
+// built the program directly.
 var releaseVersion, commit, commitTime string
 
 func version(_ context.Context, e env, args []string) error {
@@ -37,7 +37,7 @@ func printVersion(w io.Writer) error {
 	return err
 }
 
-// versionName is the version, as far as the linker or the go command knew.
+// versionName returns the version that the linker or the go command recorded.
 func versionName() string {
 	info, ok := debug.ReadBuildInfo()
 	if releaseVersion != "" || !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
@@ -46,7 +46,7 @@ func versionName() string {
 	return strings.TrimPrefix(info.Main.Version, "v")
 }
 
-// commitDay is the day of the commit, such as 2026-11-23, in UTC; empty if nobody knew it.
+// commitDay returns the day of the commit in UTC, such as 2026-11-23, or "" if it is unknown.
 func commitDay() string {
 	seconds, err := strconv.ParseInt(commitTime, 10, 64)
 	if err != nil {
@@ -55,7 +55,7 @@ func commitDay() string {
 	return time.Unix(seconds, 0).UTC().Format(time.DateOnly)
 }
 
-// commitName is what the program was built from, as far as the linker or the Go tool knew.
+// commitName returns the commit that the linker or the go command recorded.
 func commitName() string {
 	info, ok := debug.ReadBuildInfo()
 	if commit != "" || !ok {
@@ -69,7 +69,7 @@ func commitName() string {
 	return "unknown"
 }
 
-// buildInfo says in metrics which program this is.
+// buildInfo returns a metric that identifies the program.
 func buildInfo() prometheus.Collector {
 	g := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "tegracast_build_info", Help: "Always 1; the labels have the version, the commit and the Go release of this program.",

@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// guestAuto lets automatic exposure steer the FPGA's camera through its registers, from its reset exposure and from the one
-// that the run before has left: each time to another target, which the last frames reach.
+// guestAuto lets automatic exposure control the FPGA's camera through its registers, first from its reset exposure and
+// then from that of the previous run, with a different target each time, which the last frames must reach.
 func guestAuto(t *testing.T, m *vjetson.Machine) {
 	var before time.Duration
 	for _, target := range []float64{0.2, 0.05} {
@@ -35,7 +35,7 @@ func guestAuto(t *testing.T, m *vjetson.Machine) {
 
 var steeredTo = regexp.MustCompile(`isp exposure ([0-9.]+ ms) gain [0-9.]+ level ([0-9.]+)\n`)
 
-// steered serves until the isp has made 40 pictures, and returns what the program says at its end.
+// steered serves until the isp has made 40 pictures, and returns the final state that the program prints.
 func steered(t *testing.T, m *vjetson.Machine, target float64) (exposure time.Duration, level float64) {
 	t.Helper()
 	auto := fmt.Sprintf("isp:\n  - name: isp\n    auto: {exposure: {target: %v}}", target)

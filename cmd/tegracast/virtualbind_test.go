@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
-// boundBefore gives a function to Linux's pci-stub, and takes it from there as a person does.
+// boundBefore binds a function to Linux's pci-stub, and takes it from there like a user.
 func boundBefore(t *testing.T, m *vjetson.Machine, g guest, address string) {
 	t.Helper()
 	stub := filepath.Join(g.kernel.Dir, "lib/modules", g.kernel.Release, "kernel/drivers/pci/pci-stub.ko")
@@ -36,11 +36,11 @@ func boundBefore(t *testing.T, m *vjetson.Machine, g guest, address string) {
 	}
 }
 
-// polledAndReset streams a card that is polled, has its engine stuck, and expects that the program resets the function: that alone
-// frees the engine. The card raises no interrupt.
+// polledAndReset streams a polled card, makes its engine hang, and checks that the program resets the function, which
+// alone frees the engine. The card raises no interrupt.
 func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, file string) {
 	config := strings.NewReplacer("/dev/tegra_p2p0, ", file+", poll: true, ", vjetson.HostAddress, "127.0.0.1").Replace(cameraConfig)
-	streamsAfter := func(text string) { // begins to stream after it has said so
+	streamsAfter := func(text string) { // begins to stream after it has logged the text
 		t.Helper()
 		const line = "for i in $(seq 1200); do sed -n '/%s/,$p' /run/serve.log | grep -q 'source streaming' && exit 0; usleep 50000; done; cat /run/serve.log; exit 1"
 		if out, err := m.Shell(t.Context(), fmt.Sprintf(line, text)); err != nil {
@@ -53,7 +53,7 @@ func polledAndReset(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, f
 	}
 	serving(t, m, "/run/polled.yaml")
 	streamsAfter("FPGA are polled")
-	for _, id := range []model.FaultID{model.F3, model.F8} { // stuck, and the occasion to stop
+	for _, id := range []model.FaultID{model.F3, model.F8} { // the hang, and a reason to stop
 		if err := card.Card().Inject(id); err != nil {
 			t.Fatal(err)
 		}

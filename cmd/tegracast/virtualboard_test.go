@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
-// newSensor replays the upper left corner of the test chart.
+// newSensor returns a sensor that replays the upper left corner of the test chart.
 func newSensor(t testing.TB, width, height int, bare bool) *model.Sensor {
 	t.Helper()
 	chart, err := model.TestChartSensor().Crop(width, height)
@@ -33,11 +33,11 @@ func newSensor(t testing.TB, width, height int, bare bool) *model.Sensor {
 	return sensor
 }
 
-// messages is a function with MSI alone: QEMU ends when one with MSI-X is unplugged.
+// messages is a function with MSI only: QEMU ends when one with MSI-X is unplugged.
 var messages = vfiouser.Function{MSI: endpoint.Vectors}
 
-// newEndpoint puts a card with a camera into a slot. The machine may refuse its accesses: programs are killed while they stream. Tests that
-// expect none look at the card's Books.
+// newEndpoint puts a card with a camera into a slot. The machine may refuse its accesses, because programs are killed
+// while they stream. Tests that expect no refusals check the card's Books.
 func newEndpoint(t *testing.T, f vfiouser.Function, line bool) *endpoint.Endpoint {
 	t.Helper()
 	e := plug(t, endpoint.Config{Card: model.Full(nil, newSensor(t, 320, 240, false)), Function: f, INTx: line})
@@ -59,11 +59,11 @@ func plug(t *testing.T, cfg endpoint.Config) *endpoint.Endpoint {
 	return e
 }
 
-// longRun reports whether the tests that take long run, too.
+// longRun reports whether the long tests run, too.
 var longRun = os.Getenv("TEGRACAST_LONG") != ""
 
-// TestVirtualBoard runs the program on the FPGA model as a PCI Express function of its own, on the way that every board
-// takes: vendor 10ee, BARs through the kernel module, XDMA's DMA behind an IOMMU.
+// TestVirtualBoard runs the program with the FPGA model as a PCI Express function of its own, on the path of every board:
+// vendor 10ee, BARs through the kernel module, XDMA's DMA behind an IOMMU.
 func TestVirtualBoard(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
@@ -75,7 +75,7 @@ func TestVirtualBoard(t *testing.T) {
 
 func virtualBoard(t *testing.T, g guest) {
 	var m *vjetson.Machine
-	take := func() { // a revocation of what serve has pinned by nv-p2p, which takes any change of a mapping for one
+	take := func() { // revokes what serve has pinned by nv-p2p, which treats any change of a mapping as a revocation
 		_, _ = m.Shell(context.Background(), "echo 4 > /proc/$(pidof tegracast)/clear_refs")
 	}
 	cfg := model.Full(nil, newSensor(t, 320, 240, false), newSensor(t, 320, 240, false))
@@ -106,7 +106,7 @@ func virtualBoard(t *testing.T, g guest) {
 	if b := card.Books(); b.Refused != 0 {
 		t.Errorf("the IOMMU refused %d accesses: %+v", b.Refused, b.LastRefused)
 	}
-	card.ExpectRefusals() // from here on memory is taken from DMA in flight
+	card.ExpectRefusals() // from here on memory is revoked during DMA
 	t.Run("revocation", func(t *testing.T) { revocations(t, m, card) })
 	t.Run("hot unplug", func(t *testing.T) {
 		for range unplugs {
@@ -131,8 +131,8 @@ func virtualBoard(t *testing.T, g guest) {
 	t.Run("kexec under DMA", func(t *testing.T) { kexecInFlight(t, m, card) })
 }
 
-// revocations takes memory from XDMA's DMA in flight. Nothing is written afterwards, and what the core still asks for is
-// refused, and reported.
+// revocations revokes memory during XDMA's DMA. Nothing may be written afterwards, and further accesses of the core are
+// refused and reported.
 func revocations(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	faults, err := m.Expect(`virtio_iommu .*page fault|DMAR: `)
 	if err != nil {
@@ -155,8 +155,8 @@ func revocations(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	t.Logf("%s%d accesses refused", r.Stdout, after.Refused-before.Refused)
 }
 
-// TestVirtualBoards has functions as there are in the field: another id, large and prefetchable BARs, one message, the
-// legacy line, a stock design's stream.
+// TestVirtualBoards covers the variety of functions in the field: another id, large and prefetchable BARs, one message,
+// the legacy line, a stock design's stream.
 func TestVirtualBoards(t *testing.T) {
 	if testing.Short() {
 		t.Skip("NEEDS a virtual machine, which -short leaves out")
@@ -206,7 +206,7 @@ func TestVirtualBoards(t *testing.T) {
 	t.Run("polled and reset", func(t *testing.T) { polledAndReset(t, m, cards[3], "/dev/tegra_p2p3") })
 }
 
-// delivers has serve stream a camera, until this host has received so many frames, all of them right.
+// delivers streams a camera by serve until this host has received a number of frames, all of them right.
 func delivers(t *testing.T, m *vjetson.Machine, camera string, frames uint64) {
 	t.Helper()
 	cfg := programtest.Write(t, "camera.yaml", strings.Replace(cameraConfig, "{device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}", camera, 1))
@@ -226,7 +226,7 @@ func delivers(t *testing.T, m *vjetson.Machine, camera string, frames uint64) {
 	t.Log(stopServing(t, m))
 }
 
-// TestVirtualFrames streams for longer, and larger pictures, and those of the FPGA's design in simulation.
+// TestVirtualFrames streams for longer, with larger pictures, and those of the simulated FPGA design.
 func TestVirtualFrames(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
-// sharedConfig has two cameras and an output on one card: the first camera's pictures go back to the card, too.
+// sharedConfig has two cameras and an output on one card. The first camera's pictures also go back to the card.
 const sharedConfig = `
 sources:
   - {name: left, fpga: {device: /dev/tegra_p2p0, width: 320, height: 240, rate: 8}}
@@ -32,16 +32,16 @@ outputs:
   - {name: card, from: first, fpga: {channel: 1}}
 `
 
-// sinkChannel is where the card of newEndpoint takes pictures.
+// sinkChannel is the channel on which the card of newEndpoint receives pictures.
 const sinkChannel = 1
 
-// faultsUnderWay are those that happen while the card streams, but F11, a revocation.
+// faultsUnderWay returns the faults that can happen while the card streams, except F11, a revocation.
 func faultsUnderWay() []model.FaultID {
 	return slices.DeleteFunc(model.FaultIDs(), func(id model.FaultID) bool { return id == model.F2 || id == model.F3 || id == model.F11 })
 }
 
-// sharedCard streams two cameras of a card and sends it pictures, and gives the card one fault after the other: everything
-// comes back after each, and no receiver gets a wrong byte.
+// sharedCard streams two cameras of a card, sends it pictures, and injects one fault after the other. Everything must
+// recover after each, and no receiver may get a wrong byte.
 func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, faults []model.FaultID) {
 	if err := m.CopyIn(t.Context(), programtest.Write(t, "shared.yaml", sharedConfig), "/run/shared.yaml"); err != nil {
 		t.Fatal(err)
@@ -78,14 +78,14 @@ func sharedCard(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint, fault
 	t.Logf("%d frames received; the card: %+v; faults %v\n%s", got.Frames, card.Card().Received(sinkChannel), card.Card().FaultCounts(), said)
 }
 
-// stopsUnderFaults has an engine go on after it was stopped, for a while (F2) or until it is reset (F3). The next one to
-// open the device finds it in order.
+// stopsUnderFaults makes an engine continue after it was stopped, for a while (F2) or until it is reset (F3). The next
+// process that opens the device must find it in order.
 func stopsUnderFaults(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	for _, id := range []model.FaultID{model.F2, model.F3} {
 		serving(t, m, "/run/shared.yaml")
 		comesBack(t, m, card)
 		inject(t, card, id)
-		comesBack(t, m, card) // an engine takes the fault up with its next frame
+		comesBack(t, m, card) // an engine applies the fault with its next frame
 		if _, err := m.Shell(t.Context(), "kill -TERM $(pidof tegracast)"); err != nil {
 			t.Error(err)
 		}
@@ -108,7 +108,7 @@ func inject(t *testing.T, card *endpoint.Endpoint, id model.FaultID) {
 
 var sourceFrames = regexp.MustCompile(`(?m)^tegracast_source_frames_total\{.*\} (\d+)$`)
 
-// comesBack waits until both cameras have given some more frames, and the card has taken some.
+// comesBack waits until both cameras have delivered some more frames, and the card has received some.
 func comesBack(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	t.Helper()
 	const more = 3
@@ -136,12 +136,12 @@ func comesBack(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	}
 }
 
-// lostInFlight has the function lose its state while XDMA writes: nothing is written afterwards.
+// lostInFlight makes the function lose its state while XDMA writes. Nothing may be written afterwards.
 func lostInFlight(t *testing.T, m *vjetson.Machine, how string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	var injecting sync.WaitGroup
 	defer func() { cancel(); injecting.Wait() }()
-	injecting.Go(func() { // the program asks for an error of the port by a file
+	injecting.Go(func() { // the program requests an error of the port by a file
 		for ctx.Err() == nil {
 			if _, err := m.Shell(ctx, "rm /run/inject"); err == nil {
 				if err := m.InjectError(ctx, "slot0", "MALF_TLP"); err != nil && ctx.Err() == nil {
@@ -157,9 +157,11 @@ func lostInFlight(t *testing.T, m *vjetson.Machine, how string) {
 	}
 }
 
-// kexecInFlight starts another kernel while the card streams: the card writes nothing from then on. It ends the machine.
+// kexecInFlight starts another kernel while the card streams. The card must write nothing from then on. It ends the
+// machine.
 func kexecInFlight(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
-	// The machine's network is left out: virtio_net of Linux 6.1 may spin for ever when a program sends while devices are shut down.
+	// The machine's network is not used: virtio_net of Linux 6.1 may spin for ever when a program sends while devices are
+	// shut down.
 	if _, err := m.Shell(t.Context(), "sed s/192.168.77.1/127.0.0.1/ /etc/tegracast.yaml >/run/kexec.yaml"); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +178,7 @@ func kexecInFlight(t *testing.T, m *vjetson.Machine, card *endpoint.Endpoint) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go func() { _, _ = m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestStartKernel$'") }() // does not come back
+	go func() { _, _ = m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestStartKernel$'") }() // does not return
 	if _, err := started.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}

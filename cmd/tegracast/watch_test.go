@@ -17,14 +17,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// The pictures of these tests have their frame's number in them: as bars, from the top down a bit each, lowest first. The upper ones move
-// with the sensor's picture, a block from frame to frame, and have the number modulo the blocks of a line at the left margin. Below them
-// is the number modulo the frames of the file.
+// The pictures of these tests contain their frame's number as bars, one bit per bar, the lowest bit at the top. The upper
+// bars move with the sensor's picture, by a block per frame, and have the number modulo the blocks of a line at the left
+// margin. Below them is the number modulo the frames of the file.
 const (
 	stampWidth, stampHeight = 960, 540
-	stampBlock              = 16 // pixels; the sensor shifts as many from frame to frame
+	stampBlock              = 16 // pixels; the sensor shifts by as many per frame
 	stampBlocks             = stampWidth / stampBlock
-	stampFrames             = 17 // which has no factor in common with the blocks: the numbers repeat after 1,020 frames
+	stampFrames             = 17 // coprime to the number of blocks: the numbers repeat after 1,020 frames
 	stampTop, stampBar      = 60, 40
 	stampMoving, stampFixed = 6, 5 // bits
 )
@@ -57,7 +57,7 @@ func numbered(t testing.TB) (file string) {
 	return file
 }
 
-// watched is an appliance that streams them as H.264, and the page's address.
+// watched starts an appliance that streams them as H.264, and returns the page's address.
 func watched(t testing.TB) (appliance *programtest.Process, base string) {
 	t.Helper()
 	p := rtptest.EvenPorts(t, 1)
@@ -76,7 +76,8 @@ outputs: [{name: h264, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}}]
 	return appliance, base
 }
 
-// readStamps keeps, for each frame that the page draws, its number as the page has it, the numbers in the pixels, and the time in ms.
+// readStamps stores, for each frame that the page draws, the page's number, the numbers in the pixels, and the time in
+// ms.
 const readStamps = `(() => {
 	const canvas = document.getElementById("canvas");
 	window.seen = [];
@@ -94,7 +95,7 @@ var stampReader = fmt.Sprintf(`window.numbers = (context) => {
 	return [number(0, %d), number(%[5]d, %d)];
 }; true`, stampBlock/2, stampTop, (stampMoving+stampFixed)*stampBar, stampBar, stampMoving, stampFixed)
 
-// refuseOnce has the video give no picture once, as happens when it has just begun.
+// refuseOnce makes the video give no picture once, as happens right after its start.
 const refuseOnce = `(() => {
 	const Real = VideoFrame;
 	window.VideoFrame = class extends Real {
@@ -109,7 +110,8 @@ const refuseOnce = `(() => {
 	return true;
 })()`
 
-// TestWatchInABrowser: a browser plays H.264 by WebRTC, and each frame that it shows is the one whose number and results stand on it.
+// TestWatchInABrowser checks that a browser plays H.264 by WebRTC, and that each frame shown has the number and results
+// displayed with it.
 func TestWatchInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: a browser takes its time")
@@ -117,7 +119,7 @@ func TestWatchInABrowser(t *testing.T) {
 	numbersAgree(t, 100)
 }
 
-// TestWatchThousand is the same with 1,000 frames.
+// TestWatchThousand does the same with 1,000 frames.
 func TestWatchThousand(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -125,12 +127,12 @@ func TestWatchThousand(t *testing.T) {
 	numbersAgree(t, 1000)
 }
 
-// seenFrame is what readStamps keeps.
+// seenFrame is a record of readStamps.
 type seenFrame [4]float64
 
 func numbersAgree(t *testing.T, frames int) {
 	appliance, base := watched(t)
-	ctx, complaints := browser(t, base)
+	ctx, complaints := browser(t, programtest.Page(t, base))
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](refuseOnce)); err != nil {
 		t.Fatal(err)
 	}
@@ -151,10 +153,10 @@ func numbersAgree(t *testing.T, frames int) {
 	keepPicture(ctx, t, "webrtc")
 	accessible(ctx, t, "by WebRTC")
 	appliance.Stop(t)
-	awaitPage(ctx, t, "the end", `document.getElementById("state").textContent.startsWith("the appliance does not answer")`)
+	awaitPage(ctx, t, "the end", `document.getElementById("state").textContent.startsWith("no answer for ")`)
 }
 
-// watchStamps reads the stamps of so many frames, from the first one on that has a number.
+// watchStamps reads the stamps of a number of frames, beginning with the first one that has a number.
 func watchStamps(ctx context.Context, t testing.TB, frames int) (seen []seenFrame) {
 	t.Helper()
 	awaitPage(ctx, t, "a frame with its number", `document.getElementById("canvas").dataset.frame > 0`)

@@ -28,9 +28,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestMetrics runs the appliance: its metrics pass Prometheus's linter, it is ready and healthy, and the dashboard and the alert
-// rules ask for nothing that is not there.
+// TestMetrics runs the appliance and checks that its metrics pass Prometheus's linter, that it is ready and healthy, and
+// that the dashboard and the alert rules use only existing metrics.
 func TestMetrics(t *testing.T) {
+	programtest.NotShort(t)
 	p := rtptest.EvenPorts(t, 2)
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
@@ -56,7 +57,7 @@ outputs:
 			t.Errorf("%s: %d %s", path, status, body)
 		}
 	}
-	probe.End(t, time.Minute)
+	probe.Wait(t, time.Minute)
 	_, metrics := fetch(t, base+"/metrics")
 	problems, err := promlint.New(strings.NewReader(metrics)).Lint()
 	if err != nil {
@@ -67,7 +68,7 @@ outputs:
 			t.Errorf("promlint: %s: %s", x.Metric, x.Text)
 		}
 	}
-	for _, name := range append(gpioNames(t), "tegracast_kernel_quarantined") { // this machine has no lines, and no kernels
+	for _, name := range append(gpioNames(t), "tegracast_kernel_quarantined") { // this machine has neither lines nor kernels
 		metrics += "\n" + name + " "
 	}
 	for _, file := range []string{"grafana.json", "alerts.yaml"} {
@@ -92,7 +93,7 @@ outputs:
 	appliance.Stop(t)
 }
 
-// startReceiver receives for a while, so that there are reports.
+// startReceiver receives for a while, so that there are receiver reports.
 func startReceiver(t *testing.T, sdp string) *programtest.Process {
 	t.Helper()
 	programtest.Await(t, sdp)
@@ -102,7 +103,7 @@ func startReceiver(t *testing.T, sdp string) *programtest.Process {
 func fetch(t testing.TB, url string) (status int, body string) {
 	t.Helper()
 	for try := 0; ; try++ {
-		r, err := http.Get(url)
+		r, err := programtest.Client.Get(url)
 		if err != nil && try < 1200 {
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -122,7 +123,8 @@ func fetch(t testing.TB, url string) (status int, body string) {
 	}
 }
 
-// TestWebAddress: an address that the configuration names must be free, and a wrong one is refused with its place.
+// TestWebAddress checks that an address in the configuration must be free, and that an invalid one is refused with its
+// place.
 func TestWebAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -142,7 +144,7 @@ func TestWebAddress(t *testing.T) {
 	}
 }
 
-// gpioNames are the metrics that lines have.
+// gpioNames returns the names of the metrics of lines.
 func gpioNames(t *testing.T) (names []string) {
 	t.Helper()
 	c, err := config.Parse("test", []byte("gpio: {trigger: {line: T, rate: 1}, trigger_in: {line: I}, pps: {line: P}}\n"+good))

@@ -13,7 +13,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// GPU opens CUDA, or skips: CI has no GPU. `make gpu-test` builds the binaries that run these tests where there is one.
+// GPU opens CUDA, or skips the test: CI has no GPU. `make gpu-test` builds the binaries that run these tests on a
+// machine with one.
 func GPU(t testing.TB) *cudahost.CUDA {
 	t.Helper()
 	a, err := cudahost.Open(cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
@@ -30,8 +31,9 @@ func GPU(t testing.TB) *cudahost.CUDA {
 	return a.(*cudahost.CUDA)
 }
 
-// StandIn builds into folder, from the source file device, what stands in for libcuda and NVRTC: it compiles kernels as C++ for
-// the CPU, with what the folder sources has for that. It returns the environment, "NAME=value", of a process that uses it.
+// StandIn builds a stand-in for libcuda and NVRTC into folder, from the source file device. It compiles kernels as C++
+// for the CPU, with the help of the files in the folder sources. StandIn returns the environment, "NAME=value", of a
+// process that uses it.
 func StandIn(t testing.TB, folder, device, sources string) []string {
 	t.Helper()
 	sources, err := filepath.Abs(sources)
@@ -46,8 +48,8 @@ func StandIn(t testing.TB, folder, device, sources string) []string {
 	return []string{"LD_LIBRARY_PATH=" + folder, "STANDIN_FOLDER=" + folder, "STANDIN_SOURCE=" + sources}
 }
 
-// Library compiles a file of C++ into a shared library, which has the name of its file: once it has been opened, the process finds
-// it by that.
+// Library compiles a C++ file into a shared library whose soname is its file name, so that once it has been opened, the
+// process finds it by that name.
 func Library(t testing.TB, to, source string) {
 	t.Helper()
 	build := exec.CommandContext(t.Context(), "g++", "-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Wl,-soname,"+filepath.Base(to), "-o", to, source)

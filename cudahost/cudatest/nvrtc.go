@@ -21,7 +21,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// nvrtcPackages are Debian's NVRTC 11.8, which knows Xavier and Orin and compiles without a GPU, by their SHA-256.
+// nvrtcPackages are Debian's packages of NVRTC 11.8, with their SHA-256. That version supports Xavier and Orin, and
+// compiles without a GPU.
 var nvrtcPackages = map[string]string{
 	"051b70a3d8737eae470b4158e234cf112c803f631b2c77ae60a24a1146309c22": "libnvrtc11.2_11.8.89~11.8.0-5~deb12u1_amd64.deb",
 	"e446e112c304b86a35925bea6a3991a866a29736fac261adb218ec29efb49bb8": "libnvrtc-builtins11.8_11.8.89~11.8.0-5~deb12u1_amd64.deb",
@@ -33,11 +34,12 @@ const (
 	fetchTimeout = 5 * time.Minute
 )
 
-// errNotHere is that a machine does not have what it takes, and cannot get it.
+// errNotHere means that the machine lacks NVRTC and cannot get it.
 var errNotHere = errors.New("not within reach")
 
-// Compiler is NVIDIA's own compiler, for a capability such as 87, without a GPU: the machine's, or else Debian's, which is
-// fetched once (17 MB) into the user's cache. What it compiles is kept in the folder cache.
+// Compiler returns NVIDIA's own compiler for a capability such as 87, without a GPU. It uses the machine's NVRTC or
+// otherwise Debian's, which is downloaded once (17 MB) into the user's cache. Compiled code is cached in the folder
+// cache. Compiler skips the test if it can get no NVRTC.
 func Compiler(t testing.TB, capability int, cache string, log *slog.Logger) *cudahost.Compiler {
 	t.Helper()
 	open := func() (*cudahost.Compiler, error) {
@@ -53,7 +55,7 @@ func Compiler(t testing.TB, capability int, cache string, log *slog.Logger) *cud
 	} else if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"libnvrtc-builtins.so.11.8", "libnvrtc.so.11.2"} { // later they are found by their names
+	for _, name := range []string{"libnvrtc-builtins.so.11.8", "libnvrtc.so.11.2"} { // afterwards they are found by name
 		path := filepath.Join(root, "usr/lib/x86_64-linux-gnu", name)
 		if _, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil {
 			t.Fatal(err)
@@ -65,7 +67,7 @@ func Compiler(t testing.TB, capability int, cache string, log *slog.Logger) *cud
 	return c
 }
 
-// fetched is the folder of the unpacked packages.
+// fetched returns the folder of the unpacked packages, which it downloads if necessary.
 func fetched(ctx context.Context) (string, error) {
 	if runtime.GOARCH != "amd64" {
 		return "", fmt.Errorf("%w: the package for %s is not listed", errNotHere, runtime.GOARCH)
@@ -96,14 +98,15 @@ func fetched(ctx context.Context) (string, error) {
 	}
 	if err := os.Rename(filepath.Join(work, "root"), root); err != nil {
 		if _, there := os.Stat(root); there == nil {
-			return root, nil // another process was quicker
+			return root, nil // another process was faster
 		}
 		return "", err
 	}
 	return root, nil
 }
 
-// fetch fetches a package, and unpacks it in work/root. (curl, since net/http would be most of every program of tests.)
+// fetch downloads a package and unpacks it into work/root. It uses curl, because net/http would be most of the size of
+// every test program.
 func fetch(ctx context.Context, name, sum, work string) error {
 	run := func(tool string, args ...string) error {
 		if out, err := exec.CommandContext(ctx, tool, args...).CombinedOutput(); err != nil {

@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Stream is a queue of work for a GPU (CUstream), in which a transfer takes its turn. *cudahost.Stream is one.
+// A Stream is a queue of work for a GPU (CUstream) into which a transfer can be placed. *cudahost.Stream implements it.
 type Stream interface {
-	// Handle is the CUstream.
+	// Handle returns the CUstream.
 	Handle() uintptr
-	// Call puts a call of f on the stream: it comes after the work that is on it, and before what is put on it later. f does
+	// Call places a call of f on the stream. f runs after the work already on the stream and before later work. f must
 	// not call CUDA.
 	Call(f func()) error
 }
 
-// StreamFlags tell what is known of a stream's transfers when they are submitted (cufile.h, CU_FILE_STREAM_…; the document has no
-// flags). What is not fixed is read when the stream comes to the transfer.
+// StreamFlags say which values of a stream's transfers are fixed at submission (cufile.h, CU_FILE_STREAM_…; the document
+// does not define them). Other values are read when the stream reaches the transfer.
 type StreamFlags uint
 
 // The flags, with the values of cufile.h.
@@ -28,22 +28,23 @@ const (
 	FixedOffset     StreamFlags = 1 << iota // Async.Offset
 	FixedFileOffset                         // Async.FileOffset
 	FixedSize                               // Async.Size
-	PageAligned                             // these three and the base are multiples of 4096; others are refused
+	PageAligned                             // the three values and the base are multiples of 4096; others are refused
 
 	allFixed = FixedOffset | FixedFileOffset | FixedSize
 )
 
-// Async is what a transfer in a stream is asked, and what came of it (cuFileReadAsync, §3.6, §4.4). It is in memory of the host that
-// does not move and that CUDA knows (cudahost's AllocHost), and stays there until the stream has come past the transfer.
+// Async has the parameters and the result of a transfer in a stream (cuFileReadAsync, §3.6, §4.4). It must be in host
+// memory that does not move and that CUDA knows (cudahost's AllocHost), and stay there until the stream has passed the
+// transfer.
 type Async struct {
-	Size       uint64 // that when it is submitted is the largest
+	Size       uint64 // its value at submission is the maximum
 	FileOffset int64
 	Offset     int64 // in the memory
-	result     int64 // bytes; -1: an error of the file; else the negative Status
+	result     int64 // bytes; -1: an error of the file; otherwise the negative Status
 }
 
-// Result is how many bytes were transferred, when the stream has come past the transfer. An error wraps a Status, or EIO for any
-// error of the file: a stream does not tell the errno.
+// Result returns the number of bytes transferred, once the stream has passed the transfer. An error wraps a Status, or
+// EIO for any error of the file, because a stream does not report the errno.
 func (a *Async) Result() (int, error) {
 	switch n := atomic.LoadInt64(&a.result); {
 	case n >= 0:
@@ -54,7 +55,7 @@ func (a *Async) Result() (int, error) {
 	return 0, &Error{Call: "a transfer in a stream", Why: unix.EIO}
 }
 
-// set is the result of a transfer.
+// set stores the result of a transfer.
 func (a *Async) set(n int, err error) {
 	var e *Error
 	switch {
@@ -67,20 +68,22 @@ func (a *Async) set(n int, err error) {
 	atomic.StoreInt64(&a.result, int64(n))
 }
 
-// RegisterStream says what is known of the stream's transfers when they are submitted (cuFileStreamRegister of cufile.h). A stream
-// need not be registered; one that is must not be closed before it is deregistered, or the driver closed. Errors wrap InvalidValue,
-// for a stream that is registered, too.
+// RegisterStream declares which values of the stream's transfers are fixed at submission (cuFileStreamRegister of
+// cufile.h). Streams need not be registered. A registered stream must not be closed before it is deregistered or the
+// driver is closed. Errors wrap InvalidValue (also for a stream that is already registered), DriverNotInitialized or
+// DriverClosing.
 func (d *Driver) RegisterStream(s Stream, flags StreamFlags) error {
 	return d.stream("cuFileStreamRegister", s, func(was *StreamFlags) error {
 		if was != nil || flags&^(allFixed|PageAligned) != 0 {
-			return fmt.Errorf("flags %#x: must be of 0xf, and of a stream that is not registered", uint(flags))
+			return fmt.Errorf("flags %#x: only bits of 0xf are allowed, and only for a stream that is not registered", uint(flags))
 		}
 		d.streams[s.Handle()] = flags
 		return nil
 	})
 }
 
-// DeregisterStream ends a registration (cuFileStreamDeregister of cufile.h). An error wraps InvalidValue.
+// DeregisterStream ends a registration (cuFileStreamDeregister of cufile.h). Errors wrap InvalidValue (also for a
+// stream that is not registered), DriverNotInitialized or DriverClosing.
 func (d *Driver) DeregisterStream(s Stream) error {
 	return d.stream("cuFileStreamDeregister", s, func(was *StreamFlags) error {
 		if was == nil {
@@ -91,7 +94,7 @@ func (d *Driver) DeregisterStream(s Stream) error {
 	})
 }
 
-// stream changes what is known of a stream; was is nil where it is not registered.
+// stream changes the flags of a stream. was is nil if the stream is not registered.
 func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) error) error {
 	if err := d.use(call); err != nil {
 		return err
@@ -112,16 +115,17 @@ func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) err
 	return nil
 }
 
-// ReadAsync puts a read on a stream (cuFileReadAsync, §4.4.1), which is made when the work before it has been done, and which the
-// work after it waits for. It returns when that is submitted. Without a stream it reads at once. base is as in Read.
+// ReadAsync places a read on a stream (cuFileReadAsync, §4.4.1). The read starts after the earlier work on the stream,
+// and later work waits for it. ReadAsync returns after the submission. If s is nil, the read has ended when ReadAsync
+// returns. base is as in Read.
 //
-// Errors wrap InvalidValue, HandleNotRegistered, DriverNotInitialized, DriverClosing, or CUDADriverError where CUDA does not take
-// the work. All others, and what Read would return, are a's Result.
+// Errors wrap InvalidValue, HandleNotRegistered, DriverNotInitialized, DriverClosing, or CUDADriverError if CUDA does
+// not accept the work. All other errors, and the value that Read would return, are in a's Result.
 func (f *File) ReadAsync(s Stream, base uintptr, a *Async) error {
 	return f.async("cuFileReadAsync", s, Op{File: f, Base: base}, a)
 }
 
-// WriteAsync puts a write on a stream (cuFileWriteAsync, §4.4.2), as ReadAsync a read.
+// WriteAsync places a write on a stream (cuFileWriteAsync, §4.4.2), as ReadAsync does a read.
 func (f *File) WriteAsync(s Stream, base uintptr, a *Async) error {
 	return f.async("cuFileWriteAsync", s, Op{File: f, Base: base, Write: true}, a)
 }
@@ -141,7 +145,7 @@ func (f *File) async(call string, s Stream, op Op, a *Async) error {
 	}
 	if a == nil || op.Base == 0 {
 		done()
-		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errors.New("no memory, or none for the result")}
+		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errors.New("the memory, or the result, is nil")}
 	}
 	if s == nil {
 		a.set(f.transfer(call, a.fill(op)))
@@ -166,7 +170,8 @@ func (f *File) async(call string, s Stream, op Op, a *Async) error {
 	return nil
 }
 
-// inTurn makes a transfer when the stream has come to it: now is what is asked now, given what was asked before.
+// inTurn performs a transfer when the stream has reached it. given has the parameters at submission, now the current
+// ones.
 func (f *File) inTurn(call string, given, now Op, flags StreamFlags) (int, error) {
 	if flags&FixedOffset != 0 {
 		now.Offset = given.Offset
@@ -188,7 +193,7 @@ func (f *File) inTurn(call string, given, now Op, flags StreamFlags) (int, error
 
 var errNotAligned = errors.New("the stream is registered for multiples of 4096")
 
-// fill is op with what a asks now.
+// fill returns op with a's current parameters.
 func (a *Async) fill(op Op) Op {
 	op.Size, op.FileOffset, op.Offset = int(a.Size), a.FileOffset, a.Offset
 	return op

@@ -2,32 +2,36 @@
 
 package cufile
 
-// A backend makes the calls of a driver. The driver has checked their arguments, and knows what is registered: so both back ends
-// refuse the same, in the same order.
+// A backend performs the calls of a driver. The driver has checked the arguments and keeps the registrations, so that
+// both back ends refuse the same calls, in the same order.
 type backend interface {
-	// openFile gets ready to read and write a file that was opened with flags on the device dev, and closeFile ends that.
+	// openFile prepares a file that was opened with flags on the device dev for reading and writing. closeFile ends that.
 	openFile(f *File, flags int, dev uint64) error
 	closeFile(f *File) error
-	// addBuffer registers memory; place is for pieces. dropBuffer ends that.
+	// addBuffer registers memory. place is the memory's number, by which pieces of transfers refer to it. dropBuffer
+	// ends the registration.
 	addBuffer(base uintptr, size int) (place int, err error)
 	dropBuffer(r *region) error
-	// transfer makes a transfer of a file that is held, and waits for its end.
+	// transfer performs a transfer of a held file, and waits for its end.
 	transfer(call string, op Op) (int, error)
-	// together is how many of a batch's transfers, of the first ones, gather may make at once; 1: none with another.
+	// together returns how many transfers, from the first of ops on, gather may perform as one. 1 means that the first
+	// one cannot be combined.
 	together(ops []Op) int
-	// gather makes such transfers. If they are not whole after it, each is to be made by inBatch.
+	// gather performs transfers that together has counted. If it returns false, each must be performed again by
+	// inBatch.
 	gather(ops []Op) (whole bool)
-	// inBatch makes a transfer of a batch, as transfer does.
+	// inBatch performs a transfer of a batch, like transfer.
 	inBatch(call string, op Op) (int, error)
-	// async puts a transfer on a stream, and has done called when the stream has come past it, unless there is an error.
+	// async places a transfer on a stream. If it returns no error, it calls done once the stream has passed the transfer.
 	async(call string, s Stream, op Op, a *Async, flags StreamFlags, done func()) error
-	// set changes a setting: its number in KiB, and whether transfers are polled for.
+	// set changes the setting of the given call to kb KiB. poll is used for the poll mode only: whether to poll for
+	// the end of transfers.
 	set(call string, poll bool, kb uint64) error
 	properties() (Properties, error)
 	close() error
 }
 
-// compat is compatibility mode (§2.3).
+// compat is the back end of compatibility mode (§2.3).
 type compat struct {
 	driver *Driver
 	engine engine

@@ -18,7 +18,7 @@ type Op struct {
 	FileOffset int64
 }
 
-// An OpStatus is how far a transfer of a batch is (CUfileStatus, §3.1.1: the list with Canceled).
+// An OpStatus is the state of a transfer in a batch (CUfileStatus, §3.1.1: the list with Canceled).
 type OpStatus int
 
 // The statuses, with the document's values.
@@ -36,17 +36,17 @@ func (s OpStatus) String() string {
 	return [...]string{"waiting", "pending", "invalid", "canceled", "complete", "timed out", "failed"}[s]
 }
 
-// An Event tells about a transfer of a batch.
+// An Event is the state of a transfer in a batch.
 type Event struct {
 	Status OpStatus
-	N      int   // bytes moved; of Complete, less than asked for at the end of the file
+	N      int   // bytes moved; for Complete, fewer than requested at the end of the file
 	Err    error // of Invalid and Failed
 }
 
-// A Batch is a number of transfers that were submitted together. They may be done in any order.
+// A Batch is a set of transfers that were submitted together. They may complete in any order.
 type Batch struct {
 	driver *Driver
-	ended  chan struct{} // all are
+	ended  chan struct{} // closed when all have ended
 
 	mu       sync.Mutex
 	events   []Event
@@ -54,8 +54,9 @@ type Batch struct {
 	left     int
 }
 
-// Submit starts transfers (cuFileBatchIOSubmit, §4.5.1), and does not wait for them. The memory must stay as it is until they are
-// done. Where one of them is ill-formed none is started: the error is its, and wraps what Read's would.
+// Submit starts transfers (cuFileBatchIOSubmit, §4.5.1) without waiting for them. The memory must not change until they
+// are done. If one of them is ill-formed, none is started, and the error wraps what Read's error for that transfer
+// would. If ops is empty, the error wraps InvalidValue.
 func (d *Driver) Submit(ops []Op) (*Batch, error) {
 	const call = "cuFileBatchIOSubmit"
 	if err := d.use(call); err != nil {
@@ -77,15 +78,16 @@ func (d *Driver) Submit(ops []Op) (*Batch, error) {
 		return nil, err
 	}
 	b := &Batch{driver: d, ended: make(chan struct{}), events: make([]Event, len(ops)), left: len(ops)}
-	ops = slices.Clone(ops) // they are the caller's again
+	ops = slices.Clone(ops) // the caller may reuse them
 	go func() {
 		defer release()
-		b.run(ops)
+		b.transferAll(ops)
 	}()
 	return b, nil
 }
 
-// holdAll checks transfers and holds their files: those before the one that is refused.
+// holdAll checks transfers and holds their files, up to the first one that is refused. held is the number of files that
+// the caller must release, even if err is not nil.
 func (d *Driver) holdAll(call string, ops []Op) (held int, err error) {
 	for _, op := range ops {
 		if op.File == nil || op.File.driver != d {
@@ -102,28 +104,28 @@ func (d *Driver) holdAll(call string, ops []Op) (held int, err error) {
 	return held, nil
 }
 
-// atOnce is how many transfers of a batch are under way at a time.
+// atOnce is the maximum number of concurrent transfers of a batch.
 const atOnce = 32
 
-// run makes the transfers, each of a file that is held. A transfer of Size 0 moves nothing.
-func (b *Batch) run(ops []Op) {
+// transferAll performs the transfers, whose files must be held. A transfer of Size 0 moves nothing.
+func (b *Batch) transferAll(ops []Op) {
 	var all sync.WaitGroup
 	room := make(chan struct{}, atOnce)
 	defer all.Wait()
 	for i, n := 0, 0; i < len(ops); i += n {
 		n = b.driver.back.together(ops[i:])
-		if !b.begin(i, n) {
+		if !b.mayStart(i, n) {
 			continue
 		}
 		room <- struct{}{}
 		all.Go(func() {
 			b.transfer(i, ops[i:i+n])
-			<-room // ends: it has put a value there
+			<-room // ends: this transfer has sent a value
 		})
 	}
 }
 
-// transfer makes the transfers from i on.
+// transfer performs ops, which are the batch's transfers from number i on, and records their events.
 func (b *Batch) transfer(i int, ops []Op) {
 	whole := len(ops) > 1 && b.driver.back.gather(ops)
 	for k, op := range ops {
@@ -132,14 +134,14 @@ func (b *Batch) transfer(i int, ops []Op) {
 			n, err = b.driver.back.inBatch("cuFileBatchIOSubmit", op)
 		}
 		if err != nil {
-			b.end(i+k, Event{Failed, n, err})
+			b.recordEvent(i+k, Event{Failed, n, err})
 			continue
 		}
-		b.end(i+k, Event{Status: Complete, N: n})
+		b.recordEvent(i+k, Event{Status: Complete, N: n})
 	}
 }
 
-// inBatch implements backend: by the engine, whatever the size.
+// inBatch implements backend. It uses the engine for every size.
 func (c *compat) inBatch(call string, op Op) (int, error) {
 	set := c.driver.settings()
 	list, err := c.driver.pieces(call, op, &set)
@@ -147,12 +149,13 @@ func (c *compat) inBatch(call string, op Op) (int, error) {
 		return 0, err
 	}
 	m := &movement{call: call, op: op, pieces: list, ended: make(chan struct{})}
-	m.run(c)
+	m.moveAll(c)
 	return m.result()
 }
 
-// begin says whether n transfers, from i on, may start: the batch has not been canceled.
-func (b *Batch) begin(i, n int) bool {
+// mayStart reports whether the n transfers from i on may start, that is, whether the batch has not been canceled and the
+// driver is not closing. It records them as pending if they may, and as canceled otherwise.
+func (b *Batch) mayStart(i, n int) bool {
 	b.mu.Lock()
 	canceled := b.canceled || b.driver.closing.Load()
 	for k := 0; k < n && !canceled; k++ {
@@ -160,12 +163,12 @@ func (b *Batch) begin(i, n int) bool {
 	}
 	b.mu.Unlock()
 	for k := 0; k < n && canceled; k++ {
-		b.end(i+k, Event{Status: Canceled})
+		b.recordEvent(i+k, Event{Status: Canceled})
 	}
 	return !canceled
 }
 
-func (b *Batch) end(i int, e Event) {
+func (b *Batch) recordEvent(i int, e Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events[i] = e
@@ -174,14 +177,15 @@ func (b *Batch) end(i int, e Event) {
 	}
 }
 
-// Status is how far each transfer is, in the order of Submit (cuFileBatchIOGetStatus, §4.5.2).
+// Status returns the state of each transfer, in the order of Submit (cuFileBatchIOGetStatus, §4.5.2).
 func (b *Batch) Status() []Event {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]Event(nil), b.events...)
 }
 
-// Wait waits until all transfers have ended, well or not, and returns nil; or until ctx ends, and returns its error.
+// Wait waits until all transfers have ended, successfully or not, and returns nil. If ctx ends first, it returns ctx's
+// error.
 func (b *Batch) Wait(ctx context.Context) error {
 	select {
 	case <-b.ended:
@@ -191,8 +195,8 @@ func (b *Batch) Wait(ctx context.Context) error {
 	}
 }
 
-// Cancel has the transfers that have not begun not begin (cuFileBatchIOCancel, §4.5.3). Those that the kernel has end as they
-// would: Wait tells when.
+// Cancel prevents transfers that have not started (cuFileBatchIOCancel, §4.5.3). Those that are with the kernel end
+// normally; use Wait to wait for them.
 func (b *Batch) Cancel() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

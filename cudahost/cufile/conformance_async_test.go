@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// standIn opens CUDA where there is a GPU, and else a stand-in, whose streams are threads of its own.
+// standIn opens CUDA if there is a GPU, else a stand-in whose streams are threads.
 func standIn(t *testing.T) *cudahost.Device {
 	t.Helper()
 	quiet := cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)}
@@ -27,7 +27,7 @@ func standIn(t *testing.T) *cudahost.Device {
 	if errors.Is(err, cudahost.ErrNoCUDA) {
 		library := filepath.Join(t.TempDir(), "libcuda.so.1")
 		cudatest.Library(t, library, "../../pipeline/isp/cuda/testdata/device.cpp")
-		if _, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil { // now it is found by its name
+		if _, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL); err != nil { // makes it available under its name
 			t.Fatal(err)
 		}
 		a, err = cudahost.Open(quiet)
@@ -39,7 +39,7 @@ func standIn(t *testing.T) *cudahost.Device {
 	return a.(*cudahost.CUDA).Device
 }
 
-// A turn is a file, memory and a stream for transfers in it.
+// A turn has a file, memory and a stream for transfers.
 type turn struct {
 	d      *Driver
 	h      *File
@@ -51,7 +51,7 @@ type turn struct {
 	move func(h *File, s Stream, base uintptr, a *Async) error
 }
 
-const turnSize = 64 << 10 // of its memory, and of the file to be read
+const turnSize = 64 << 10 // size of its memory, and of the file to read
 
 func (s *site) turn(t *testing.T, write bool, flags int) *turn {
 	t.Helper()
@@ -81,7 +81,7 @@ func (s *site) turn(t *testing.T, write bool, flags int) *turn {
 	return w
 }
 
-// result submits the transfer, waits for the stream, and returns what came of it.
+// result submits the transfer, waits for the stream, and returns the result.
 func (w *turn) result(t *testing.T) (int, error) {
 	t.Helper()
 	want(t, w.move(w.h, w.stream, w.base, w.a), Success)
@@ -89,8 +89,8 @@ func (w *turn) result(t *testing.T) (int, error) {
 	return w.a.Result()
 }
 
-// TestGPURegisteredStreams: after a stream has been registered, no transfer is lost in another. NVIDIA's libcufile loses up to one in
-// a hundred if it is told (docs/cufile.md).
+// TestGPURegisteredStreams checks that no transfer on another stream is lost after a stream was registered. NVIDIA's
+// libcufile loses up to one in a hundred if it is told of the registration (the package's comment).
 func TestGPURegisteredStreams(t *testing.T) {
 	c, config := realLibrary(t)
 	s := &site{config: config, folder: t.TempDir(), memory: hostMemory(c), device: c.Device, released: true}
@@ -115,13 +115,13 @@ func TestGPURegisteredStreams(t *testing.T) {
 	}
 }
 
-// refusing is a stream that CUDA puts no work on.
+// refusing is a stream to which CUDA adds no work.
 type refusing struct{}
 
 func (refusing) Handle() uintptr   { return 77 }
 func (refusing) Call(func()) error { return &cudahost.Error{Call: "cuLaunchHostFunc", Code: 400} }
 
-// asyncLines are cuFileReadAsync and cuFileWriteAsync (§4.4).
+// asyncLines covers cuFileReadAsync and cuFileWriteAsync (§4.4).
 func asyncLines(number string, write bool) []line {
 	whole := func(t *testing.T, w *turn) {
 		content := make([]byte, turnSize)
@@ -157,7 +157,7 @@ func asyncLines(number string, write bool) []line {
 		}},
 		{number + ".cuda", "a stream that CUDA does not take", func(t *testing.T, s *site) {
 			if s.config.Library != "" {
-				return // libcufile is not there to find out that a stream is none
+				return // without libcufile, which would detect an invalid stream
 			}
 			w := s.turn(t, write, os.O_RDWR)
 			var e *cudahost.Error
@@ -165,7 +165,7 @@ func asyncLines(number string, write bool) []line {
 			if want(t, err, CUDADriverError); !errors.As(err, &e) || e.Code != 400 {
 				t.Errorf("%v", err)
 			}
-			want(t, w.d.Close(), Success) // which waits for nothing
+			want(t, w.d.Close(), Success) // waits for nothing
 		}},
 		{number + ".bytes", "the bytes that were transferred", func(t *testing.T, s *site) {
 			w := s.turn(t, write, os.O_RDWR)
@@ -209,7 +209,7 @@ func asyncLines(number string, write bool) []line {
 		}},
 		{number + ".memory", "what is asked is read in the stream, unless it is fixed", func(t *testing.T, s *site) {
 			for flags, expect := range map[StreamFlags]int{0: 4096, FixedOffset | FixedFileOffset: 4096, FixedSize: 8192, allFixed: 8192} {
-				if s.config.Library != "" && flags != 0 { // what is fixed must not change
+				if s.config.Library != "" && flags != 0 { // fixed values must not change
 					continue
 				}
 				w := s.turn(t, write, os.O_RDWR)
@@ -217,18 +217,18 @@ func asyncLines(number string, write bool) []line {
 				w.a.Size = 8192
 				want(t, w.stream.Call(func() { w.a.Size = 4096 }), Success)
 				if expect == 8192 {
-					want(t, w.stream.Call(func() { w.a.Size = 16384 }), Success) // more than was asked
+					want(t, w.stream.Call(func() { w.a.Size = 16384 }), Success) // more than requested
 				}
 				if n, err := w.result(t); n != expect || err != nil {
 					t.Errorf("flags %#x: %d, want %d: %v", uint(flags), n, expect, err)
 				}
-				want(t, w.d.Close(), Success) // which deregisters the stream
+				want(t, w.d.Close(), Success) // deregisters the stream
 			}
 		}},
 	}
 }
 
-// streamLines are the rules of streams (§3.6, §4.2).
+// streamLines covers the rules of streams (§3.6, §4.2).
 var streamLines = []line{
 	{"002.2.9", "CUfileFeatureFlags_t", func(t *testing.T, s *site) {
 		p, err := s.open(t, nil).Properties()
@@ -277,7 +277,7 @@ var streamLines = []line{
 		want(t, w.d.Close(), Success)
 		_, err := w.a.Result()
 		if s.config.Library != "" && err == nil {
-			return // libcufile makes it
+			return // libcufile creates it
 		}
 		want(t, err, DriverClosing)
 	}},

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closed is a driver that has been closed.
+// closed returns a driver that has been closed.
 func (s *site) closed(t *testing.T) *Driver {
 	d := s.open(t, nil)
 	want(t, d.Close(), Success)
 	return d
 }
 
-// driverLines are cuFileDriverOpen to cuFileDriverSetMaxPinnedMemSize (§4.1).
+// driverLines covers cuFileDriverOpen to cuFileDriverSetMaxPinnedMemSize (§4.1).
 var driverLines = []line{
 	{"002.1.1.0", "a driver opens", func(t *testing.T, s *site) { s.open(t, nil) }},
 	{"002.1.1.again", "a second driver opens", func(t *testing.T, s *site) {
@@ -152,7 +152,7 @@ var driverLines = []line{
 	}},
 }
 
-// fileLines are cuFileHandleRegister to cuFileWrite (§4.2).
+// fileLines covers cuFileHandleRegister to cuFileWrite (§4.2).
 var fileLines = []line{
 	{"002.1.9.0", "a file is registered", func(t *testing.T, s *site) { s.handle(t, s.open(t, nil), os.O_RDWR) }},
 	{"002.1.9.5001", "not with a closed driver", func(t *testing.T, s *site) {
@@ -289,7 +289,7 @@ var fileLines = []line{
 	}},
 }
 
-// descriptors is how many the process has open.
+// descriptors returns the number of open descriptors of the process.
 func descriptors(t *testing.T) int {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
@@ -315,7 +315,7 @@ func (s *site) roundTrip(t *testing.T, d *Driver, size int) {
 	}
 }
 
-// unreadable is the error of reading a file that was opened for writing.
+// unreadable returns the error of reading a file that was opened for writing.
 func (s *site) unreadable() error {
 	if s.released {
 		return InvalidFileOpenFlag
@@ -323,7 +323,7 @@ func (s *site) unreadable() error {
 	return unix.EBADF
 }
 
-// unwritable is the error of writing a file that was opened for reading.
+// unwritable returns the error of writing a file that was opened for reading.
 func (s *site) unwritable() error {
 	if s.released {
 		return unix.EIO
@@ -331,7 +331,7 @@ func (s *site) unwritable() error {
 	return unix.EBADF
 }
 
-// tells checks that properties are as they were set. libcufile tells its defaults, whatever a call has set.
+// tells checks that properties have the values that were set. libcufile reports its defaults, whatever was set.
 func (s *site) tells(t *testing.T, p Properties, asSet bool) {
 	t.Helper()
 	if s.released {
@@ -342,7 +342,7 @@ func (s *site) tells(t *testing.T, p Properties, asSet bool) {
 	}
 }
 
-// leastPiece is the smallest size of pieces, in KiB. libcufile refuses one that is smaller than per_buffer_cache_size_kb.
+// leastPiece returns the smallest size of pieces, in KiB. libcufile refuses one below per_buffer_cache_size_kb.
 func (s *site) leastPiece() uint64 {
 	if s.config.Library != "" {
 		return 1024
@@ -350,7 +350,7 @@ func (s *site) leastPiece() uint64 {
 	return 4
 }
 
-// withOffset reads or writes at an offset of registered memory.
+// withOffset reads or writes at an offset in registered memory.
 func (s *site) withOffset(t *testing.T, write bool) {
 	d := s.open(t, nil)
 	h := s.handle(t, d, os.O_RDWR)
@@ -369,7 +369,7 @@ func (s *site) withOffset(t *testing.T, write bool) {
 	}
 }
 
-// refusals are the statuses of a read or write.
+// refusals checks the statuses of a read or write.
 func (s *site) refusals(t *testing.T, move func(*File, uintptr, int, int64, int64) (int, error)) {
 	d := s.open(t, nil)
 	h := s.handle(t, d, os.O_RDWR)

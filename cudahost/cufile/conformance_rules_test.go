@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bufferLines are cuFileBufRegister and cuFileBufDeregister (§4.3).
+// bufferLines covers cuFileBufRegister and cuFileBufDeregister (§4.3).
 var bufferLines = []line{
 	{"002.1.13.0", "memory is registered", func(t *testing.T, s *site) { s.registered(t, nil) }},
 	{"002.1.13.5022", "no memory, no bytes, a flag, or beyond the end of addresses", func(t *testing.T, s *site) {
@@ -49,7 +49,7 @@ var bufferLines = []line{
 	}},
 }
 
-// registered is a driver that has a MiB of memory registered.
+// registered returns a driver with a MiB of registered memory.
 func (s *site) registered(t *testing.T, change func(*Settings)) (*Driver, uintptr) {
 	t.Helper()
 	d := s.open(t, change)
@@ -58,7 +58,7 @@ func (s *site) registered(t *testing.T, change func(*Settings)) (*Driver, uintpt
 	return d, base
 }
 
-// batchLines are cuFileBatchIOSubmit to cuFileBatchIODestroy (§4.5), and CUFILE_ERRSTR (§3.1.1).
+// batchLines covers cuFileBatchIOSubmit to cuFileBatchIODestroy (§4.5), and CUFILE_ERRSTR (§3.1.1).
 var batchLines = []line{
 	{"002.1.17.0", "a batch is done", func(t *testing.T, s *site) { s.batchOf(t, os.O_RDWR) }},
 	{"002.1.17.5022", "no transfer, and a transfer that is ill-formed", func(t *testing.T, s *site) {
@@ -120,7 +120,7 @@ var batchLines = []line{
 	}},
 }
 
-// batchOf is a batch of a write and a read of 4 KiB that has ended.
+// batchOf returns a batch of a write and a read of 4 KiB that has ended.
 func (s *site) batchOf(t *testing.T, flags int) (*File, *Batch, []Event) {
 	t.Helper()
 	d := s.open(t, nil)
@@ -136,7 +136,7 @@ func (s *site) batchOf(t *testing.T, flags int) (*File, *Batch, []Event) {
 	return h, b, b.Status()
 }
 
-// ruleLines are the types (§3.1), the rules (§2, §4) and compatibility mode (§2.3).
+// ruleLines covers the types (§3.1), the rules (§2, §4) and compatibility mode (§2.3).
 var ruleLines = []line{
 	{"002.2.1", "CUfileError_t", func(t *testing.T, s *site) {
 		_, err := s.open(t, nil).RegisterFile(nil)
@@ -280,7 +280,7 @@ var ruleLines = []line{
 		h := s.handle(t, d, os.O_RDWR)
 		b, base := s.memory(t, 3*4096)
 		pattern(b)
-		if n, err := h.Write(base+1, 4096, 1, 0); n != 4096 || err != nil { // no address of a direct transfer
+		if n, err := h.Write(base+1, 4096, 1, 0); n != 4096 || err != nil { // the address does not allow a direct transfer
 			t.Errorf("%d, %v", n, err)
 		}
 		holds(t, h, 1, b[1:4097])

@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// statusLines are the codes (§3.1.3) that can be provoked: each by one call.
+// statusLines covers the codes (§3.1.3) that can be provoked, each by one call.
 func statusLines() []line {
 	list := []line{
 		{"002.3.errno", "errors of transfers are the kernel's errno", func(t *testing.T, s *site) {
@@ -94,7 +94,7 @@ func statusLines() []line {
 		},
 	} {
 		list = append(list, line{fmt.Sprintf("002.3.%d", status), status.Error(), func(t *testing.T, s *site) {
-			if status == NewFDFailed && s.released { // it cannot learn which file system it is, either
+			if status == NewFDFailed && s.released { // in this case it cannot determine the file system, either
 				want(t, provoke(t, s), HandleNotRegistered)
 				return
 			}
@@ -104,7 +104,7 @@ func statusLines() []line {
 	return list
 }
 
-// settingsKeys are the keys of cufile.json in the order of the checklist, each with its default and another value.
+// settingsKeys lists the keys of cufile.json in the order of the checklist, each with its default and another value.
 var settingsKeys = []struct{ key, is, other string }{
 	{"logging.dir", `""`, `"/var/log"`},
 	{"logging.level", `"ERROR"`, `"TRACE"`},
@@ -129,7 +129,7 @@ var settingsKeys = []struct{ key, is, other string }{
 	{"denylist.filesystems", `null`, `["lustre"]`},
 }
 
-// settingsLines are cufile.json (§2.3, §4.1.8).
+// settingsLines covers cufile.json (§2.3, §4.1.8).
 func settingsLines() []line {
 	list := []line{
 		{"002.6.23", "the file is /etc/cufile.json, and need not be there", func(t *testing.T, _ *site) {
@@ -189,7 +189,7 @@ func settingsLines() []line {
 	return list
 }
 
-// nested is a cufile.json with one key.
+// nested returns a cufile.json with one key.
 func nested(key, value string) []byte {
 	for parts := strings.Split(key, "."); len(parts) > 0; parts = parts[:len(parts)-1] {
 		value = fmt.Sprintf("{%q: %s}", parts[len(parts)-1], value)
@@ -197,20 +197,20 @@ func nested(key, value string) []byte {
 	return []byte(value)
 }
 
-// thePage is docs/cufile.md. The tests for a GPU run in the root of the tree.
-func thePage(t *testing.T) []byte {
+// packageComment returns doc.go. The tests for a GPU run in the root of the tree.
+func packageComment(t *testing.T) []byte {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/cufile.md")
+	text, err := os.ReadFile("doc.go")
 	if err != nil {
-		page, err = os.ReadFile("docs/cufile.md")
+		text, err = os.ReadFile("cudahost/cufile/doc.go")
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return page
+	return text
 }
 
-// sample runs the sample program, and has it fail at each step that can.
+// sample runs the sample program, and makes it fail at each step that can fail.
 func sample(t *testing.T, s *site) {
 	if s.flags&unix.O_DIRECT == 0 {
 		return // it opens its file with O_DIRECT
@@ -244,23 +244,23 @@ func sample(t *testing.T, s *site) {
 	c.Settings = DefaultSettings()
 	c.Settings.MaxPinned = 4
 	if s.released {
-		want(t, run(c, path), DriverUnsupportedLimit) // it does not take a limit below 64 KiB
+		want(t, run(c, path), DriverUnsupportedLimit) // it does not accept a limit below 64 KiB
 	} else {
 		want(t, run(c, path), InvalidMappingSize)
 	}
 	_ = os.Remove(path)
 }
 
-// contradictionLines are those of the document: docs/cufile.md says of each what the released library does, and what we do.
+// contradictionLines covers the document's contradictions. The package's comment says for each what the released library
+// does, and what this package does.
 func contradictionLines() []line {
 	list := []line{{"002.7.1", "the sample program", sample}}
 	for i := 2; i <= 13; i++ {
 		number := fmt.Sprintf("002.7.%d", i)
-		list = append(list, line{number, "the page decides the contradiction", func(t *testing.T, _ *site) {
-			page := thePage(t)
-			row := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(number) + ` \|( [^|]+[^| ] \|){3}$`)
-			if n := len(row.FindAll(page, -1)); n != 1 {
-				t.Errorf("docs/cufile.md has %d rows of four cells for %s, and must have one", n, number)
+		list = append(list, line{number, "the package's comment decides the contradiction", func(t *testing.T, _ *site) {
+			entry := regexp.MustCompile(`(?m)^//   - ` + regexp.QuoteMeta(number) + `: .+`)
+			if n := len(entry.FindAll(packageComment(t), -1)); n != 1 {
+				t.Errorf("the package's comment has %d entries for %s, and must have one", n, number)
 			}
 		}})
 	}

@@ -23,23 +23,23 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// A line is a line of the checklist of the document (testdata/checklist.txt has the numbers): §002.1 has the calls, each with its
-// returns, 002.2 the types, 002.3 the status codes, 002.4 the rules, 002.5 compatibility mode, 002.6 cufile.json, and 002.7 the
-// sample program and the contradictions. Lines of 002.2 to 002.7 are numbered in the document's order.
+// A line is a line of the document's checklist (testdata/checklist.txt has the numbers): 002.1 has the calls with their
+// return values, 002.2 the types, 002.3 the status codes, 002.4 the rules, 002.5 compatibility mode, 002.6 cufile.json,
+// and 002.7 the sample program and the contradictions. Lines of 002.2 to 002.7 are numbered in the document's order.
 type line struct {
 	number string
 	what   string
 	test   func(t *testing.T, s *site)
 }
 
-// lines are all of them that can be provoked.
+// lines returns all lines that can be provoked.
 func lines() []line {
 	return slices.Concat(driverLines, fileLines, bufferLines, batchLines, ruleLines, streamLines,
 		asyncLines("002.1.15", false), asyncLines("002.1.16", true), statusLines(), settingsLines(), contradictionLines())
 }
 
-// TestConformance is the checklist, line by line, in compatibility mode and with a stand-in for libcufile. Files on tmpfs and xfs are
-// opened in other ways than with O_DIRECT only by make test-long.
+// TestConformance runs the checklist line by line, in compatibility mode and with a stand-in for libcufile. On tmpfs and
+// xfs, files are opened without O_DIRECT only by make test-long.
 func TestConformance(t *testing.T) {
 	device, library := standIn(t), standInLibrary(t)
 	long := os.Getenv("TEGRACAST_LONG") != ""
@@ -76,7 +76,7 @@ func (s *site) conform(t *testing.T) {
 	}
 }
 
-// hasDirect says whether the file system has O_DIRECT. tmpfs has it since Linux 6.6, and refuses it before.
+// hasDirect reports whether the file system supports O_DIRECT. tmpfs supports it since Linux 6.6.
 func (s *site) hasDirect(t *testing.T) bool {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(s.folder, "direct"), os.O_CREATE|os.O_RDWR|unix.O_DIRECT, 0o600)
@@ -107,7 +107,7 @@ func kernelHas(t *testing.T, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// folders are those that the checklist is run in, by their file systems.
+// folders returns the folders in which the checklist is run, by file system.
 func folders(t *testing.T) map[string]string {
 	disk := t.TempDir()
 	list := map[string]string{"disk": disk}
@@ -125,7 +125,7 @@ func folders(t *testing.T) map[string]string {
 	return list
 }
 
-// mountXFS makes a file system in a file, and mounts it.
+// mountXFS makes a file system in a file and mounts it.
 func mountXFS(t *testing.T, folder string) (string, error) {
 	image, at := filepath.Join(folder, "xfs.img"), filepath.Join(folder, "xfs")
 	if err := errors.Join(os.WriteFile(image, nil, 0o600), os.Truncate(image, 400<<20), os.Mkdir(at, 0o700)); err != nil {
@@ -144,19 +144,19 @@ func mountXFS(t *testing.T, folder string) (string, error) {
 	return at, nil
 }
 
-// A site is where a line is tested: a back end, a folder, and how files are opened.
+// A site is an environment for a line: a back end, a folder, and the flags for opening files.
 type site struct {
 	config Config
 	folder string
 	flags  int // of open(2), in addition
-	// memory is size bytes that do not move, page aligned.
+	// memory returns size bytes that do not move, page aligned.
 	memory func(t testing.TB, size int) ([]byte, uintptr)
 	device *cudahost.Device // of streams
-	// released says that libcufile is NVIDIA's, which differs in what docs/cufile.md lists.
+	// released says that libcufile is NVIDIA's, which differs in what the package's comment lists.
 	released bool
 }
 
-// memory is memory of the host that does not move, page aligned.
+// memory returns host memory that does not move, page aligned.
 func memory(t testing.TB, size int) ([]byte, uintptr) {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -167,7 +167,7 @@ func memory(t testing.TB, size int) ([]byte, uintptr) {
 	return b, uintptr(unsafe.Pointer(&b[0]))
 }
 
-// open opens a driver with the document's settings, of which change, if it is not nil, changes some.
+// open opens a driver with the document's settings, changed by change if it is not nil.
 func (s *site) open(t testing.TB, change func(*Settings)) *Driver {
 	t.Helper()
 	c := s.config
@@ -208,10 +208,10 @@ func (s *site) handle(t testing.TB, d *Driver, flags int) *File {
 	return h
 }
 
-// pattern fills b with bytes, always the same, that tell their places.
+// pattern fills b with fixed bytes that depend on their position.
 func pattern(b []byte) { _, _ = rand.NewChaCha8([32]byte{}).Read(b) }
 
-// want fails unless err is that status; Success is no error.
+// want fails unless err is the given status. Success means no error.
 func want(t testing.TB, err error, s Status) {
 	t.Helper()
 	if (err == nil) != (s == Success) || err != nil && !errors.Is(err, s) {
@@ -228,30 +228,29 @@ func holds(t testing.TB, h *File, from int64, b []byte) {
 	}
 }
 
-// TestEveryLineHasACase compares the checklist with the cases and with the lines that docs/cufile.md says cannot be provoked.
+// TestEveryLineHasACase compares the checklist with the cases, and with the lines that cannot be provoked
+// (testdata/without-case.txt).
 func TestEveryLineHasACase(t *testing.T) {
 	text, err := os.ReadFile("testdata/checklist.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := thePage(t)
+	without, err := os.ReadFile("testdata/without-case.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
 	count := map[string]int{}
 	for _, l := range lines() {
 		count[l.number]++
 	}
-	_, without, ok := strings.Cut(string(page), "## Lines without a case\n")
-	if !ok {
-		t.Fatal("docs/cufile.md has no list of lines without a case")
-	}
-	without, _, _ = strings.Cut(without, "\n## ")
-	for _, row := range regexp.MustCompile(`(?m)^\| (002[^|]*)\|`).FindAllStringSubmatch(without, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^(002[^:]*):`).FindAllStringSubmatch(string(without), -1) {
 		for _, number := range strings.Fields(strings.ReplaceAll(row[1], ",", " ")) {
 			count[number]++
 		}
 	}
 	for _, number := range strings.Fields(string(text)) {
 		if count[number] != 1 {
-			t.Errorf("line %s has %d cases or entries in docs/cufile.md, and must have one", number, count[number])
+			t.Errorf("line %s has %d cases or entries in without-case.txt, and must have one", number, count[number])
 		}
 		delete(count, number)
 	}

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// transfers: whatever the alignment, files and memory have what an ordinary file would have, and no byte outside of the wanted
-// range changes.
+// transfers checks that, with any alignment, files and memory have the same content as with ordinary calls, and that no
+// byte outside the range changes.
 func transfers(t *testing.T, s *site) {
 	d := s.open(t, func(set *Settings) { set.MaxDirectIO = max(64, s.leastPiece()) }) // so that transfers have several pieces
 	h := s.handle(t, d, os.O_RDWR)
@@ -52,7 +52,7 @@ func transfers(t *testing.T, s *site) {
 			t.Fatalf("read of %d bytes at %d of %d: %d, want %d, %v", size, off, len(model), n, expect, err)
 		}
 		copy(before[in:], model[min(off, len(model)):min(off+n, len(model))])
-		copy(before[in+n:in+size], mem[in+n:]) // a disk reads whole sectors, also beyond the end of the file
+		copy(before[in+n:in+size], mem[in+n:]) // a disk reads whole sectors, even beyond the end of the file
 		if !bytes.Equal(mem, before) {
 			t.Fatalf("read of %d bytes at %d into %d: the memory is not what it should be", size, off, in)
 		}
@@ -61,14 +61,14 @@ func transfers(t *testing.T, s *site) {
 	want(t, errors.Join(h.Sync(), h.Deregister(), d.DeregisterBuffer(base)), Success)
 }
 
-// batch: many transfers of several files at once, in any order.
+// batch checks many concurrent transfers of several files, in any order.
 func batch(t *testing.T, s *site) {
 	d := s.open(t, nil)
 	mem, base := s.memory(t, 4<<20)
 	pattern(mem)
 	const files = 3
 	piece := 10_000
-	if s.released && s.flags&unix.O_DIRECT != 0 { // of other pieces it fails some
+	if s.released && s.flags&unix.O_DIRECT != 0 { // of pieces of other sizes it fails some
 		piece = 8192
 	}
 	var list [files]*File
@@ -106,7 +106,7 @@ func batch(t *testing.T, s *site) {
 	}
 }
 
-// done is what a batch ends with.
+// done returns the events of a completed batch.
 func (s *site) done(t *testing.T, d *Driver, ops []Op) []Event {
 	t.Helper()
 	b, err := d.Submit(ops)
@@ -119,7 +119,7 @@ func (s *site) done(t *testing.T, d *Driver, ops []Op) []Event {
 	return b.Status()
 }
 
-// closeWhileTransfersRun: they end, well or with DriverClosing, and Close waits for them.
+// closeWhileTransfersRun checks that transfers end, successfully or with DriverClosing, and that Close waits for them.
 func closeWhileTransfersRun(t *testing.T, s *site) {
 	d := s.open(t, nil)
 	h := s.handle(t, d, os.O_RDWR)
@@ -143,7 +143,7 @@ func closeWhileTransfersRun(t *testing.T, s *site) {
 	all.Wait()
 }
 
-// cancel: what has not begun does not begin.
+// cancel checks that a transfer that has not started does not start.
 func cancel(t *testing.T, s *site) {
 	d := s.open(t, nil)
 	h := s.handle(t, d, os.O_RDWR)
@@ -171,7 +171,7 @@ func cancel(t *testing.T, s *site) {
 	}
 }
 
-// TestAMountIsMeasuredOnce: the first file of a file system decides for those that follow.
+// TestAMountIsMeasuredOnce checks that the result for the first file of a file system applies to the following ones.
 func TestAMountIsMeasuredOnce(t *testing.T) {
 	s := &site{folder: t.TempDir(), memory: memory}
 	d := s.open(t, nil)
@@ -183,13 +183,13 @@ func TestAMountIsMeasuredOnce(t *testing.T) {
 			if h := s.handle(t, d, os.O_RDWR); h.direct.fd >= 0 != m.direct {
 				t.Errorf("direct is %t on the mount, and the file has the descriptor %d", m.direct, h.direct.fd)
 			}
-			m.direct = !m.direct // nobody measures it again
+			m.direct = !m.direct // it is not measured again
 		}
 	}
 	s.roundTrip(t, d, 1<<20)
 }
 
-// TestAMountThatHangs while it is measured holds up nobody who uses another one.
+// TestAMountThatHangs checks that a mount that hangs during its measurement does not delay users of another mount.
 func TestAMountThatHangs(t *testing.T) {
 	s := &site{folder: t.TempDir(), memory: memory}
 	d := s.open(t, nil)
@@ -217,7 +217,7 @@ func TestAMountThatHangs(t *testing.T) {
 	}
 }
 
-// noDescriptor: a file that has to be opened once more cannot be registered when no descriptor is left.
+// noDescriptor checks that a file that must be opened again cannot be registered when no descriptor is left.
 func noDescriptor(t *testing.T, s *site) error {
 	direct := *s
 	direct.flags = unix.O_DIRECT

@@ -11,49 +11,50 @@ import (
 	"time"
 )
 
-// Access is how a file is read and written.
+// Access selects how a file is read and written.
 type Access uint8
 
 const (
-	Measured Access = iota // direct or buffered, whichever turned out faster on the file's mount, measured once
-	Direct                 // O_DIRECT where the file system has it
+	Measured Access = iota // direct or buffered, whichever is faster on the file's mount, measured once
+	Direct                 // O_DIRECT if the file system supports it
 	Buffered               // through the page cache, unless the file was opened with O_DIRECT
 )
 
-// Config is how a Driver works.
+// Config is the configuration of a Driver.
 type Config struct {
 	Settings *Settings // nil: LoadSettings("")
 	Access   Access
-	Calls    bool // use preadv2 and pwritev2, also where there is io_uring
-	// Library has libcufile make the calls, under its name (LibraryName) or path. "" is compatibility mode, which needs none.
+	Calls    bool // use preadv2 and pwritev2 even if io_uring is available
+	// Library is the name (LibraryName) or path of libcufile, which then performs the calls. "" selects compatibility
+	// mode.
 	Library string
-	Device  Context // of the memory, for libcufile
+	Device  Context // CUDA context of the memory, which libcufile needs
 	Logger  *slog.Logger
 }
 
-// A Driver is cuFile opened (cuFileDriverOpen). Its methods, and those of its files and batches, may be called from any
-// goroutine. A process may open several, which know nothing of each other: DriverAlreadyOpen does not occur.
+// A Driver is an open instance of cuFile (cuFileDriverOpen). Its methods, and those of its files and batches, may be
+// called concurrently. A process may open several independent drivers: DriverAlreadyOpen does not occur.
 type Driver struct {
 	log    *slog.Logger
 	access Access
 	back   backend
 	mounts mounts
-	trial  func(folder string, flags int, memory []byte) (time.Duration, error) // measures; tests have another one
+	trial  func(folder string, flags int, memory []byte) (time.Duration, error) // measures; replaced by tests
 
 	closing atomic.Bool
-	mu      sync.Mutex // of all below
+	mu      sync.Mutex // guards the fields below
 	closed  bool
 	busy    sync.WaitGroup // calls that use the engine
 	set     Settings
 	files   map[int]*File       // by the caller's descriptor
 	memory  map[uintptr]*region // by base
 	streams map[uintptr]StreamFlags
-	pinned  int64 // bytes of memory
+	pinned  int64 // number of registered bytes
 }
 
-// Open opens the driver (§4.1.1), in compatibility mode (§2.3) unless Library is set. An error wraps DriverNotInitialized where that
-// mode is needed and the settings do not allow it, DriverInvalidProps where the settings cannot be read, ErrNoLibrary where
-// libcufile is missing, or what libcufile says.
+// Open opens the driver (§4.1.1), in compatibility mode (§2.3) unless Library is set. An error wraps DriverNotInitialized
+// if that mode is needed and the settings forbid it, DriverInvalidProps if the settings cannot be read, InvalidValue if
+// Library is set without a Device, ErrNoLibrary if libcufile is missing, or libcufile's error.
 func Open(c Config) (*Driver, error) {
 	const call = "cuFileDriverOpen"
 	if c.Logger == nil {
@@ -67,7 +68,7 @@ func Open(c Config) (*Driver, error) {
 		c.Settings = s
 	}
 	for _, key := range c.Settings.Unknown {
-		c.Logger.Warn("cufile.json has a key that is not known: it has no effect", "key", key)
+		c.Logger.Warn("cufile.json has an unknown key, which has no effect", "key", key)
 	}
 	d := &Driver{
 		trial: trial, log: c.Logger, access: c.Access, set: *c.Settings,
@@ -88,16 +89,16 @@ func Open(c Config) (*Driver, error) {
 	return d, nil
 }
 
-// notAllowed is that compatibility mode is needed, and not allowed.
+// notAllowed returns the error that compatibility mode is needed but forbidden.
 func notAllowed(path string) error {
 	return &Error{
 		Call: "cuFileDriverOpen", What: path, Status: DriverNotInitialized,
-		Why: errors.New("nvidia-fs is not there, and properties.allow_compat_mode is false: set it to true"),
+		Why: errors.New("nvidia-fs is not available, and properties.allow_compat_mode is false: set it to true"),
 	}
 }
 
-// use begins a call that needs the driver open. done must follow, unless there is an error, which wraps DriverNotInitialized or
-// DriverClosing.
+// use begins a call that needs the driver open. done must follow unless use returns an error, which wraps
+// DriverNotInitialized or DriverClosing.
 func (d *Driver) use(call string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,8 +114,9 @@ func (d *Driver) use(call string) error {
 
 func (d *Driver) done() { d.busy.Done() }
 
-// Close closes the driver (cuFileDriverClose, §4.1.2): what is under way ends, well or with DriverClosing; files, buffers and
-// streams that are registered still are not any more. Descriptors and memory stay the caller's. A second Close returns DriverNotInitialized.
+// Close closes the driver (cuFileDriverClose, §4.1.2). Transfers in progress end, successfully or with DriverClosing.
+// Files, buffers and streams are deregistered. Descriptors and memory remain the caller's. A second Close returns
+// DriverNotInitialized.
 func (d *Driver) Close() error {
 	const call = "cuFileDriverClose"
 	d.mu.Lock()
@@ -141,7 +143,7 @@ func (d *Driver) Close() error {
 	return errors.Join(append(errs, d.back.close())...)
 }
 
-// Properties are CUfileDrvProps_t (§3.1.1, §4.1.3), as far as anybody has a use for them. Sizes are in KiB.
+// Properties are the useful fields of CUfileDrvProps_t (§3.1.1, §4.1.3). Sizes are in KiB.
 type Properties struct {
 	Poll           bool
 	PollThreshold  uint64
@@ -150,10 +152,10 @@ type Properties struct {
 	MaxDeviceCache uint64
 	MaxPinned      uint64
 	Features       Features
-	URing          bool // transfers are io_uring's
+	URing          bool // transfers use io_uring
 }
 
-// Features are what a driver can do: CUfileFeatureFlags_t, whose values are numbers of bits.
+// Features are a driver's capabilities: CUfileFeatureFlags_t, whose values are bit numbers.
 type Features uint
 
 // The features.
@@ -163,7 +165,7 @@ const (
 	Streams
 )
 
-// Properties tells how the driver works (cuFileDriverGetProperties; §3.2 calls it cuFileGetDriverProperties).
+// Properties returns the driver's properties (cuFileDriverGetProperties; §3.2 calls it cuFileGetDriverProperties).
 func (d *Driver) Properties() (Properties, error) {
 	if err := d.use("cuFileDriverGetProperties"); err != nil {
 		return Properties{}, err
@@ -172,23 +174,23 @@ func (d *Driver) Properties() (Properties, error) {
 	return d.back.properties()
 }
 
-// SetPollMode has transfers of up to threshold KiB polled for (cuFileDriverSetPollMode, §4.1.4).
+// SetPollMode sets whether transfers of up to threshold KiB are polled (cuFileDriverSetPollMode, §4.1.4).
 func (d *Driver) SetPollMode(poll bool, threshold uint64) error {
 	return d.limit("cuFileDriverSetPollMode", poll, threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
 }
 
-// SetMaxDirectIOSize is the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
+// SetMaxDirectIOSize sets the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
 func (d *Driver) SetMaxDirectIOSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxDirectIOSize", false, kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
 }
 
-// SetMaxCacheSize bounds the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
+// SetMaxCacheSize limits the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
 func (d *Driver) SetMaxCacheSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxCacheSize", false, kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
 }
 
-// SetMaxPinnedMemSize bounds the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The largest
-// uint64 is no limit.
+// SetMaxPinnedMemSize limits the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The
+// largest uint64 means no limit.
 func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
 	if kb == ^uint64(0) {
 		kb = maxKB
@@ -196,7 +198,8 @@ func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxPinnedMemSize", false, kb, 0, func(s *Settings) { s.MaxPinned = kb })
 }
 
-// limit changes a size of the settings, which must be a multiple of 4 KiB (DriverUnsupportedLimit).
+// limit changes one size of the settings to kb KiB. If kb is not a multiple of 4, below least or above maxKB, the error
+// wraps DriverUnsupportedLimit.
 func (d *Driver) limit(call string, poll bool, kb, least uint64, set func(*Settings)) error {
 	if err := d.use(call); err != nil {
 		return err
@@ -217,7 +220,7 @@ func (d *Driver) limit(call string, poll bool, kb, least uint64, set func(*Setti
 	return nil
 }
 
-// settings are those of now.
+// settings returns the current settings.
 func (d *Driver) settings() Settings {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -9,39 +9,40 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A transfer is one read or write of a file, by one call of the kernel.
+// A transfer is one read or write of a file by one system call.
 type transfer struct {
 	fd      int
-	fdPlace int // of fd in the engine's table; -1: none
+	fdPlace int // place of fd in the engine's table; -1: none
 	write   bool
-	addr    uintptr // of host memory that does not move
-	place   int     // of the registered buffer that has it; -1: none
-	vector  []iovec // instead of addr: memory in pieces; nil: it is in one
+	addr    uintptr // in host memory that does not move
+	place   int     // place of the registered buffer that contains it; -1: none
+	vector  []iovec // memory in pieces, instead of addr; nil: it is contiguous
 	n       int     // bytes
 	off     int64   // in the file
-	// done is called once, from any goroutine, with the bytes that were moved or an errno. It must not wait.
+	// done is called once, from any goroutine, with the number of bytes moved or an errno. It must not block.
 	done func(n int, errno unix.Errno)
 }
 
-// An engine hands transfers to the kernel.
+// An engine passes transfers to the kernel.
 type engine interface {
-	// start begins transfers; it may wait for others to end. They may be done in any order.
+	// start starts transfers, and may wait for others to end. They may complete in any order.
 	start(list []*transfer)
-	// addFile, dropFile, addBuffer and dropBuffer are the engine's tables of files and memory. A place of -1 is none.
+	// addFile, dropFile, addBuffer and dropBuffer manage the engine's tables of files and memory. A place of -1 means
+	// none.
 	addFile(fd int) (place int)
 	dropFile(place int)
 	addBuffer(base uintptr, size int) (place int)
 	dropBuffer(place int)
-	// close ends the engine. No transfer is under way.
+	// close ends the engine. No transfer may be in progress.
 	close() error
 }
 
-// callers is how many threads the engine of calls may use.
+// callers is the maximum number of threads in which a calls engine makes system calls.
 const callers = 16
 
-// calls is an engine of blocking calls, for kernels without io_uring, or where a process may not have one.
+// calls is an engine that makes blocking system calls, for kernels without io_uring, or processes that may not use it.
 type calls struct {
-	room chan struct{} // has a place for each thread
+	room chan struct{} // holds a value for each thread in a system call
 	busy sync.WaitGroup
 }
 
@@ -52,7 +53,7 @@ func (c *calls) start(list []*transfer) {
 		c.room <- struct{}{}
 		c.busy.Go(func() {
 			n, errno := t.call(false)
-			<-c.room // ends: it has put a value there
+			<-c.room // ends: this transfer has sent a value
 			t.done(n, errno)
 		})
 	}
@@ -68,8 +69,8 @@ func (c *calls) close() error {
 	return nil
 }
 
-// call does the transfer by preadv2 or pwritev2, and waits for its end. With poll the kernel polls for it where it can, which is
-// of use for small ones.
+// call performs the transfer by preadv2 or pwritev2, and waits for its end. With poll the kernel polls if it can, which
+// helps with small transfers.
 func (t *transfer) call(poll bool) (n int, errno unix.Errno) {
 	for {
 		n, errno := t.once(poll)

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// The document's sample program, gds_helloworld (chapter 5): 16 MiB of memory that a GPU reaches go into a file.
+// The document's sample program, gds_helloworld (chapter 5), writes 16 MiB of memory that a GPU can access to a file.
 func Example() {
 	folder, err := os.MkdirTemp("", "gds")
 	if err != nil {
@@ -44,7 +44,7 @@ func Example() {
 	// 16777216 bytes written.
 }
 
-// helloWorld is the sample. What fails closes all that was opened before it.
+// helloWorld is the sample. On an error it closes everything that was opened.
 func helloWorld(out io.Writer, c Config, memory cudahost.Allocator, testfile string) (err error) {
 	const (
 		fileOffset   = 0x2000

@@ -11,38 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A File is a registered file (CUfileHandle_t). It has up to two descriptors: one with O_DIRECT, for what is aligned, and one
-// without.
+// A File is a registered file (CUfileHandle_t). It has up to two descriptors: one with O_DIRECT for aligned transfers,
+// and one without.
 type File struct {
 	driver   *Driver
-	caller   *os.File // is kept, so that the garbage collector does not close it
+	caller   *os.File // kept, so that the garbage collector does not close it
 	fd       int      // of caller
 	direct   opened
 	buffered opened
 	handle   uintptr        // libcufile's
-	align    int            // bytes, of offset and size of a direct transfer
-	memory   int            // bytes, of its memory
+	align    int            // alignment of offset and size of a direct transfer, in bytes
+	memory   int            // alignment of the memory of a direct transfer, in bytes
 	users    sync.WaitGroup // calls that use the descriptors
 }
 
-// opened is one of the descriptors of a file.
+// opened is a descriptor of a file.
 type opened struct {
-	fd    int // -1: there is none
+	fd    int // -1: none
 	own   bool
 	place int // in the engine's table
 }
 
-// badFlags are the flags of open(2) that §4.2.1 refuses. The kernel does not keep O_NOCTTY, so nobody can see it.
+// badFlags are the flags of open(2) that §4.2.1 refuses. O_NOCTTY is missing because the kernel does not keep it.
 var badFlags = map[int]string{
 	unix.O_APPEND: "O_APPEND", unix.O_NONBLOCK: "O_NONBLOCK", unix.O_NOATIME: "O_NOATIME", unix.O_DIRECTORY: "O_DIRECTORY",
 	unix.O_NOFOLLOW: "O_NOFOLLOW", unix.O_TMPFILE &^ unix.O_DIRECTORY: "O_TMPFILE",
 }
 
-// RegisterFile registers an open file (cuFileHandleRegister, §4.2.1). f stays the caller's to close, after Deregister. Both of
-// the ways to open it, with O_DIRECT and without, are taken.
+// RegisterFile registers an open file (cuFileHandleRegister, §4.2.1), opened with or without O_DIRECT. The caller must
+// close f, after Deregister.
 //
 // Errors wrap InvalidValue, InvalidFileType (neither a regular file nor a block device), InvalidFileOpenFlag,
-// HandleAlreadyRegistered, or NewFDFailed.
+// HandleAlreadyRegistered, NewFDFailed, DriverNotInitialized, DriverClosing, or libcufile's error.
 func (d *Driver) RegisterFile(f *os.File) (*File, error) {
 	const call = "cuFileHandleRegister"
 	if err := d.use(call); err != nil {
@@ -69,7 +69,7 @@ func (d *Driver) RegisterFile(f *os.File) (*File, error) {
 	return file, nil
 }
 
-// openFile looks at a file, and has the back end open it.
+// openFile checks a file, and lets the back end open it.
 func (d *Driver) openFile(f *os.File) (*File, error) {
 	fd := int(f.Fd())
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
@@ -95,7 +95,7 @@ func (d *Driver) openFile(f *os.File) (*File, error) {
 	return file, nil
 }
 
-// openFile opens what the file has not been opened as.
+// openFile implements backend. It opens a second descriptor of the file, with or without O_DIRECT, if that is needed.
 func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
 	file.align, file.memory = alignment(file.fd)
 	if flags&unix.O_DIRECT != 0 {
@@ -107,7 +107,7 @@ func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
 	} else {
 		file.buffered.fd = file.fd
 		if c.driver.wantsDirect(file, flags, dev) {
-			if dfd, err := reopen(file.fd, flags|unix.O_DIRECT); err == nil { // else the file system has none
+			if dfd, err := reopen(file.fd, flags|unix.O_DIRECT); err == nil { // otherwise the file system does not support it
 				file.direct = opened{fd: dfd, own: true}
 			}
 		}
@@ -120,18 +120,19 @@ func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
 	return nil
 }
 
-// reopen opens a file once more, with other flags.
+// reopen opens a file again with other flags.
 func reopen(fd, flags int) (int, error) {
 	const kept = unix.O_ACCMODE | unix.O_DIRECT | unix.O_SYNC | unix.O_DSYNC
 	n, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags&kept|unix.O_CLOEXEC, 0)
 	return n, os.NewSyscallError("open", err)
 }
 
-// pageSize is the least alignment of direct transfers in a file: a page of the page cache must not be half written through it and
-// half past it, which the kernel takes for damage (EIO at the next fsync).
+// pageSize is the minimum alignment of direct transfers in a file. If a page of the page cache is written partly through
+// the cache and partly around it, the kernel takes this for damage (EIO at the next fsync).
 const pageSize = 4096
 
-// alignment is that of direct transfers of a file, in bytes, in the file and in memory: powers of two. Linux tells since 6.1.
+// alignment returns the alignment of a file's direct transfers in bytes, in the file and in memory: powers of two. Linux
+// reports it since 6.1.
 func alignment(fd int) (offset, memory int) {
 	var x unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &x); err != nil || x.Mask&unix.STATX_DIOALIGN == 0 || x.Dio_mem_align == 0 {
@@ -140,8 +141,9 @@ func alignment(fd int) (offset, memory int) {
 	return max(pageSize, int(x.Dio_offset_align)), int(x.Dio_mem_align)
 }
 
-// Deregister ends a registration (cuFileHandleDeregister, §4.2.2, where it returns nothing: an error is for the log), when the
-// transfers that use the file have ended. An error wraps HandleNotRegistered.
+// Deregister ends a registration (cuFileHandleDeregister, §4.2.2) after the transfers that use the file have ended. The
+// document's function returns nothing, so the error is only for logging. It wraps HandleNotRegistered,
+// DriverNotInitialized or DriverClosing, or is that of closing a descriptor.
 func (f *File) Deregister() error {
 	const call = "cuFileHandleDeregister"
 	d := f.driver
@@ -175,7 +177,7 @@ func (c *compat) closeFile(f *File) error {
 	return errors.Join(errs...)
 }
 
-// hold keeps the descriptors open until f.users.Done. An error wraps HandleNotRegistered.
+// hold keeps the descriptors open until f.users.Done is called. An error wraps HandleNotRegistered.
 func (f *File) hold(call string) error {
 	f.driver.mu.Lock()
 	defer f.driver.mu.Unlock()

@@ -4,7 +4,8 @@ package cufile
 
 import "golang.org/x/sys/unix"
 
-// most is how many transfers of a batch are gathered into one: few, since they are there for the head and the tail of what lies apart.
+// most is the maximum number of transfers of a batch that are combined: few, since combining is for the head and tail of
+// separate memory.
 const most = 8
 
 // iovec is struct iovec of the kernel.
@@ -13,7 +14,7 @@ type iovec struct {
 	size uint64
 }
 
-// together implements backend: writes through O_DIRECT of which each goes on in the file where the one before ends.
+// together implements backend. It combines direct writes that continue each other in the file.
 func (c *compat) together(ops []Op) (n int) {
 	f, at, left := ops[0].File, ops[0].FileOffset, int(c.driver.settings().MaxDirectIO)<<10
 	for n < min(len(ops), most) {
@@ -28,14 +29,14 @@ func (c *compat) together(ops []Op) (n int) {
 	return max(n, 1)
 }
 
-// straight says whether a transfer needs no page cache.
+// straight reports whether a transfer can bypass the page cache.
 func (f *File) straight(op Op) bool {
 	addr := op.Base + uintptr(op.Offset)
 	return f.direct.fd >= 0 && op.Size > 0 && (op.FileOffset|int64(op.Size))&int64(f.align-1) == 0 && addr%uintptr(f.memory) == 0
 }
 
-// gather makes transfers by one call of the kernel, and reports whether that has moved all. A file that grows is locked for each call
-// until the disk has answered.
+// gather performs transfers by one system call, and reports whether it has moved everything. A growing file is locked
+// during each call until the disk has answered.
 func (c *compat) gather(ops []Op) bool {
 	f := ops[0].File
 	t := &transfer{fd: f.direct.fd, fdPlace: f.direct.place, write: true, place: -1, off: ops[0].FileOffset}

@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// halfway is an engine that makes half of each transfer in pieces, as a disk that is nearly full does.
+// halfway is an engine that performs half of each transfer in pieces, as on a nearly full disk.
 type halfway struct {
 	engine
 	short        bool
-	whole, parts atomic.Int32 // transfers that began, in one piece and in several
+	whole, parts atomic.Int32 // transfers started, in one piece and in several
 }
 
 func (h *halfway) start(list []*transfer) {
@@ -32,8 +32,8 @@ func (h *halfway) start(list []*transfer) {
 	h.engine.start(list)
 }
 
-// TestGathered: writes that continue each other in a file are one call of the kernel, others are not; what such a call leaves out is
-// written all the same.
+// TestGathered checks that writes that continue each other in a file are combined into one system call, that others are
+// not, and that the rest of an incomplete call is written as well.
 func TestGathered(t *testing.T) {
 	disk := t.TempDir()
 	for _, calls := range []bool{false, true} {

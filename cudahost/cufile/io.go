@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Read reads size bytes of the file at fileOffset into the memory at base + offset (cuFileRead, §4.2.3), and returns how many
-// it has read: less than size at the end of the file. It waits for that. Any alignment works; what is aligned goes by the
-// shortest way. base is that of RegisterBuffer, or any memory of the host that does not move.
+// Read reads size bytes of the file at fileOffset into the memory at base + offset (cuFileRead, §4.2.3), and returns the
+// number of bytes read, which is less than size at the end of the file. Any alignment works; aligned transfers take the
+// fastest path. base is that of RegisterBuffer, or any host memory that does not move.
 //
-// Errors wrap InvalidValue, HandleNotRegistered, InvalidMappingRange, DriverNotInitialized, DriverClosing, or the errno of the
-// kernel; then the bytes before the first one that could not be read are counted.
+// Errors wrap InvalidValue, HandleNotRegistered, InvalidMappingRange, DriverNotInitialized, DriverClosing, or the
+// kernel's errno. Then the number counts the bytes before the first one that could not be read.
 func (f *File) Read(base uintptr, size int, fileOffset, offset int64) (int, error) {
 	return f.move("cuFileRead", Op{File: f, Base: base, Size: size, FileOffset: fileOffset, Offset: offset})
 }
 
-// Write writes size bytes of the memory at base + offset to the file at fileOffset (cuFileWrite, §4.2.4), as Read reads. They are
-// on the disk only after fsync(2), unless the file was opened with O_SYNC.
+// Write writes size bytes of the memory at base + offset to the file at fileOffset (cuFileWrite, §4.2.4), with the
+// rules of Read. The bytes are on the disk only after fsync(2), unless the file was opened with O_SYNC.
 func (f *File) Write(base uintptr, size int, fileOffset, offset int64) (int, error) {
 	return f.move("cuFileWrite", Op{File: f, Write: true, Base: base, Size: size, FileOffset: fileOffset, Offset: offset})
 }
@@ -39,7 +39,7 @@ func (f *File) move(call string, op Op) (int, error) {
 	return f.transfer(call, op)
 }
 
-// transfer moves, of a file that is held.
+// transfer performs a transfer of a held file.
 func (f *File) transfer(call string, op Op) (int, error) {
 	return f.driver.back.transfer(call, op)
 }
@@ -60,11 +60,11 @@ func (c *compat) transfer(call string, op Op) (int, error) {
 		p.alone(d, set.Poll && uint64(op.Size) <= set.PollMax<<10)
 		return m.result()
 	}
-	m.run(c)
+	m.moveAll(c)
 	return m.result()
 }
 
-// A movement is an operation in pieces.
+// A movement is an operation split into pieces.
 type movement struct {
 	call   string
 	op     Op
@@ -73,9 +73,9 @@ type movement struct {
 	ended  chan struct{}
 }
 
-// run moves all pieces, and waits for that. What is written through the page cache is written first: the kernel takes a page that
-// gets dirty beside a direct write for damage.
-func (m *movement) run(c *compat) {
+// moveAll moves all pieces and waits for them. It first writes the pieces that go through the page cache, because the
+// kernel reports damage if a page becomes dirty beside a direct write.
+func (m *movement) moveAll(c *compat) {
 	var list []*transfer
 	for i := range m.pieces {
 		p := &m.pieces[i]
@@ -85,7 +85,7 @@ func (m *movement) run(c *compat) {
 		}
 		p.done = func(n int, errno unix.Errno) {
 			if p.goesOn(n, errno) && !c.driver.closing.Load() {
-				go c.engine.start([]*transfer{&p.transfer}) // not here: it may wait for others to be done
+				go c.engine.start([]*transfer{&p.transfer}) // in another goroutine, because it may wait for others to complete
 				return
 			}
 			if m.left.Add(-1) == 0 {
@@ -102,7 +102,8 @@ func (m *movement) run(c *compat) {
 	<-m.ended // ends: with the transfers, as calls of the kernel do
 }
 
-// result is how many bytes were moved without a gap, and why not all.
+// result returns the number of bytes moved without a gap, and an error if that is not everything, except at the end of
+// the file.
 func (m *movement) result() (total int, err error) {
 	for i := range m.pieces {
 		p := &m.pieces[i]
@@ -119,11 +120,11 @@ func (m *movement) result() (total int, err error) {
 	return total, nil
 }
 
-// A piece is a part of an operation that one descriptor serves.
+// A piece is a part of an operation on one descriptor.
 type piece struct {
 	transfer
 	file  *File
-	size  int // bytes in all; transfer.n is what is left
+	size  int // total bytes; transfer.n is the rest
 	moved int
 	errno unix.Errno
 }
@@ -134,8 +135,8 @@ func (p *piece) alone(d *Driver, poll bool) {
 	}
 }
 
-// goesOn takes the result of a call, and says whether another one must follow. What a direct call cannot do, for instance with
-// memory that the kernel cannot pin, is done without O_DIRECT (§2.3, -ENOTSUP).
+// goesOn handles the result of a call, and reports whether another call must follow. What a direct call cannot do, for
+// instance with memory that the kernel cannot pin, is repeated without O_DIRECT (§2.3, -ENOTSUP).
 func (p *piece) goesOn(n int, errno unix.Errno) bool {
 	direct := p.fd == p.file.direct.fd
 	switch {
@@ -157,19 +158,20 @@ func (p *piece) goesOn(n int, errno unix.Errno) bool {
 	if n == 0 || p.n == 0 {
 		return false
 	}
-	if direct && p.n%p.file.align != 0 { // a direct call ends so at the end of the file, or of the disk
+	if direct && p.n%p.file.align != 0 { // a direct call ends this way at the end of the file or the disk
 		p.through()
 		return p.write
 	}
 	return true
 }
 
-// through has the rest of the piece go through the page cache.
+// through makes the rest of the piece go through the page cache.
 func (p *piece) through() {
 	p.fd, p.fdPlace, p.place = p.file.buffered.fd, p.file.buffered.place, -1
 }
 
-// check refuses what is ill-formed, and returns the place of the operation's memory.
+// check refuses ill-formed operations, and returns the place of the operation's memory in the engine's table, or -1 if
+// it is not registered.
 func (d *Driver) check(call string, op Op) (place int, err error) {
 	if op.Base == 0 || op.Size < 0 || op.Offset < 0 || op.FileOffset < 0 || op.FileOffset+int64(op.Size) < 0 {
 		return -1, &Error{
@@ -180,8 +182,8 @@ func (d *Driver) check(call string, op Op) (place int, err error) {
 	return d.place(call, op.Base, op.Size, op.Offset)
 }
 
-// pieces cuts an operation: an aligned middle by O_DIRECT, where the file and the memory permit it, in pieces of the largest
-// size, and what is before and behind it through the page cache.
+// pieces splits an operation: an aligned middle for O_DIRECT, if file and memory permit it, in pieces of the maximum
+// size, and the parts before and after it for the page cache.
 func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err error) {
 	f := op.File
 	place, err := d.check(call, op)
@@ -210,7 +212,7 @@ func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err er
 	return list, nil
 }
 
-// Sync has all that was written on the disk (fdatasync(2), §4.2.4).
+// Sync waits until everything written is on the disk (fdatasync(2), §4.2.4).
 func (f *File) Sync() error {
 	const call = "fdatasync"
 	d := f.driver

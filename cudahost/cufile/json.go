@@ -10,7 +10,7 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// keys are the keys of cufile.json with the fields that hold them. Where the document has two names for one, both are here.
+// keys maps the keys of cufile.json to the fields. If the document has two names for a key, both are included.
 func (s *Settings) keys() map[string]any {
 	return map[string]any{
 		"logging.dir": &s.LogDir, "logging.level": &s.LogLevel,
@@ -31,8 +31,8 @@ func (s *Settings) keys() map[string]any {
 	}
 }
 
-// later are the groups and keys of the releases up to 1.20 that the document does not have, and that compatibility mode has no
-// use for: they are skipped.
+// later lists groups and keys of releases up to 1.20 that the document does not have and compatibility mode does not use.
+// They are skipped.
 var later = map[string]bool{
 	"logging.max_file_size_mb": true, "execution": true, "block": true, "miscellaneous": true,
 	"properties.per_buffer_cache_size_kb": true, "properties.gpu_bounce_buffer_slab_config": true,
@@ -47,7 +47,7 @@ var later = map[string]bool{
 	"fs.weka.rdma_dev_addr_list": true, "fs.weka.mount_table": true,
 }
 
-// ParseSettings reads a cufile.json; name is that of the file, for places. Comments and commas at the end of lists are allowed.
+// ParseSettings parses a cufile.json. name is the file's name for error places. Comments and trailing commas are allowed.
 func ParseSettings(name string, b []byte) (*Settings, error) {
 	root, err := hujson.Parse(b)
 	if err != nil {
@@ -64,23 +64,23 @@ func ParseSettings(name string, b []byte) (*Settings, error) {
 	return r.out, nil
 }
 
-// settingsReader walks through a cufile.json.
+// settingsReader walks a cufile.json.
 type settingsReader struct {
 	name   string
 	text   []byte
 	out    *Settings
 	fields map[string]any
-	at     map[string]int // offsets of the values that were read
+	at     map[string]int // offsets of the values read
 }
 
-// place is an offset as name:line:column.
+// place returns an offset as name:line:column.
 func (r *settingsReader) place(offset int) string {
 	before := r.text[:offset]
 	line := bytes.Count(before, []byte("\n"))
 	return fmt.Sprintf("%s:%d:%d", r.name, line+1, offset-bytes.LastIndexByte(before, '\n'))
 }
 
-// where is the place and the name of a key's value; a key that is not in the file has a name only.
+// where returns the place and the name of a key's value, or only the name if the key is not in the file.
 func (r *settingsReader) where(key string) string {
 	if offset, ok := r.at[key]; ok {
 		return r.place(offset) + ": " + key
@@ -103,7 +103,7 @@ func (r *settingsReader) object(prefix string, v *hujson.Value) error {
 			key = prefix + "." + word
 		}
 		if seen[word] {
-			return fmt.Errorf("%s: %s is there twice", r.place(m.Name.StartOffset), key)
+			return fmt.Errorf("%s: %s is given twice", r.place(m.Name.StartOffset), key)
 		}
 		seen[word] = true
 		if err := r.member(key, &m.Name, &m.Value); err != nil {
@@ -120,7 +120,7 @@ func named(prefix string) string {
 	return prefix
 }
 
-// groups are the keys whose values are objects.
+// groups lists the keys whose values are objects.
 var groups = map[string]bool{
 	"logging": true, "profile": true, "properties": true, "fs": true, "fs.generic": true, "fs.lustre": true, "fs.weka": true,
 	"denylist": true, "blacklist": true,
@@ -146,7 +146,7 @@ func (r *settingsReader) member(key string, name, v *hujson.Value) error {
 	return nil
 }
 
-// wanted says what a field takes.
+// wanted describes the values of a field.
 func wanted(field any) string {
 	switch field.(type) {
 	case *bool:

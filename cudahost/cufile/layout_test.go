@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
-// TestLayout compares what is passed to libcufile with the released header.
+// TestLayout compares the structs passed to libcufile with the released header.
 func TestLayout(t *testing.T) {
 	header := os.Getenv("TEGRACAST_CUFILE_H")
 	for _, path := range []string{"/usr/include/cufile.h", "/usr/local/cuda/include/cufile.h"} {

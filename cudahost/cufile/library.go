@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LibraryName is libcufile, by the name of its interface.
+// LibraryName is the name of libcufile's shared library.
 const LibraryName = "libcufile.so.0"
 
-// ErrNoLibrary is wrapped by what says why libcufile cannot be had.
+// ErrNoLibrary is wrapped by errors that libcufile is not available.
 var ErrNoLibrary = errors.New("no libcufile")
 
-// A Context runs functions on a thread that has a CUDA context. *cudahost.Device is one.
+// A Context runs functions on a thread with a CUDA context. *cudahost.Device implements it.
 type Context interface {
 	Do(f func() error) error
 }
@@ -44,7 +44,7 @@ const (
 	symbolCount
 )
 
-// symbolNames are those of cufile.h. cuFileDriverClose is a macro there.
+// symbolNames are the names of cufile.h. cuFileDriverClose is a macro there.
 var symbolNames = [symbolCount]string{
 	symDriverOpen:                "cuFileDriverOpen",
 	symDriverClose:               "cuFileDriverClose_v2",
@@ -63,7 +63,7 @@ var symbolNames = [symbolCount]string{
 	symWriteAsync:                "cuFileWriteAsync",
 }
 
-// A library is libcufile, with its driver open.
+// A library is libcufile with its driver open.
 type library struct {
 	driver  *Driver
 	context Context
@@ -87,7 +87,7 @@ const (
 	controlCompat = 1 << 1
 )
 
-// openLibrary opens libcufile and its driver, and gives it the settings that differ from those that it has read.
+// openLibrary opens libcufile and its driver, and applies the settings that differ from its own.
 func openLibrary(d *Driver, c *Config) (*library, error) {
 	l := &library{driver: d, context: c.Device}
 	if c.Device == nil {
@@ -99,7 +99,7 @@ func openLibrary(d *Driver, c *Config) (*library, error) {
 	}
 	for i, name := range symbolNames {
 		if l.symbols[i], err = purego.Dlsym(handle, name); err != nil {
-			return nil, fmt.Errorf("%w: it is too old, of before CUDA 12.2, or another one: %w", ErrNoLibrary, err)
+			return nil, fmt.Errorf("%w: it is older than CUDA 12.2, or another library: %w", ErrNoLibrary, err)
 		}
 	}
 	if l.errno, err = purego.Dlsym(purego.RTLD_DEFAULT, "__errno_location"); err != nil {
@@ -114,7 +114,7 @@ func openLibrary(d *Driver, c *Config) (*library, error) {
 	return l, nil
 }
 
-// settle gives the library the settings.
+// settle applies the settings to the library.
 func (l *library) settle(set *Settings) error {
 	p, props, err := l.ask()
 	if err != nil {
@@ -142,7 +142,8 @@ func (l *library) settle(set *Settings) error {
 	return errors.Join(errs...)
 }
 
-// call makes a call that returns a CUfileError_t: two ints in one register. Pointers may be converted in the argument list.
+// call calls a function that returns a CUfileError_t: two ints in one register. Pointers may be converted in the argument
+// list.
 //
 //go:uintptrescapes
 func (l *library) call(f symbol, args ...uintptr) error {
@@ -157,7 +158,7 @@ func (l *library) call(f symbol, args ...uintptr) error {
 		return &Error{Call: symbolNames[f], Status: CUDADriverError, Why: err}
 	case status == Success:
 		return nil
-	case status < 0: // of a cufile.json that it does not take
+	case status < 0: // for an invalid cufile.json
 		return &Error{Call: symbolNames[f], Why: unix.Errno(-status)}
 	case status == CUDADriverError:
 		return &Error{Call: symbolNames[f], Status: status, Why: fmt.Errorf("CUresult %d", cuda)}
@@ -172,7 +173,7 @@ func (l *library) properties() (Properties, error) {
 	return p, err
 }
 
-// ask asks the library what it is.
+// ask returns the library's properties.
 func (l *library) ask() (Properties, *drvProps, error) {
 	p := &drvProps{}
 	err := l.call(symDriverGetProperties, uintptr(unsafe.Pointer(p)))
@@ -183,7 +184,8 @@ func (l *library) ask() (Properties, *drvProps, error) {
 	}, p, err
 }
 
-// mostKB stands for no limit, which libcufile refuses: it is the largest size that it is known to take, and its default.
+// mostKB is the limit of pinned memory in KiB that replaces "no limit", which libcufile refuses. It is libcufile's
+// default and the largest size known to work.
 const mostKB = 32 << 20
 
 func (l *library) set(call string, poll bool, kb uint64) error {
@@ -209,11 +211,11 @@ func (l *library) set(call string, poll bool, kb uint64) error {
 type descr struct {
 	kind   int32
 	_      int32
-	handle uint64 // a union: the descriptor is in its first four bytes
+	handle uint64 // a union: the descriptor is in the first four bytes
 	ops    uintptr
 }
 
-// errFileSystem says what libcufile means by HandleNotRegistered when a file is registered.
+// errFileSystem explains libcufile's HandleNotRegistered at the registration of a file.
 var errFileSystem = errors.New("libcufile does not support its file system (tmpfs), or cannot learn which it is: it needs udev's /run/udev, " +
 	"which containers must be given")
 
@@ -241,7 +243,7 @@ func (l *library) addBuffer(base uintptr, size int) (int, error) {
 
 func (l *library) dropBuffer(r *region) error { return l.call(symBufDeregister, r.base) }
 
-// transfer implements backend. The result is read on the thread that has made the call, with its errno.
+// transfer implements backend. It reads the result on the calling thread, with its errno.
 func (l *library) transfer(call string, op Op) (n int, err error) {
 	if _, err := l.driver.check(call, op); err != nil || op.Size == 0 {
 		return 0, err
@@ -261,19 +263,19 @@ func (l *library) transfer(call string, op Op) (n int, err error) {
 		return 0, &Error{Call: call, What: op.File.caller.Name(), Status: CUDADriverError, Why: err}
 	}
 	if n == -1 {
-		n = -int(errno) // which may be a Status
+		n = -int(errno) // may be a Status
 	}
 	return moved(call, op.File, n)
 }
 
-// inBatch implements backend, by a call for each transfer. The library's own batches are not used: of memory of the host, and in files
-// with O_DIRECT, they write other bytes than those that were asked for (docs/cufile.md).
+// inBatch implements backend, with one call per transfer. The library's own batches are not used, because with host
+// memory and files opened with O_DIRECT they write wrong bytes (the package's comment).
 func (l *library) inBatch(call string, op Op) (int, error) { return l.transfer(call, op) }
 
 func (l *library) together([]Op) int { return 1 }
 func (l *library) gather([]Op) bool  { return false }
 
-// moved is the result of a transfer: bytes, the negative of a Status, or that of an errno.
+// moved converts the result of a transfer: bytes, or the negative of a Status or an errno.
 func moved(call string, f *File, n int) (int, error) {
 	switch {
 	case n >= 0:
@@ -284,8 +286,8 @@ func moved(call string, f *File, n int) (int, error) {
 	return 0, &Error{Call: call, What: f.caller.Name(), Why: unix.Errno(-n)}
 }
 
-// async implements backend. The call of done comes after the transfer in the stream. The library is not told of registered streams:
-// after it has registered one, it loses transfers (docs/cufile.md).
+// async implements backend. The call of done follows the transfer in the stream. Registered streams are not registered
+// with the library, because it then loses transfers (the package's comment).
 func (l *library) async(_ string, s Stream, op Op, a *Async, _ StreamFlags, done func()) error {
 	f := symReadAsync
 	if op.Write {

@@ -28,12 +28,12 @@ func standInLibrary(t testing.TB, defines ...string) string {
 	return library
 }
 
-// TestNoLibrary: each reason is one clear error.
+// TestNoLibrary checks that each reason gives one clear error.
 func TestNoLibrary(t *testing.T) {
 	device := standIn(t)
 	for reason, c := range map[string]Config{
 		"is not installed": {Library: filepath.Join(t.TempDir(), "none.so"), Device: device},
-		"it is too old":    {Library: standInLibrary(t, "-DINCOMPLETE"), Device: device},
+		"it is older than": {Library: standInLibrary(t, "-DINCOMPLETE"), Device: device},
 	} {
 		c.Settings = DefaultSettings()
 		if _, err := Open(c); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), reason) {
@@ -49,7 +49,7 @@ func TestNoLibrary(t *testing.T) {
 	}
 }
 
-// hostMemory is memory of a GPU's host.
+// hostMemory returns a function that allocates a GPU's host memory.
 func hostMemory(c *cudahost.CUDA) func(t testing.TB, size int) ([]byte, uintptr) {
 	return func(t testing.TB, size int) ([]byte, uintptr) {
 		t.Helper()
@@ -62,7 +62,8 @@ func hostMemory(c *cudahost.CUDA) func(t testing.TB, size int) ([]byte, uintptr)
 	}
 }
 
-// realLibrary opens NVIDIA's libcufile, or skips. TEGRACAST_LIBCUFILE is its path, if it is not where it is looked for.
+// realLibrary opens NVIDIA's libcufile, or skips the test. TEGRACAST_LIBCUFILE is its path if it is not in a standard
+// place.
 func realLibrary(t *testing.T) (*cudahost.CUDA, Config) {
 	t.Helper()
 	c := cudatest.GPU(t)
@@ -79,7 +80,7 @@ func realLibrary(t *testing.T) (*cudahost.CUDA, Config) {
 	return c, config
 }
 
-// TestGPUConformance is the checklist with NVIDIA's libcufile, in its compatibility mode where there is no nvidia-fs.
+// TestGPUConformance runs the checklist with NVIDIA's libcufile, in its compatibility mode if there is no nvidia-fs.
 func TestGPUConformance(t *testing.T) {
 	c, config := realLibrary(t)
 	for name, s := range map[string]*site{"O_DIRECT": {flags: unix.O_DIRECT}, "buffered": {}} {
@@ -88,7 +89,7 @@ func TestGPUConformance(t *testing.T) {
 	}
 }
 
-// TestGPUMemory: memory of the GPU goes into a file and comes back by libcufile.
+// TestGPUMemory writes memory of the GPU to a file and reads it back by libcufile.
 func TestGPUMemory(t *testing.T) {
 	c, config := realLibrary(t)
 	s := &site{config: config, folder: t.TempDir(), device: c.Device}
@@ -121,7 +122,8 @@ func TestGPUMemory(t *testing.T) {
 	want(t, d.DeregisterBuffer(memory.Pointer), Success)
 }
 
-// TestGPULibraryDecides logs what NVIDIA's libcufile answers where its document contradicts itself or is silent, without our checks.
+// TestGPULibraryDecides logs the answers of NVIDIA's libcufile where its document is contradictory or silent, without
+// this package's checks.
 func TestGPULibraryDecides(t *testing.T) {
 	c, config := realLibrary(t)
 	s := &site{config: config, folder: t.TempDir(), memory: hostMemory(c), device: c.Device}

@@ -6,18 +6,19 @@ import (
 	"fmt"
 )
 
-// A region is memory that is registered.
+// A region is registered memory.
 type region struct {
 	base  uintptr
 	size  int
 	place int // in the engine's table
 }
 
-// RegisterBuffer registers size bytes at base for transfers (cuFileBufRegister, §4.3.1): the kernel pins the pages once, not for
-// each transfer. base must be memory of the host that does not move: not of Go's heap. flags must be 0.
+// RegisterBuffer registers size bytes at base for transfers (cuFileBufRegister, §4.3.1), so that the kernel pins the
+// pages once, and not for each transfer. base must be host memory that does not move, and not on Go's heap. flags must
+// be 0.
 //
-// Errors wrap InvalidValue, MemoryAlreadyRegistered (also for a range that overlaps another one), or InvalidMappingSize (more
-// than may be pinned).
+// Errors wrap InvalidValue, MemoryAlreadyRegistered (also for an overlapping range), InvalidMappingSize (more than may
+// be pinned), DriverNotInitialized, DriverClosing, or libcufile's error.
 func (d *Driver) RegisterBuffer(base uintptr, size, flags int) error {
 	const call = "cuFileBufRegister"
 	if err := d.use(call); err != nil {
@@ -50,8 +51,8 @@ func (d *Driver) RegisterBuffer(base uintptr, size, flags int) error {
 	return nil
 }
 
-// DeregisterBuffer ends a registration (cuFileBufDeregister, §4.3.2). No transfer uses the memory. An error wraps
-// MemoryNotRegistered.
+// DeregisterBuffer ends a registration (cuFileBufDeregister, §4.3.2). No transfer may use the memory. Errors wrap
+// MemoryNotRegistered, DriverNotInitialized, DriverClosing, or libcufile's error.
 func (d *Driver) DeregisterBuffer(base uintptr) error {
 	const call = "cuFileBufDeregister"
 	if err := d.use(call); err != nil {
@@ -69,7 +70,8 @@ func (d *Driver) DeregisterBuffer(base uintptr) error {
 	return d.back.dropBuffer(r)
 }
 
-// place is that of memory in the engine's table; -1: it is not registered. Of registered memory no range may go beyond the end.
+// place returns the place of memory in the engine's table, or -1 if it is not registered. A range of registered memory
+// must not exceed its end.
 func (d *Driver) place(call string, base uintptr, size int, offset int64) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,7 +82,7 @@ func (d *Driver) place(call string, base uintptr, size int, offset int64) (int, 
 	case int64(r.size)-offset < int64(size):
 		return -1, &Error{
 			Call: call, What: fmt.Sprintf("%d bytes at %#x", r.size, base), Status: InvalidMappingRange,
-			Why: fmt.Errorf("%d bytes from byte %d on are wanted", size, offset),
+			Why: fmt.Errorf("%d bytes from byte %d on were requested", size, offset),
 		}
 	}
 	return r.place, nil

@@ -12,19 +12,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are those of which it is known whether direct transfers are faster than the page cache.
+// mounts records on which mounts direct transfers are faster than the page cache.
 type mounts struct {
 	mu   sync.Mutex
 	list map[uint64]*mount // by device number
 }
 
-// mount is measured once. Whoever measures one whose disk hangs holds up nobody who asks for another one.
+// A mount records the measurement of a mount, which is made a single time. A measurement on a disk that hangs does not
+// delay the use of other mounts.
 type mount struct {
 	once   sync.Once
 	direct bool
 }
 
-// wantsDirect says whether a file that was not opened with O_DIRECT is to be read and written so.
+// wantsDirect reports whether a file that was opened without O_DIRECT is to be accessed with it.
 func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 	switch {
 	case d.access == Buffered:
@@ -39,7 +40,7 @@ func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 	return d.measured(filepath.Dir(folder), dev)
 }
 
-// Prepare measures the file system of a folder, so that registering its first file takes no longer than that of others.
+// Prepare measures the file system of a folder, so that the registration of its first file takes no longer than others.
 func (d *Driver) Prepare(folder string) error {
 	if err := d.use("Prepare"); err != nil {
 		return err
@@ -55,7 +56,8 @@ func (d *Driver) Prepare(folder string) error {
 	return nil
 }
 
-// measured says whether direct transfers are faster on the mount of a folder.
+// measured reports whether direct transfers are faster on the mount of a folder, which has the device number dev. The
+// first call for a mount measures that.
 func (d *Driver) measured(folder string, dev uint64) bool {
 	m := d.mounts.of(dev)
 	m.once.Do(func() { m.direct = d.measure(folder) })
@@ -74,14 +76,15 @@ func (m *mounts) of(dev uint64) *mount {
 	return m.list[dev]
 }
 
-// A trial writes so much, in pieces.
+// Size of a trial, and of its pieces.
 const (
 	trialBytes = 16 << 20
 	trialPiece = 4 << 20
 )
 
-// measure writes a file without a name in a folder, both ways, and says whether the direct way was faster. The page cache's time
-// counts until the data are on the disk. Where that cannot be tried, direct is taken.
+// measure writes an unnamed file in a folder both ways, and reports whether the direct way was faster. With the page
+// cache the time includes the transfer to the disk. If direct writes fail, measure returns false; if anything else fails,
+// it returns true.
 func (d *Driver) measure(folder string) bool {
 	memory, err := unix.Mmap(-1, 0, trialPiece, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
 	if err != nil {
@@ -105,7 +108,7 @@ func rate(took time.Duration) string {
 	return fmt.Sprintf("%.0f MB/s", trialBytes/1e6/took.Seconds())
 }
 
-// trial is how long it takes to have a file without a name on the disk, in the better of two tries.
+// trial writes an unnamed file of trialBytes to the disk twice, and returns the time that the faster attempt took.
 func trial(folder string, flags int, memory []byte) (best time.Duration, err error) {
 	fd, err := unix.Open(folder, unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC|flags, 0o600)
 	if err != nil {

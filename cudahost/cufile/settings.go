@@ -12,14 +12,15 @@ import (
 	"strings"
 )
 
-// Where cufile.json is (§4.1.8). The document also writes /etc/cufile.JSON (§4.1.1), which no release reads.
+// Path of cufile.json, and the environment variable that names another path (§4.1.8). The document also mentions
+// /etc/cufile.JSON (§4.1.1), which no release reads.
 const (
 	DefaultPath = "/etc/cufile.json"
 	PathVar     = "CUFILE_ENV_PATH_JSON"
 )
 
-// Settings are the contents of a cufile.json, with the document's defaults (§4.1.8) for what it does not have. Sizes are in KiB,
-// as the file and the calls have them.
+// Settings are the contents of a cufile.json, with the document's defaults (§4.1.8) for missing keys. Sizes are in KiB,
+// as in the file and the calls.
 type Settings struct {
 	LogDir   string // logging.dir; empty: the working folder
 	LogLevel string // logging.level: ERROR, WARN, INFO, DEBUG or TRACE
@@ -43,13 +44,14 @@ type Settings struct {
 
 	DenyDrivers, DenyDevices, DenyMounts, DenyFilesystems []string
 
-	// Unknown are the keys that no release up to 1.20 has, each with its place, as "cufile.json:3:5: properties.colour".
+	// Unknown lists the keys that no release up to 1.20 has, each with its place, such as "cufile.json:3:5:
+	// properties.colour".
 	Unknown []string
-	Path    string // of the file; empty: there is none
+	Path    string // of the file; empty: none
 }
 
-// DefaultSettings are those of a machine without cufile.json. Compatibility mode is allowed: §2.3 says so, the schema of §4.1.8 says
-// the contrary, and the released library allows it.
+// DefaultSettings returns the settings of a machine without cufile.json. Compatibility mode is allowed: §2.3 says so,
+// the schema of §4.1.8 says the opposite, and the released library allows it.
 func DefaultSettings() *Settings {
 	return &Settings{
 		LogLevel: "ERROR", MaxDirectIO: 16384, MaxDeviceCache: 131072, MaxPinned: 33554432, PollMax: 4, AllowCompat: true,
@@ -57,8 +59,8 @@ func DefaultSettings() *Settings {
 	}
 }
 
-// LoadSettings reads the file that path names; "" is that of the environment, else of DefaultPath, which need not exist. An
-// error says where in the file what is wrong.
+// LoadSettings reads the file named by path. With "" it reads the file named by the environment variable PathVar, or
+// else DefaultPath, which need not exist. An error about the content names the place in the file.
 func LoadSettings(path string) (*Settings, error) {
 	named := path != ""
 	if !named {
@@ -82,7 +84,7 @@ func LoadSettings(path string) (*Settings, error) {
 	return s, nil
 }
 
-// maxSettings is the longest cufile.json, in bytes: NVIDIA's own, with all its comments, has 5,000.
+// maxSettings is the maximum size of a cufile.json in bytes. NVIDIA's own, with all its comments, has 5,000.
 const maxSettings = 1 << 20
 
 func readSmall(path string) ([]byte, error) {
@@ -98,10 +100,10 @@ func readSmall(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// levels are the words for logging.level; releases after the document have NOTICE, too.
+// levels are the values of logging.level. Later releases than the document also have NOTICE.
 var levels = []string{"NOTICE", "ERROR", "WARN", "INFO", "DEBUG", "TRACE"}
 
-// check refuses values that no release takes.
+// check refuses values that no release accepts.
 func (s *Settings) check(at func(key string) string) error {
 	if !slices.Contains(levels, strings.ToUpper(s.LogLevel)) {
 		return fmt.Errorf("%s: %q: use one of %s", at("logging.level"), s.LogLevel, strings.Join(levels, ", "))
@@ -121,5 +123,5 @@ func (s *Settings) check(at func(key string) string) error {
 	return nil
 }
 
-// maxKB is the largest size in KB that fits an address.
+// maxKB is the largest size in KiB that fits in an address.
 const maxKB = 1 << 53

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// document is the schema of §4.1.8 with every value changed, and the keys of §2.3 and of later releases.
+// document is the schema of §4.1.8 with every value changed, and with the keys of §2.3 and of later releases.
 const document = `{
   "logging": {
     // log directory
@@ -57,7 +57,7 @@ func TestEveryKeyIsRead(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	fields, defaults := reflect.ValueOf(*got), reflect.ValueOf(*DefaultSettings())
-	for i := range fields.NumField() { // no key was left at its default
+	for i := range fields.NumField() { // no key may have its default
 		name := fields.Type().Field(i).Name
 		same := reflect.DeepEqual(fields.Field(i).Interface(), defaults.Field(i).Interface())
 		if same && name != "Unknown" && name != "Path" {
@@ -92,7 +92,7 @@ func TestBadSettingsAreRefusedWithTheirPlace(t *testing.T) {
 		`{"properties": {"use_poll_mode": "yes"}}`:        "properties.use_poll_mode: must be true or false",
 		`{"properties": {"poll_mode_max_size_kb": -4}}`:   "properties.poll_mode_max_size_kb: must be a size in KB",
 		`{"denylist": {"mounts": "/x"}}`:                  "denylist.mounts: must be a list of texts",
-		`{"profile": {}, "profile": {}}`:                  "cufile.json:1:17: profile is there twice",
+		`{"profile": {}, "profile": {}}`:                  "cufile.json:1:17: profile is given twice",
 	} {
 		_, err := ParseSettings("cufile.json", []byte(text))
 		if err == nil || !strings.Contains(err.Error(), want) {

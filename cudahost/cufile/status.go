@@ -4,7 +4,7 @@ package cufile
 
 import "fmt"
 
-// A Status is a CUfileOpError (§3.1.3). Values of baseError and below are none.
+// A Status is a CUfileOpError (§3.1.3). Values up to baseError are invalid, except Success.
 type Status int
 
 const baseError = 5000 // CUFILEOP_BASE_ERR
@@ -46,8 +46,8 @@ const (
 	IODisabled              Status = 5034
 )
 
-// statusTexts are what each code means (§3.1.3), in the words of cufileop_status_error where there are any. 5035 to 5049 are not in
-// the document: the cufile.h of later releases has them.
+// statusTexts describes the codes (§3.1.3), in the words of cufileop_status_error if it has any. 5035 to 5049 are not in
+// the document, but in the cufile.h of later releases.
 var statusTexts = map[Status]string{
 	Success:                 "success",
 	DriverNotInitialized:    "the driver is not open",
@@ -99,7 +99,8 @@ var statusTexts = map[Status]string{
 	5049:                    "compatibility mode has no such batch",
 }
 
-// Error is the text of the code (CUFILE_ERRSTR): a Status is an error that errors.Is finds in every error of this package.
+// Error returns the text of the code (CUFILE_ERRSTR). errors.Is finds the Status in an error of this package that has
+// one.
 func (s Status) Error() string {
 	if text, ok := statusTexts[s]; ok {
 		return fmt.Sprintf("cuFile: %s (%d)", text, int(s))
@@ -107,12 +108,13 @@ func (s Status) Error() string {
 	return fmt.Sprintf("cuFile: status %d", int(s))
 }
 
-// An Error is a call that has failed. errors.Is finds its Status and what it wraps: a system call's errno, or CUDA's error.
+// An Error is a failed call. errors.Is finds its Status and the error that it wraps: a system call's errno, or CUDA's
+// error.
 type Error struct {
-	Call   string // the function of the document
+	Call   string // the cuFile function, such as cuFileDriverOpen, or another description of the call
 	What   string // the file, the memory or the key
-	Status Status // Success of an error of a transfer, which is the kernel's
-	Why    error  // nil: the status says it all
+	Status Status // Success if a transfer failed with an error of the kernel
+	Why    error  // nil: the status is the whole reason
 }
 
 func (e *Error) Error() string {
@@ -129,7 +131,7 @@ func (e *Error) Error() string {
 	return text + e.Status.Error() + ": " + e.Why.Error()
 }
 
-// Is says whether target is the error's Status.
+// Is reports whether target is the error's Status.
 func (e *Error) Is(target error) bool { return e.Status != Success && target == error(e.Status) }
 
 func (e *Error) Unwrap() error { return e.Why }

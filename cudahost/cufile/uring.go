@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -15,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The interface of io_uring (linux/io_uring.h): what of it is used.
+// The parts of the io_uring interface (linux/io_uring.h) that are used.
 const (
 	offSQRing = 0
 	offSQEs   = 0x10000000
@@ -74,14 +75,17 @@ type cqe struct {
 // Sizes of a uring.
 const (
 	uringEntries = 256
-	uringFiles   = 256  // that may be registered; more are used by their descriptors
-	uringBuffers = 1024 // the same of buffers
+	uringFiles   = 256  // maximum number of registered files; others are used by their descriptors
+	uringBuffers = 1024 // maximum number of registered buffers
 )
 
-// A uring is an engine that hands transfers to the kernel and is told when they are done (io_uring(7)).
+// A uring is an engine that passes transfers to the kernel and is notified of their completion (io_uring(7)). The
+// kernel completes a transfer on the thread that has submitted it, and not while that thread is in a system call that
+// cannot be interrupted. All are therefore submitted by a thread that does nothing else: on another one of Go's
+// threads, a transfer could depend on the call of another goroutine on another disk, which may hang.
 type uring struct {
 	fd           int
-	file         *os.File // of fd: Go's poller waits for it
+	file         *os.File // of fd, for waiting by Go's poller
 	rings, sqMem []byte
 	sqes         []sqe
 	sqTail       *uint32
@@ -91,36 +95,38 @@ type uring struct {
 	cqTail       *uint32
 	cqes         []cqe
 	cqMask       uint32
-	reaper       sync.WaitGroup
-	fixedFiles   bool // the kernel has the table
+	queue        chan []*transfer // to be submitted
+	ends         sync.WaitGroup   // of the submitter and the reaper
+	fixedFiles   bool             // the kernel supports the table
 	fixedBuffers bool
 
-	mu       sync.Mutex // of all below
-	room     sync.Cond  // a transfer has ended
+	mu       sync.Mutex // guards the fields below
+	room     sync.Cond  // signalled when a transfer has ended
 	inFlight [uringEntries]*transfer
 	free     []int
-	files    [uringFiles]bool // places of the tables that are taken
+	files    [uringFiles]bool // used places of the tables
 	buffers  [uringBuffers]bool
-	arg      struct { // what an update points at: in the heap, where nothing moves
+	arg      struct { // arguments of an update, on the heap, where they do not move
 		fd     int32
 		vector [2]uint64 // struct iovec
 	}
 }
 
-// newURing makes an io_uring. An error says that the kernel has none, or does not let this process have one.
+// newURing opens an io_uring. It returns an error if the kernel has none, has one older than Linux 5.4's, or denies it
+// to this process.
 func newURing() (*uring, error) {
 	var p uringParams
 	fd, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, uringEntries, uintptr(unsafe.Pointer(&p)), 0)
 	if errno != 0 {
 		return nil, os.NewSyscallError("io_uring_setup", errno)
 	}
-	u := &uring{fd: int(fd)}
+	u := &uring{fd: int(fd), queue: make(chan []*transfer)}
 	u.room.L = &u.mu
-	if err := unix.SetNonblock(u.fd, true); err != nil { // else the file does not wait by the poller
+	if err := unix.SetNonblock(u.fd, true); err != nil { // otherwise the file would not use the poller
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(u.fd))
 	}
 	u.file = os.NewFile(fd, "io_uring")
-	if err := u.file.SetReadDeadline(time.Time{}); err != nil { // the poller has no room for it
+	if err := u.file.SetReadDeadline(time.Time{}); err != nil { // fails if the poller does not support it
 		return nil, errors.Join(err, u.file.Close())
 	}
 	if p.features&featSingleMmap == 0 {
@@ -143,7 +149,8 @@ func newURing() (*uring, error) {
 	if err != nil {
 		return nil, errors.Join(err, u.unmap())
 	}
-	u.reaper.Go(func() { u.reap(conn) })
+	u.ends.Go(u.submit)
+	u.ends.Go(func() { u.reap(conn) })
 	return u, nil
 }
 
@@ -197,7 +204,7 @@ func (u *uring) register(op uintptr, arg unsafe.Pointer, n uint32) error {
 	return nil
 }
 
-// addFile registers a descriptor, and returns its place in the table; -1: it is used as it is.
+// addFile registers a descriptor and returns its place in the table, or -1 if it is used unregistered.
 func (u *uring) addFile(fd int) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -219,13 +226,13 @@ func (u *uring) dropFile(i int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if i >= 0 {
-		_ = u.setFile(i, -1) // the descriptor is the caller's to close, which the table holds up otherwise
+		_ = u.setFile(i, -1) // otherwise the table would keep the caller's descriptor open
 		u.files[i] = false
 	}
 }
 
-// addBuffer registers memory, and returns its place in the table; -1: it is used as it is, for instance since the kernel cannot
-// pin it.
+// addBuffer registers memory and returns its place in the table, or -1 if it is used unregistered, for instance because
+// the kernel cannot pin it.
 func (u *uring) addBuffer(base uintptr, size int) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -262,25 +269,40 @@ func freePlace(taken []bool) int {
 }
 
 // start implements engine.
-func (u *uring) start(list []*transfer) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for len(list) > 0 {
-		for len(u.free) == 0 {
-			u.room.Wait()
+func (u *uring) start(list []*transfer) { u.queue <- list }
+
+// submit submits transfers until close.
+func (u *uring) submit() {
+	runtime.LockOSThread()      // the thread ends with submit
+	for list := range u.queue { // ends: with close
+		for len(list) > 0 {
+			n := u.lay(list)
+			u.enter(n)
+			list = list[n:]
 		}
-		n := min(len(list), len(u.free))
-		for _, t := range list[:n] {
-			i := u.free[len(u.free)-1]
-			u.free, u.inFlight[i] = u.free[:len(u.free)-1], t
-			u.push(u.entry(t, i))
-		}
-		u.enter(n)
-		list = list[n:]
 	}
+	u.push(sqe{opcode: opNop, user: wakeUser})
+	u.enter(1)
 }
 
-// entry is the submission of t.
+// lay puts the first transfers into the submission queue, as many as there is room for: at least one, for which it may
+// wait.
+func (u *uring) lay(list []*transfer) (n int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for len(u.free) == 0 {
+		u.room.Wait()
+	}
+	n = min(len(list), len(u.free))
+	for _, t := range list[:n] {
+		i := u.free[len(u.free)-1]
+		u.free, u.inFlight[i] = u.free[:len(u.free)-1], t
+		u.push(u.entry(t, i))
+	}
+	return n
+}
+
+// entry returns the submission of t.
 func (u *uring) entry(t *transfer, user int) sqe {
 	e := sqe{opcode: opRead, fd: int32(t.fd), off: uint64(t.off), addr: uint64(t.addr), len: uint32(t.n), user: uint64(user)}
 	if t.fdPlace >= 0 {
@@ -289,7 +311,7 @@ func (u *uring) entry(t *transfer, user int) sqe {
 	if t.write {
 		e.opcode = opWrite
 	}
-	if t.vector != nil { // the kernel copies it at once (IORING_FEAT_SUBMIT_STABLE, since Linux 5.5)
+	if t.vector != nil { // the kernel copies it during submission (IORING_FEAT_SUBMIT_STABLE, since Linux 5.5)
 		e.opcode, e.addr, e.len = opWriteV, uint64(uintptr(unsafe.Pointer(&t.vector[0]))), uint32(len(t.vector))
 	}
 	if t.place >= 0 {
@@ -301,15 +323,15 @@ func (u *uring) entry(t *transfer, user int) sqe {
 	return e
 }
 
-// push puts an entry into the submission queue, which has room for all that may be in flight.
+// push adds an entry to the submission queue, which has room for all transfers that may be in flight.
 func (u *uring) push(e sqe) {
-	tail := *u.sqTail // only we write it
+	tail := *u.sqTail // written only here
 	at := tail & u.sqMask
 	u.sqes[at], u.sqArray[at] = e, at
 	atomic.StoreUint32(u.sqTail, tail+1)
 }
 
-// enter tells the kernel of n entries. It takes them all, or, for want of memory, later.
+// enter submits n entries. The kernel may take some of them later if it is short of memory.
 func (u *uring) enter(n int) {
 	for n > 0 {
 		took, _, errno := unix.Syscall6(unix.SYS_IO_URING_ENTER, uintptr(u.fd), uintptr(n), 0, 0, 0, 0)
@@ -318,36 +340,36 @@ func (u *uring) enter(n int) {
 			n -= int(took)
 		case unix.EINTR, unix.EAGAIN, unix.EBUSY:
 		default:
-			panic(fmt.Sprintf("io_uring_enter: %v", errno)) // the ring is ours, and open
+			panic(fmt.Sprintf("io_uring_enter: %v", errno)) // cannot happen: the ring is open
 		}
 	}
 }
 
-// wakeUser is that of the entry that ends the reaper.
+// wakeUser is the user data of the entry that ends the reaper.
 const wakeUser = ^uint64(0)
 
-// reap ends transfers as the kernel says that they are done, until close. It waits by Go's poller. While a thread waits in a system call,
-// a thread of Go's runtime wakes every 20 µs to look after it; that took a sixth of a recording's CPU.
+// reap completes transfers until close, as the kernel reports them. It waits by Go's poller: while a thread waits in a
+// system call, a thread of Go's runtime wakes every 20 µs to check it, which took a sixth of a recording's CPU time.
 func (u *uring) reap(conn syscall.RawConn) {
 	if err := conn.Read(func(uintptr) bool { return u.drain() }); err != nil {
-		panic(fmt.Sprintf("io_uring: %v", err)) // the ring is ours, and open
+		panic(fmt.Sprintf("io_uring: %v", err)) // cannot happen: the ring is open
 	}
 }
 
-// drain ends what is done, and says whether that is all, for ever.
+// drain completes the transfers that are done, and reports whether it has found the entry that ends the reaper.
 func (u *uring) drain() (closed bool) {
-	head := *u.cqHead // only we write it
+	head := *u.cqHead // written only here
 	for tail := atomic.LoadUint32(u.cqTail); head != tail && !closed; head++ {
 		c := u.cqes[head&u.cqMask]
 		if closed = c.user == wakeUser; !closed {
-			u.end(int(c.user), c.res)
+			u.complete(int(c.user), c.res)
 		}
 	}
 	atomic.StoreUint32(u.cqHead, head)
 	return closed
 }
 
-func (u *uring) end(i int, res int32) {
+func (u *uring) complete(i int, res int32) {
 	u.mu.Lock()
 	t := u.inFlight[i]
 	u.inFlight[i] = nil
@@ -361,12 +383,9 @@ func (u *uring) end(i int, res int32) {
 	t.done(int(res), 0)
 }
 
-// close implements engine: nothing is in flight any more.
+// close implements engine. No transfer may be in flight.
 func (u *uring) close() error {
-	u.mu.Lock()
-	u.push(sqe{opcode: opNop, user: wakeUser})
-	u.enter(1)
-	u.mu.Unlock()
-	u.reaper.Wait()
+	close(u.queue)
+	u.ends.Wait()
 	return u.unmap()
 }

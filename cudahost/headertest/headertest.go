@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package headertest lets tests compare what Go passes to a C library with the library's header.
 package headertest
 
 import (
@@ -9,7 +8,8 @@ import (
 	"testing"
 )
 
-// Output compiles a C file, which includes the header, and returns what the program prints. options are gcc's.
+// Output compiles a C file, which includes the header, and returns the output of the program. options are passed to
+// gcc.
 func Output(t testing.TB, source string, options ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")

@@ -11,19 +11,20 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// What the device is.
+// Properties of the device.
 const (
-	Vendor      = 0x1234 // of PCI
+	Vendor      = 0x1234 // PCI vendor ID
 	DeviceID    = 0x11e8
 	AddressBits = 28 // of a bus address, unless QEMU's dma_mask says otherwise
 
-	// BufferSize is how much of the device's buffer can be used: a transfer that ends at its last byte ends QEMU 7.2.
+	// BufferSize is the usable size of the device's buffer in bytes: a transfer that ends at the last byte crashes QEMU
+	// 7.2.
 	BufferSize = 4088
 )
 
 const (
 	regID        = 0x00
-	regLiveness  = 0x04 // reads the complement of what was written
+	regLiveness  = 0x04 // reads as the complement of what was written
 	regIRQStatus = 0x24
 	regIRQAck    = 0x64
 	regSource    = 0x80
@@ -31,7 +32,7 @@ const (
 	regCount     = 0x90
 	regCommand   = 0x98
 
-	identifier   = 0x00ed // bits 15:0; above them the version
+	identifier   = 0x00ed // bits 15:0; the version is above them
 	commandRun   = 1 << 0
 	commandToRAM = 1 << 1
 	commandIRQ   = 1 << 2
@@ -40,7 +41,7 @@ const (
 	gone         = ^uint32(0)
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrNotFound = errors.New("no edu device")
 	ErrGone     = errors.New("registers read all ones: the device has left the bus")
@@ -48,30 +49,25 @@ var (
 	ErrMemory   = errors.New("memory does not fit the transfer")
 )
 
-// Config is what a device is opened with.
+// Config configures a Device.
 type Config struct {
 	Registers  fpga.Registers // BAR 0
 	Interrupts fpga.Interrupts
-	// Watchdog is how often the command register is looked at without an interrupt; 0: 1 s.
-	Watchdog time.Duration
-	// StopBound is how long a command may go on when nobody wants it any more; 0: 5 s. QEMU's takes 100 ms.
-	StopBound time.Duration
 }
+
+const (
+	watchdog  = time.Second     // interval at which the command register is checked without an interrupt
+	stopBound = 5 * time.Second // how long a command may continue once nobody waits for it any more; with QEMU it takes 100 ms
+)
 
 // A Device is an edu device.
 type Device struct {
 	cfg  Config
-	idle chan struct{} // has an element when nobody uses the engine
+	idle chan struct{} // holds an element while nobody uses the engine
 }
 
 // Open finds the device by its identifier and its liveness register.
 func Open(cfg Config) (*Device, error) {
-	if cfg.Watchdog <= 0 {
-		cfg.Watchdog = time.Second
-	}
-	if cfg.StopBound <= 0 {
-		cfg.StopBound = 5 * time.Second
-	}
 	id := cfg.Registers.Read32(regID)
 	if id == gone || id&0xffff != identifier {
 		return nil, fmt.Errorf("%w: register 0 reads %#08x, want 0x010000ed", ErrNotFound, id)
@@ -86,9 +82,9 @@ func Open(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// Transfer copies all of mem, BufferSize bytes at most, to (H2C) or from (C2H) the beginning of the device's buffer: one
-// command for each segment. It waits for its turn and for the end. After an error the engine is idle, unless the error wraps
-// ErrBusy: then mem must stay mapped until another Transfer returns without ErrBusy.
+// Transfer copies all of mem, at most BufferSize bytes, to (H2C) or from (C2H) the start of the device's buffer, with
+// one command for each segment. It waits for its turn and for the end. After an error the engine is idle, unless the
+// error wraps ErrBusy: then mem must stay mapped until another Transfer returns without ErrBusy.
 func (d *Device) Transfer(ctx context.Context, dir fpga.Direction, mem fpga.Memory) error {
 	if err := check(mem); err != nil {
 		return fmt.Errorf("edu: %s: %w", dir, err)
@@ -99,7 +95,7 @@ func (d *Device) Transfer(ctx context.Context, dir fpga.Direction, mem fpga.Memo
 		return ctx.Err()
 	}
 	defer func() { d.idle <- struct{}{} }()
-	if err := d.settle(); err != nil { // whoever used it before
+	if err := d.settle(); err != nil { // a previous user may have left a command running
 		return fmt.Errorf("edu: before the transfer: %w", err)
 	}
 	at := uint64(bufferAt)
@@ -128,14 +124,15 @@ func check(mem fpga.Memory) error {
 	return nil
 }
 
-// command moves one segment. When ctx ends first it still waits for the device to let go of the memory.
+// command moves one segment. Even if ctx ends first, it waits until the device has released the memory, or for
+// stopBound, after which the error wraps ErrBusy.
 func (d *Device) command(ctx context.Context, dir fpga.Direction, s fpga.Segment, buffer uint64) error {
 	from, to, command := s.Addr, buffer, uint32(commandRun|commandIRQ)
 	if dir == fpga.C2H {
 		from, to, command = buffer, s.Addr, command|commandToRAM
 	}
 	r := d.cfg.Registers
-	r.Write32(regSource, uint32(from)) // 32 bits are enough: the write sets the upper half to 0
+	r.Write32(regSource, uint32(from)) // 32 bits are enough: the write clears the upper half
 	r.Write32(regDest, uint32(to))
 	r.Write32(regCount, uint32(s.Len))
 	r.Write32(regCommand, command)
@@ -149,11 +146,12 @@ func (d *Device) command(ctx context.Context, dir fpga.Direction, s fpga.Segment
 	return err
 }
 
-// Settle waits until the engine is idle, StopBound at most; else the error wraps ErrBusy.
+// Settle waits until nobody uses the engine and no command is running, for at most 5 s each; after that the error wraps
+// ErrBusy.
 func (d *Device) Settle() error {
 	select {
 	case <-d.idle:
-	case <-time.After(d.cfg.StopBound):
+	case <-time.After(stopBound):
 		return fmt.Errorf("edu: %w", ErrBusy)
 	}
 	defer func() { d.idle <- struct{}{} }()
@@ -163,18 +161,19 @@ func (d *Device) Settle() error {
 	return nil
 }
 
-// settle waits until no command runs. Its caller has taken the engine.
+// settle waits until no command is running, for at most stopBound; after that the error wraps ErrBusy. The caller must
+// have taken the engine.
 func (d *Device) settle() error {
-	ctx, cancel := context.WithTimeout(context.Background(), d.cfg.StopBound)
+	ctx, cancel := context.WithTimeout(context.Background(), stopBound)
 	defer cancel()
 	err := d.finish(ctx)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: not within %v", ErrBusy, d.cfg.StopBound)
+		return fmt.Errorf("%w: not within %v", ErrBusy, stopBound)
 	}
 	return err
 }
 
-// finish waits for the end of the command. An interrupt is a hint to look, as is the watchdog's tick.
+// finish waits for the end of the command. An interrupt is only a hint to check, like the watchdog's tick.
 func (d *Device) finish(ctx context.Context) error {
 	r := d.cfg.Registers
 	for {
@@ -187,7 +186,7 @@ func (d *Device) finish(ctx context.Context) error {
 			}
 			return nil
 		}
-		tick, cancel := context.WithTimeout(ctx, d.cfg.Watchdog)
+		tick, cancel := context.WithTimeout(ctx, watchdog)
 		err := d.cfg.Interrupts.Wait(tick, 0)
 		expired := tick.Err() != nil
 		cancel()

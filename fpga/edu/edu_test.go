@@ -17,8 +17,8 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// model is the device at register level (QEMU hw/misc/edu.c), on a bus with an IOMMU: it reaches what is mapped when it moves the data.
-// What QEMU does with a broken rule (it ends, clamps an address or ignores the write) is a failure here.
+// model is the device at register level (QEMU hw/misc/edu.c), on a bus with an IOMMU: it can access what is mapped when
+// it moves the data. Broken rules, for which QEMU exits, clamps an address or ignores the write, are failures here.
 type model struct {
 	mu       sync.Mutex
 	ram      []byte
@@ -32,10 +32,10 @@ type model struct {
 	msi      chan struct{}
 	commands int
 	most     int           // longest transfer
-	takes    time.Duration // a command
+	takes    time.Duration // duration of a command
 	silent   bool          // no MSI
 	gone     bool
-	failed   error // the first rule that was broken
+	failed   error // the first broken rule
 }
 
 func (m *model) fail(format string, a ...any) {
@@ -95,7 +95,7 @@ func (m *model) Write32(off, v uint32) {
 	}
 }
 
-// expire moves all data at one instant, as the device's timer does.
+// expire moves all data at one instant, like the device's timer.
 func (m *model) expire() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -116,7 +116,7 @@ func (m *model) expire() {
 	m.complete()
 }
 
-// reaches reports whether a range lies in one segment that is mapped.
+// reaches reports whether a range lies within one mapped segment.
 func (m *model) reaches(at, n uint32) bool {
 	return slices.ContainsFunc(m.mapped, func(s fpga.Segment) bool {
 		return uint64(at) >= s.Addr && uint64(at)+uint64(n) <= s.Addr+uint64(s.Len)
@@ -166,14 +166,14 @@ func (m *model) memory(segments ...fpga.Segment) fpga.Memory {
 	return fpga.Memory{Segments: segments}
 }
 
-// unmap takes everything from the device.
+// unmap takes all memory away from the device.
 func (m *model) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mapped = nil
 }
 
-// open opens the device. The test fails at its end if a rule was broken.
+// open opens the device. At its end, the test fails if a rule was broken.
 func open(t *testing.T, m *model) *Device {
 	t.Helper()
 	t.Cleanup(func() {
@@ -247,7 +247,8 @@ func TestMemoryThatDoesNotFit(t *testing.T) {
 	}
 }
 
-// TestCancel: when nobody waits any more the memory is let go of before Transfer returns; if it is not, the error says so.
+// TestCancel checks that when nobody waits any more, the memory is released before Transfer returns, or else the error
+// says that it was not.
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newModel()
@@ -261,7 +262,7 @@ func TestCancel(t *testing.T) {
 		if m.command&1 != 0 {
 			t.Error("the command still runs")
 		}
-		m.unmap() // it is let go of
+		m.unmap() // it has been released
 		mem = m.memory(fpga.Segment{Addr: 4096, Len: 64})
 		m.takes = 8 * time.Second
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
@@ -270,11 +271,11 @@ func TestCancel(t *testing.T) {
 			t.Error(err)
 		}
 		m.takes = time.Millisecond
-		if err := d.Transfer(t.Context(), fpga.C2H, mem); err != nil { // after the one that is still under way
+		if err := d.Transfer(t.Context(), fpga.C2H, mem); err != nil { // after the one that is still in progress
 			t.Error(err)
 		}
 		m.unmap()
-		time.Sleep(time.Minute) // nothing is under way
+		time.Sleep(time.Minute) // nothing is in progress
 	})
 }
 

@@ -21,7 +21,7 @@ func bareSensor(t *testing.T) *Sensor {
 	return s
 }
 
-// A bare sensor has no camera block: the next one's comes first.
+// A bare sensor has no camera block, so the next sensor's block comes first.
 func TestBareSensorHasNoCameraBlock(t *testing.T) {
 	h := newHost(t, func(b Bus) Config { return Camera(b, bareSensor(t), smallSensor(t, 64, 16)) })
 	user := h.d.BARs()[0].Registers
@@ -42,19 +42,19 @@ func TestUserBARWithoutCamera(t *testing.T) {
 	}
 }
 
-// A packet goes on where it was when the channel stopped. Frames that come meanwhile are dropped whole.
+// A packet continues where the channel stopped. Frames taken in the meantime are dropped as a whole.
 func TestBareSensorTakesNoNoticeOfTheChannel(t *testing.T) {
 	s, clock := bareSensor(t), virtual()
 	h := newHost(t, func(b Bus) Config {
 		cfg := Camera(b, s)
 		cfg.Clock = clock
 		return cfg
-	}).run()
+	}).startDevice()
 	period := s.Config().Period
 	mem, list, back := h.alloc(4*s.FrameBytes()), h.alloc(4096), h.alloc(4096)
 	var got []byte
 	receive := func(n int) (end bool) { // n bytes, with one descriptor
-		h.put(back, make([]byte, 8))
+		h.writeMemory(back, make([]byte, 8))
 		h.list(list, 0, []desc{{control: 3, length: uint32(n), src: back, dst: mem}})
 		h.first(0x5000, list, 0)
 		h.w(0x1004, logAll|1)

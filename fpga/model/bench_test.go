@@ -17,7 +17,7 @@ func (b *flatBus) Read(addr uint64, p []byte) error { copy(p, b.mem[addr:]); ret
 
 func (b *flatBus) Write(addr uint64, p []byte) error { copy(b.mem[addr:], p); return nil }
 
-// chartDevice streams the test chart without a pause into one slot of 64 KiB segments.
+// chartDevice streams the test chart without pauses into one slot of 64 KiB segments.
 func chartDevice(tb testing.TB) (d *Device, clock *VirtualClock, perFrame uint32) {
 	tb.Helper()
 	s, err := NewSensor(TestChartSensor())
@@ -56,7 +56,7 @@ func chartDevice(tb testing.TB) (d *Device, clock *VirtualClock, perFrame uint32
 	return d, clock, perFrame
 }
 
-// oneFrame lets one frame period pass and waits until the frame has arrived.
+// oneFrame advances the clock by one frame period and waits until the frame has arrived.
 func oneFrame(regs fpga.Registers, clock *VirtualClock, count uint32) {
 	clock.Advance(time.Second / 30)
 	for regs.Read32(0x1048) < count {
@@ -72,7 +72,7 @@ func TestCameraAllocations(t *testing.T) {
 	if n := testing.AllocsPerRun(20, func() {
 		count += perFrame
 		oneFrame(regs, clock, count)
-	}); n > 1 { // the virtual clock's broadcast
+	}); n > 1 { // by the virtual clock's broadcast
 		t.Errorf("%v allocations a frame", n)
 	}
 }

@@ -12,11 +12,12 @@ import (
 // minPeriod is the shortest frame period.
 const minPeriod = 100 * time.Microsecond
 
-// lateFrames is how many periods a frame may be late, on a machine that is too slow, before it is dropped.
+// lateFrames is the number of periods by which a frame may be late, on a machine that is too slow, before it is
+// dropped.
 const lateFrames = 2
 
-// camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). All fields are guarded
-// by Device.mu but those of the buffer that is being filled.
+// camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). All fields are guarded by
+// Device.mu, except those of the buffer being filled.
 type camera struct {
 	cameraRegisters
 	d      *Device
@@ -26,49 +27,49 @@ type camera struct {
 	wake   chan struct{}
 
 	running  bool
-	runs     uint64    // starts of the camera
-	flushes  uint64    // times that the frame memory was emptied
-	exposing bool      // a frame has begun
-	due      time.Time // when the frame under way ought to have begun
-	begin    time.Time // of the frame under way: due, and the jitter
-	setting  exposing  // of the frame under way
-	frames   uint64    // taken since the device was made
+	runs     uint64    // number of times the camera was started
+	flushes  uint64    // number of times the frame memory was emptied
+	exposing bool      // a frame is scheduled or being exposed
+	due      time.Time // when the current frame should have started
+	begin    time.Time // start of the current frame: due plus jitter
+	setting  exposing  // of the current frame
+	frames   uint64    // taken since the device was created
 
-	exposer exposer   // used by run's goroutine alone
-	made    made      // the same
-	lines   time.Time // when the host is told next that more lines have come
+	exposer exposer   // used only by the goroutine of takeFrames
+	made    made      // used only by the goroutine of takeFrames
+	lines   time.Time // when the host's engine will next be woken for lines that have arrived
 	buffers [FrameBuffers]frameBuffer
-	full    [FrameBuffers]*frameBuffer // in the order of their frames
+	full    [FrameBuffers]*frameBuffer // the first nfull: buffers of frames to be sent, in the order of the frames
 	nfull   int
-	lent    *frameBuffer // the engine reads it
-	packet               // that of full[0]
+	lent    *frameBuffer // being read by the engine
+	packet               // packet of full[0]
 
-	unclosed bool            // a frame has left whole without ending its packet (F8)
-	closing  bool            // the end of that packet was asked for
-	pad      [BeatBytes]byte // with which it is sent
+	unclosed bool            // a frame was sent completely, but its packet was not ended (F8)
+	closing  bool            // the end of that packet was requested
+	pad      [BeatBytes]byte // sent as the end of that packet
 }
 
-// packet is how far a frame has left.
+// packet counts the bytes of a frame that have been sent.
 type packet struct {
 	open    bool // a part has been offered to the host
-	sent    int  // bytes that have left, trailer included
-	forced  bool // end it
-	last    bool // what next offered is its end
-	cut     int  // F8: its length, 0 is all of it
+	sent    int  // bytes sent, trailer included
+	forced  bool // the end of the packet was requested
+	last    bool // the bytes last returned by next end the packet
+	cut     int  // F8: length of the packet; 0: all of it
 	unended bool // F8
-	empty   bool // F8: an empty packet comes first
+	empty   bool // F8: an empty packet is sent first
 }
 
 type frameBuffer struct {
 	data []byte // pixels and trailer
 	used bool
 	run  uint64 // camera.runs when the frame was taken
-	n    uint64 // camera.frames of this one
+	n    uint64 // camera.frames of this frame
 	opened
 	begin time.Time // of the readout
 }
 
-// opened is what OPEN_SEQUENCE and OPEN_START tell of a frame.
+// opened holds the values of OPEN_SEQUENCE and OPEN_START for a frame.
 type opened struct{ sequence, start uint64 }
 
 func newCamera(d *Device, index int, s *Sensor, host *engine) *camera {
@@ -91,11 +92,11 @@ func (c *camera) kick() {
 	}
 }
 
-// run takes frames until ctx ends.
-func (c *camera) run(ctx context.Context) {
+// takeFrames takes frames until ctx ends.
+func (c *camera) takeFrames(ctx context.Context) {
 	for ctx.Err() == nil {
-		ready, ok := c.readyTime()
-		if ok && c.sensor.cfg.Readout > 0 {
+		ready, ok, late := c.readyTime()
+		if ok && !late && c.sensor.cfg.Readout > 0 {
 			c.makeAhead()
 		}
 		if !ok {
@@ -106,23 +107,30 @@ func (c *camera) run(ctx context.Context) {
 			continue
 		}
 		if c.d.clock.Wait(ready, c.wake) {
-			c.take()
+			c.endExposure()
 		}
 	}
 }
 
-// readyTime is when the frame under way has been exposed.
-func (c *camera) readyTime() (t time.Time, ok bool) {
+// readyTime returns when the exposure of the current frame ends, whether there is such a frame, and whether it is too
+// late (see late).
+func (c *camera) readyTime() (t time.Time, ok, late bool) {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
-	return c.begin.Add(c.setting.time), c.exposing
+	return c.begin.Add(c.setting.time), c.exposing, c.late(c.d.clock.Now())
 }
 
-// start clears the counters and begins the first frame.
+// late reports whether the current frame must be dropped because this machine is too slow. Such a frame is not built:
+// otherwise a machine that needs a frame period for it would never catch up.
+func (c *camera) late(now time.Time) bool {
+	return !c.triggered() && now.Sub(c.begin) > c.setting.time+lateFrames*c.periodTime()
+}
+
+// start clears the counters, empties the frame memory and, unless frames are triggered, starts the first one.
 func (c *camera) start(now time.Time) {
 	c.runs++
 	c.sequence, c.delivered, c.dropped, c.padded, c.missed, c.lost = 0, 0, 0, 0, 0, 0
-	if c.open { // a packet has one end only: what was begun is sent
+	if c.open { // a packet can have only one end, so the open one is sent completely
 		c.flush(1)
 	} else {
 		c.flush(0)
@@ -133,7 +141,7 @@ func (c *camera) start(now time.Time) {
 	c.kick()
 }
 
-// expose begins the next frame at the time given, but for the jitter, with what the registers say now.
+// expose starts the next frame at the given time plus jitter, with the current register values.
 func (c *camera) expose(due time.Time) {
 	c.setting = exposing{c.exposureTime(), c.gain}
 	most := c.sensor.cfg.Jitter
@@ -143,13 +151,13 @@ func (c *camera) expose(due time.Time) {
 	c.due, c.begin = due, due.Add(c.sensor.jitter(c.frames, most))
 }
 
-// stop abandons the exposure under way; it is not counted. Frames in the frame memory still leave.
+// stop abandons the current exposure, which is not counted. Frames in the frame memory are still sent.
 func (c *camera) stop() {
 	c.running, c.exposing = false, false
 	c.kick()
 }
 
-// trigger begins an exposure in triggered mode.
+// trigger starts an exposure in triggered mode.
 func (c *camera) trigger(now time.Time) {
 	switch {
 	case !c.running || !c.triggered():
@@ -163,20 +171,21 @@ func (c *camera) trigger(now time.Time) {
 	}
 }
 
-// take ends the exposure under way: the frame goes into the frame memory, or is dropped when that is full or no host
-// is there.
-func (c *camera) take() {
+// endExposure ends the current exposure: the frame goes into the frame memory, or is dropped if that is full, if the
+// frame is too late (see late), or if the DMA channel is stopped. It does nothing if the camera was stopped or
+// restarted in the meantime.
+func (c *camera) endExposure() {
 	d := c.d
 	d.mu.Lock()
 	now, begin, setting := d.clock.Now(), c.begin, c.setting
 	if !c.exposing || now.Before(c.begin.Add(setting.time)) {
-		d.mu.Unlock() // stopped, or restarted, since it was looked at
+		d.mu.Unlock() // stopped or restarted in the meantime
 		return
 	}
 	seq, run, flush, n := c.sequence, c.runs, c.flushes, c.frames
 	t := c.trailer(seq, c.begin, setting.time)
 	period := c.periodTime()
-	late := !c.triggered() && now.Sub(c.begin) > setting.time+lateFrames*period
+	late := c.late(now)
 	c.sequence++
 	c.frames++
 	if c.triggered() {
@@ -185,7 +194,7 @@ func (c *camera) take() {
 		c.expose(c.due.Add(period))
 	}
 	b := c.freeBuffer()
-	away := c.host.control&bitRun == 0 && !c.host.busy && !c.sensor.cfg.Bare // the host
+	away := c.host.control&bitRun == 0 && !c.host.busy && !c.sensor.cfg.Bare // there is no host
 	if b == nil || late || away {
 		c.drop()
 		d.mu.Unlock()
@@ -200,7 +209,7 @@ func (c *camera) take() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case run != c.runs: // restarted: not one of its frames
+	case run != c.runs: // restarted: the frame belongs to the previous run
 		b.used = false
 	case flush != c.flushes:
 		b.used = false
@@ -212,7 +221,7 @@ func (c *camera) take() {
 	}
 }
 
-// fill builds frame seq in the buffer, unless it was made ahead.
+// fill puts frame seq into the buffer: it takes the frame that was built ahead, if it is this one, or builds it.
 func (c *camera) fill(b *frameBuffer, run, seq uint64, setting exposing, t fpga.Trailer) {
 	if m := &c.made; m.ok && m.run == run && m.sequence == seq && m.setting == setting && m.start == t.Start {
 		b.data, m.data, m.ok = m.data, b.data, false
@@ -221,7 +230,7 @@ func (c *camera) fill(b *frameBuffer, run, seq uint64, setting exposing, t fpga.
 	c.build(b.data, seq, setting, t)
 }
 
-// build makes the bytes of frame seq.
+// build builds the bytes of frame seq.
 func (c *camera) build(data []byte, seq uint64, setting exposing, t fpga.Trailer) {
 	pixels := data[:c.sensor.FrameBytes()]
 	c.sensor.Frame(seq, pixels)
@@ -230,7 +239,7 @@ func (c *camera) build(data []byte, seq uint64, setting exposing, t fpga.Trailer
 		return
 	}
 	t.PixelCRC = fpga.PixelCRC(pixels)
-	_, _ = t.AppendBinary(pixels) // the buffer has the room behind the pixels
+	_, _ = t.AppendBinary(pixels) // the buffer has room for it after the pixels
 }
 
 func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fpga.Trailer {
@@ -268,7 +277,8 @@ func (c *camera) drop() {
 	c.d.updateIRQ()
 }
 
-// flush empties the frame memory but for its first keep frames. A buffer that is being filled notices by flushes.
+// flush empties the frame memory, except for its first keep frames. endExposure notices by flushes that the frame that
+// it is building is affected.
 func (c *camera) flush(keep int) {
 	c.flushes++
 	for i := keep; i < c.nfull; i++ {
@@ -277,8 +287,8 @@ func (c *camera) flush(keep int) {
 	c.nfull = min(c.nfull, keep)
 }
 
-// detach implements streamSource: frames that have not left complete are dropped, so that the next start of the
-// channel begins with the first pixel of a frame. A bare one does not notice.
+// detach implements streamSource. It drops the frames that have not been sent completely, so that the next start of the
+// channel begins with the first pixel of a frame. A bare camera ignores it.
 func (c *camera) detach() {
 	if c.sensor.cfg.Bare {
 		return
@@ -292,7 +302,7 @@ func (c *camera) detach() {
 	c.packet = packet{}
 }
 
-// reset implements streamSource. What is lent stays out of use until it comes back.
+// reset implements streamSource. A lent buffer stays out of use until it is returned.
 func (c *camera) reset() {
 	c.runs++
 	c.lines = time.Time{}
@@ -306,7 +316,7 @@ func (c *camera) reset() {
 	}
 }
 
-// next implements streamSource. A forced end of packet is one last beat.
+// next implements streamSource. A forced end of a packet is one last beat.
 func (c *camera) next(n int) (p []byte, eop bool) {
 	if c.closing && n > 0 {
 		return c.pad[:min(n, BeatBytes)], true
@@ -336,12 +346,12 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 	return c.lent.data[c.sent:end], c.last || end == length && !c.unended
 }
 
-// beginPacket makes the frame an opportunity for faults.
+// beginPacket opens the packet of the first frame in the frame memory, and makes the frame an opportunity for faults.
 func (c *camera) beginPacket() {
 	c.open = true
 	b := c.full[0]
 	c.cameraRegisters.opened = b.opened
-	c.host.begin(b.n, len(b.data))
+	c.host.beginUnit(b.n, len(b.data))
 	a, hit := c.host.fire(F8, "packet cut short", "packet without an end", "empty packet before the frame")
 	if !hit {
 		return
@@ -356,7 +366,7 @@ func (c *camera) beginPacket() {
 	}
 }
 
-// length is how many bytes of the frame leave.
+// length returns the length of the packet in bytes.
 func (c *camera) length() int {
 	if c.cut > 0 {
 		return c.cut
@@ -381,7 +391,7 @@ func (c *camera) taken(n int) {
 		return
 	}
 	switch {
-	case c.full[0].run != c.runs: // of a run that the counters no longer know
+	case c.full[0].run != c.runs: // of an earlier run, which the counters no longer include
 	case whole && (c.cut > 0 || c.unended):
 		c.lost++
 	case whole:
@@ -396,7 +406,7 @@ func (c *camera) taken(n int) {
 	c.packet = packet{}
 }
 
-// Counters are those of a sensor since its last start, as its camera block would have them.
+// Counters returns the counters of a sensor since its last start, as its camera block would report them.
 func (d *Device) Counters(sensor int) fpga.CameraCounters {
 	d.mu.Lock()
 	defer d.mu.Unlock()

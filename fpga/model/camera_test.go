@@ -12,15 +12,15 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// cameraHost is a host with a ring of frame slots behind C2H stream channel 0, each of scattered segments and a
-// trailer descriptor.
+// cameraHost is a host with a ring of frame slots behind C2H stream channel 0. Each slot consists of scattered segments
+// and a trailer descriptor.
 type cameraHost struct {
 	*host
 	clock  *VirtualClock
 	sensor *Sensor
 	cam    *fpga.Camera
 	slots  []slot
-	perDsc int // descriptors a slot
+	perDsc int // descriptors per slot
 	ring   uint64
 	wb     uint64
 }
@@ -63,7 +63,7 @@ func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int, chang
 		base := c.alloc(s.FrameBytes() + len(lengths)*64)
 		trailer := c.alloc(fpga.TrailerSize)
 		sl := slot{trailer: trailer}
-		at := make([]uint64, len(lengths)) // the segments lie in random order
+		at := make([]uint64, len(lengths)) // the segments are in random order
 		for _, i := range rng.Perm(len(lengths)) {
 			at[i] = base
 			base += uint64(lengths[i]) + 64
@@ -78,7 +78,7 @@ func newCameraHost(t testing.TB, s *Sensor, clock Clock, nslots, most int, chang
 	c.list(ring, ring, list)
 	c.ring = ring
 	c.first(0x5000, ring, 0)
-	c.run()
+	c.startDevice()
 	return c
 }
 
@@ -88,7 +88,7 @@ func (c *cameraHost) start(control uint32) {
 	c.w(0x1004, control|1)
 }
 
-// credit gives slots to the device, in pieces that the counter holds.
+// credit gives slots to the device, in pieces that fit the counter.
 func (c *cameraHost) credit(slots int) {
 	c.t.Helper()
 	left := slots * c.perDsc
@@ -100,7 +100,7 @@ func (c *cameraHost) credit(slots int) {
 	})
 }
 
-// frame collects a slot and checks everything about it.
+// frame reads a slot and checks everything about it.
 func (c *cameraHost) frame(i int, wantSeq uint64) fpga.Trailer {
 	c.t.Helper()
 	var got []byte
@@ -173,7 +173,7 @@ func TestCameraStream(t *testing.T) {
 	}
 }
 
-// Without credits the frame memory fills, then whole frames are dropped; what was in it leaves first.
+// Without credits the frame memory fills up, then whole frames are dropped; the frames in the memory are sent first.
 func TestCameraDropsWithoutCredits(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 4, 4096)
 	c.start(logAll)
@@ -200,7 +200,7 @@ func TestCameraDropsWithoutCredits(t *testing.T) {
 	if got := c.cam.Events(); got != fpga.EventDropped || c.r(0x2048) != 0 {
 		t.Errorf("events %#x, then pending %#x", got, c.r(0x2048))
 	}
-	c.w(0x508c, 1) // a part of frame 0, and no more
+	c.w(0x508c, 1) // for part of frame 0 only
 	c.eventually("packet open", func() bool { return c.cam.Status()&fpga.StatusPacketOpen != 0 })
 	frame(7)
 	c.counters(fpga.CameraCounters{Sequence: 7, Dropped: 5})
@@ -214,7 +214,7 @@ func TestCameraDropsWithoutCredits(t *testing.T) {
 	}
 }
 
-// A frame of more descriptors than the credit counter holds.
+// A frame with more descriptors than the credit counter can hold.
 func TestCameraThousandsOfDescriptors(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 640, 320), virtual(), 2, 64)
 	if c.perDsc < 3000 {
@@ -232,7 +232,7 @@ func TestCameraThousandsOfDescriptors(t *testing.T) {
 	}
 }
 
-// The channel is stopped inside a frame. The next start begins with the first pixel of a frame.
+// The channel is stopped inside a frame. The next start must begin with the first pixel of a frame.
 func TestCameraRestartInsideFrame(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 512)
 	for round := range 3 {
@@ -249,7 +249,7 @@ func TestCameraRestartInsideFrame(t *testing.T) {
 		if c.cam.Status()&(fpga.StatusPacketOpen|fpga.StatusHostReady) != 0 {
 			t.Errorf("status %#x", c.cam.Status())
 		}
-		c.clock.Advance(10 * time.Millisecond) // nobody is there
+		c.clock.Advance(10 * time.Millisecond) // there is no host
 		c.counters(fpga.CameraCounters{Sequence: 2, Dropped: 2})
 		c.start(logAll)
 		c.credit(1)
@@ -264,7 +264,7 @@ func TestCameraRestartInsideFrame(t *testing.T) {
 	}
 }
 
-// The camera is restarted while a packet is open: the packet is finished, the counters begin at zero.
+// The camera is restarted while a packet is open: the packet must be finished, and the counters start at zero.
 func TestCameraRestartWithOpenPacket(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 512)
 	c.start(logAll)
@@ -284,7 +284,7 @@ func TestCameraRestartWithOpenPacket(t *testing.T) {
 	c.frame(1, 0)
 }
 
-// While the channel completes its last descriptor, frames wait in the frame memory; they are dropped when it is idle.
+// While the channel completes its last descriptor, frames wait in the frame memory; they are dropped once it is idle.
 func TestCameraKeepsFramesUntilIdle(t *testing.T) {
 	cfg := smallSensor(t, 128, 16).Config()
 	cfg.Readout = 10 * time.Millisecond
@@ -322,7 +322,7 @@ func TestCameraKeepsFramesUntilIdle(t *testing.T) {
 	c.counters(fpga.CameraCounters{Sequence: 2, Dropped: 2})
 }
 
-// The channel stops while a frame is being built: the frame is dropped, not kept for the next start.
+// The channel stops while a frame is being built: the frame must be dropped, not kept for the next start.
 func TestCameraStopsWhileFilling(t *testing.T) {
 	s, err := NewSensor(TestChartSensor())
 	if err != nil {
@@ -347,7 +347,7 @@ func TestCameraStopsWhileFilling(t *testing.T) {
 	})
 	done := make(chan struct{})
 	go func() {
-		c.take()
+		c.endExposure()
 		close(done)
 	}()
 	for filling := false; !filling; {
@@ -358,4 +358,30 @@ func TestCameraStopsWhileFilling(t *testing.T) {
 	if c.nfull != 0 || c.dropped != 1 || c.buffers[0].used {
 		t.Errorf("%d frames in memory, %d dropped", c.nfull, c.dropped)
 	}
+}
+
+// TestLateFramesAreNotBuilt checks that a frame that comes too late on a slow machine costs no time. Building one of
+// frames 1 to 5 would panic, since they have no samples.
+func TestLateFramesAreNotBuilt(t *testing.T) {
+	cfg := smallSensor(t, 128, 16).Config()
+	cfg.Readout, cfg.Period, cfg.Exposure = 10*time.Millisecond, 20*time.Millisecond, time.Millisecond
+	for len(cfg.Frames) < 10 {
+		cfg.Frames = append(cfg.Frames, cfg.Frames[0])
+	}
+	s, err := NewSensor(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(s.cfg.Frames[1:6])
+	c := newCameraHost(t, s, virtual(), 2, 1<<20)
+	c.start(logAll)
+	if err := c.cam.Start(); err != nil {
+		t.Fatal(err)
+	}
+	sensor := c.d.cameras[0]
+	c.d.mu.Lock()
+	sensor.due, sensor.begin = sensor.due.Add(-8*cfg.Period), sensor.begin.Add(-8*cfg.Period)
+	c.d.mu.Unlock()
+	sensor.kick()
+	c.counters(fpga.CameraCounters{Sequence: 8, Dropped: 6})
 }

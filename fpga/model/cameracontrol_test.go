@@ -14,7 +14,7 @@ import (
 func TestForceEOP(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 512)
 	c.start(logAll)
-	c.cam.ForceEOP() // no packet is open: nothing happens
+	c.cam.ForceEOP() // no packet is open, so nothing happens
 	c.w(0x508c, 1)
 	_ = c.cam.Start()
 	c.clock.Advance(4 * time.Millisecond)
@@ -63,7 +63,7 @@ func TestTriggered(t *testing.T) {
 	}
 }
 
-// Stop abandons the exposure under way.
+// Stop abandons the current exposure.
 func TestCameraStop(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 512)
 	c.start(logAll)
@@ -113,8 +113,8 @@ func TestCameraConfigure(t *testing.T) {
 	}
 }
 
-// The clock that jumps: as fast as the machine can, with the ring credited late. What arrives is right and in order,
-// and every frame is accounted for.
+// With a clock that jumps, the device runs as fast as the machine can, and the ring gets credits late. Everything that
+// arrives must be correct and in order, and every frame accounted for.
 func TestCameraAccounting(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 2, 700)
 	c.start(logAll)

@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// faultyCamera is a running camera with credits for some slots, whose first frame is about to have a fault. perFrame
-// is 9 descriptors and more, so that there is room for it.
+// faultyCamera returns a running camera with credits for some slots, whose first frame is about to have a fault. A
+// frame has at least 9 descriptors, so that there is room for the fault.
 func faultyCamera(t *testing.T, id FaultID, injections, slots int, change ...func(*Config)) *cameraHost {
 	t.Helper()
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 4, 700, change...)
@@ -31,7 +31,7 @@ func faultyCamera(t *testing.T, id FaultID, injections, slots int, change ...fun
 // expose takes the next frame.
 func (c *cameraHost) expose() { c.clock.Advance(10 * time.Millisecond) }
 
-// again stops the channel, and streams a whole frame.
+// again restarts the channel, and streams a whole frame.
 func (c *cameraHost) again(seq uint64) {
 	c.t.Helper()
 	c.w(0x100c, 1)
@@ -53,7 +53,8 @@ func TestF1Camera(t *testing.T) {
 	c.counters(fpga.CameraCounters{Sequence: 2, Delivered: 1, Dropped: 1})
 }
 
-// Stopped while descriptors wait for the next frame: that frame's slot is written to until Busy clears.
+// The channel is stopped while descriptors wait for the next frame: the slot of that frame is written to until Busy
+// clears.
 func TestF2Camera(t *testing.T) {
 	c := faultyCamera(t, F2, 1, 2)
 	c.expose()
@@ -69,7 +70,7 @@ func TestF2Camera(t *testing.T) {
 	if !bytes.Contains(c.bytes(first.dst, int(first.length)), []byte{poison, poison}) {
 		t.Error("nothing was written after Run was cleared")
 	}
-	c.frame(0, 0) // what was complete stays
+	c.frame(0, 0) // the complete frame is unchanged
 	tick(c.clock, 8*time.Millisecond)
 	c.idle(0x1000)
 	k, _ := c.cam.Counters()
@@ -97,7 +98,7 @@ func TestF5Camera(t *testing.T) {
 	c.again(1)
 }
 
-// The three ways of a write-back, looked at one by one.
+// The three variants of a write-back, checked one by one.
 func TestF6Camera(t *testing.T) {
 	c := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 4, 700)
 	c.w(0x1090, 1<<2)
@@ -134,7 +135,7 @@ func TestF6Camera(t *testing.T) {
 }
 
 func TestF8(t *testing.T) {
-	frame := func(c *cameraHost) []byte { // all that lies in the slots, in the order of the descriptors
+	frame := func(c *cameraHost) []byte { // returns the contents of all slots, in the order of the descriptors
 		var got []byte
 		for _, s := range c.slots {
 			for _, seg := range s.segments {
@@ -191,7 +192,7 @@ func TestF9(t *testing.T) {
 	c.frame(0, 0)
 	c.w(0x100c, 1)
 	c.idle(0x1000)
-	c.start(logAll) // the second: the count begins near its wrap
+	c.start(logAll) // the second: the count starts near its wrap
 	c.happened(F9, 2)
 	if got := c.r(0x1048); got != 0xffffffc0 {
 		t.Errorf("count %#x", got)
@@ -241,7 +242,8 @@ func TestF11Camera(t *testing.T) {
 	}
 }
 
-// A frame while it moves: F12 leaves a camera that restarts, and the numbers of opportunities go on.
+// F12 strikes while a frame is being sent: it leaves a camera that can be restarted, and the numbers of opportunities
+// continue.
 func TestF12Camera(t *testing.T) {
 	c := faultyCamera(t, F12, 0, 4)
 	other := newCameraHost(t, smallSensor(t, 128, 16), virtual(), 4, 700)
@@ -277,7 +279,7 @@ func TestF12Camera(t *testing.T) {
 	}
 }
 
-// The plan's schedule is the log, whatever the machine does, and the counters add up.
+// The log must match the plan's schedule, whatever the machine does, and the counters must add up.
 func TestFaultSchedule(t *testing.T) {
 	rates := map[FaultID]float64{F6: 0.2, F7: 0.2, F8: 0.1, F9: 0.2, F10: 0.1}
 	run := func() (log []FaultEvent, k fpga.CameraCounters) {
@@ -290,7 +292,7 @@ func TestFaultSchedule(t *testing.T) {
 			c.start(logAll)
 			_ = c.cam.Start()
 			for range 300 {
-				c.w(0x1098, 1<<2) // a host that toggles the mask always gets on
+				c.w(0x1098, 1<<2) // toggling the mask always lets a host continue
 				c.w(0x1094, 1<<2)
 				c.r(0x1044)
 				c.w(0x508c, uint32(4*c.perDsc)-c.r(0x508c))

@@ -22,7 +22,7 @@ type cameraRegisters struct {
 	lost                uint32
 	timeHigh            uint32 // latched
 	sequenceHigh        uint32 // latched
-	opened              opened // the frame that leaves, or left last
+	opened              opened // the frame being sent, or sent last
 	openedRead          opened // latched
 }
 
@@ -46,7 +46,8 @@ func (r *cameraRegisters) triggered() bool             { return r.control&fpga.C
 func (r *cameraRegisters) periodTime() time.Duration   { return time.Duration(r.period) }
 func (r *cameraRegisters) exposureTime() time.Duration { return time.Duration(r.exposure) }
 
-// configError: the sensor has one geometry and one format, and the times must fit.
+// configError reports whether the configuration is invalid: the sensor has one geometry and one format, and the times
+// must fit.
 func (c *camera) configError() bool {
 	cfg := c.sensor.Config()
 	return c.width != uint32(cfg.Width) || c.height != uint32(cfg.Height) || c.format != uint32(cfg.Format) ||
@@ -127,7 +128,7 @@ func (c *camera) readRegister(off uint32) uint32 {
 	return c.readDerived(off)
 }
 
-// readDerived reads the registers that follow from others, and the counters.
+// readDerived reads the registers that depend on others, and the counters.
 func (c *camera) readDerived(off uint32) uint32 {
 	format := fpga.FourCC(c.format)
 	switch off {
@@ -205,7 +206,7 @@ func (c *camera) writeRegister(off, v uint32) {
 	}
 }
 
-// setControl acts upon the edges of Run. The mode stays as it is while the camera runs.
+// setControl handles the edges of Run. The mode cannot be changed while the camera runs.
 func (c *camera) setControl(v uint32) {
 	v &= fpga.CameraRun | fpga.CameraTriggered
 	if c.running && v&fpga.CameraRun != 0 {

@@ -14,13 +14,13 @@ const (
 	TestChartHeight = 1080
 )
 
-// testChart is a real sensor's capture of a test chart: RGGB, 10 bits in little-endian 16-bit words,
-// TestChartWidth × TestChartHeight samples (testdata/README.md says where it is from).
+// testChart is a real sensor's capture of a test chart: RGGB, 10 bits in little-endian 16-bit words, TestChartWidth ×
+// TestChartHeight samples (testdata/README.md gives the source).
 //
 //go:embed testdata/testchart-1920x1080-rggb10le.raw
 var testChart []byte
 
-// TestChartSensor replays the test chart.
+// TestChartSensor returns the configuration of a sensor that replays the test chart.
 func TestChartSensor() SensorConfig {
 	return SensorConfig{
 		Width: TestChartWidth, Height: TestChartHeight,

@@ -17,7 +17,7 @@ type Clock interface {
 	Wait(t time.Time, wake <-chan struct{}) bool
 }
 
-// RealClock is the machine's monotonic time.
+// RealClock returns a clock of the machine's monotonic time.
 func RealClock() Clock { return &realClock{} }
 
 type realClock struct {
@@ -62,12 +62,12 @@ func (c *realClock) putBack(timer *preciseTimer) {
 	c.free = append(c.free, timer)
 }
 
-// preciseTimer is a timer that is not late in an idle process, where the runtime waits for its timers in steps of a millisecond
-// (epoll_wait(2)): the kernel ends that wait when the timer is due (timerfd_create(2)).
+// preciseTimer is a timer that is punctual even in an idle process. There, the runtime waits for its timers in steps of
+// a millisecond (epoll_wait(2)); the kernel ends that wait when this timer is due (timerfd_create(2)).
 type preciseTimer struct {
 	*time.Timer
 	fd    int      // of alarm
-	alarm *os.File // which has the runtime wait for it, and closes it; nil: the kernel has none left, and the timer is late
+	alarm *os.File // makes the runtime wait for fd, and closes it; nil: the kernel had none left, and the timer may be late
 }
 
 func newPreciseTimer() *preciseTimer {

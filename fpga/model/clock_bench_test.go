@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkClock measures how late waits of the real clock end that are as long as the readout of 16 lines at 1080p60, in a process
-// that is idle otherwise.
+// BenchmarkClock measures how late waits of the real clock end in an otherwise idle process. The waits are as long as
+// the readout of 16 lines at 1080p60.
 func BenchmarkClock(b *testing.B) {
 	c := RealClock()
 	var late []time.Duration

@@ -37,7 +37,7 @@ func TestTimestampCounter(t *testing.T) {
 	}
 }
 
-// The times in the trailers follow the timer with a delay that the seed says.
+// The times in the trailers follow the frame timer with a delay derived from the seed.
 func TestJitter(t *testing.T) {
 	starts := func(seed uint64, most time.Duration) (list []time.Duration) {
 		cfg := smallSensor(t, 64, 2).Config()
@@ -84,7 +84,7 @@ func TestJitter(t *testing.T) {
 	}
 }
 
-// Two cameras and a channel between them, each with its own block, interrupt and counters.
+// Two cameras with a channel between them, each with its own block, interrupt and counters.
 func TestTwoCameras(t *testing.T) {
 	clock := virtual()
 	h := newHost(t, func(b Bus) Config {
@@ -92,7 +92,7 @@ func TestTwoCameras(t *testing.T) {
 			Bus: b, Clock: clock, H2C: []Interface{MemoryMapped}, C2H: []Interface{Stream, MemoryMapped, Stream},
 			Sensors: []*Sensor{smallSensor(t, 64, 2), smallSensor(t, 128, 4)},
 		}
-	}).run()
+	}).startDevice()
 	user := h.d.BARs()[0].Registers
 	var cams [2]*fpga.Camera
 	for n := range cams {
@@ -141,8 +141,8 @@ func TestTwoCameras(t *testing.T) {
 	}
 }
 
-// TestTimeIsSet: the host steps the timestamp counter and sets its rate, by the registers of the first camera. The other cameras have the
-// same counter, and no such registers. The design's test is in fpga/rtl.
+// TestTimeIsSet has the host step the timestamp counter and set its rate, through the registers of the first camera.
+// The other cameras share the counter, but lack these registers. For a Design, this is tested in fpga/rtl.
 func TestTimeIsSet(t *testing.T) {
 	clock := virtual()
 	c := newCameraHost(t, smallSensor(t, 64, 2), clock, 2, 4096, func(cfg *Config) {
@@ -171,7 +171,7 @@ func TestTimeIsSet(t *testing.T) {
 	step(0, -time.Hour)
 	step(second, time.Hour)
 	expect(time.Second + 10*time.Microsecond)
-	regs.Write32(fpga.CamTimeRate, uint32(1<<32-30_000)) // 30 millionths slower
+	regs.Write32(fpga.CamTimeRate, uint32(1<<32-30_000)) // 30 ppm slower
 	regs.Write32(second+fpga.CamTimeRate, 500_000)
 	clock.Advance(time.Second)
 	expect(2*time.Second - 10*time.Microsecond)

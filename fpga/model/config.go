@@ -9,14 +9,14 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Bus is the road by which the device reaches host memory: PCI Express with an SMMU behind it. An access is done
-// whole or, with an error, not at all. Calls may come concurrently.
+// Bus is the device's access to host memory: PCI Express with an SMMU behind it. An access is carried out completely
+// or, with an error, not at all. Calls may be concurrent.
 type Bus interface {
 	Read(addr uint64, p []byte) error
 	Write(addr uint64, p []byte) error
 }
 
-// Interface is what stands on the card side of a DMA channel.
+// Interface is the kind of interface on the card side of a DMA channel.
 type Interface int
 
 const (
@@ -28,61 +28,65 @@ const (
 const (
 	BARSize        = 64 << 10 // each of the three BARs
 	DefaultRAM     = 64 << 10 // block RAM
-	MaxChannels    = 4        // each way
+	MaxChannels    = 4        // in each direction
 	BeatBytes      = 16       // width of the data path (128 bits)
-	ClockHz        = 250e6    // of the data path: the cycle counters
-	FrameBuffers   = 2        // frames that a camera's frame memory holds
+	ClockHz        = 250e6    // of the data path, for the cycle counters
+	FrameBuffers   = 2        // number of frames that a camera's frame memory can hold
 	maxBlockRAM    = 256 << 20
 	userInterrupts = 16
 	maxPPM         = 10_000
 )
 
-// Config is a device. Loopback and Camera return the two usual ones.
+// Config configures a Device. Loopback and Camera return the two usual configurations.
 type Config struct {
 	Bus   Bus
-	Clock Clock // nil is RealClock
+	Clock Clock // nil: RealClock
 
-	H2C, C2H []Interface // 1 to 4 channels each way
+	H2C, C2H []Interface // 1 to 4 channels in each direction
 
-	// RAM is the block RAM's size in bytes, at card address 0 of every memory-mapped channel and behind the bypass
-	// BAR; 0 is 64 KiB.
+	// RAM is the size of the block RAM in bytes. The block RAM is at card address 0 of every memory-mapped channel and
+	// behind the bypass BAR; 0: 64 KiB.
 	RAM int
 
-	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels. The nth that is not bare puts its camera
-	// block at n * fpga.CameraBlock into the user BAR. A C2H stream channel without camera carries what the H2C stream channel
-	// of the same number sends; a stream H2C channel without such a partner swallows its data.
+	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels. The nth sensor that is not bare has
+	// its camera block at n * fpga.CameraBlock in the user BAR. A C2H stream channel without a camera carries what the
+	// H2C stream channel of the same number sends. An H2C stream channel with neither such a partner nor a sink
+	// discards its data.
 	Sensors []*Sensor
 
-	// Designs are cameras that are not the model's own, on the C2H stream channels after those of the sensors, with their blocks
-	// behind those of the sensors. Their registers COUNT, INDEX and CHANNEL must say so.
+	// Designs are cameras outside the model. They feed the C2H stream channels after those of the sensors,
+	// and their camera blocks follow those of the sensors. Their registers COUNT, INDEX and CHANNEL must agree with
+	// that.
 	Designs []Design
 
-	// Sinks puts a frame sink behind H2C stream channels, by their number: it checks the frames that the host sends
-	// (Device.Received).
+	// Sinks attaches frame sinks to H2C stream channels, by channel number. A sink checks the frames that the host
+	// sends (Device.Received).
 	Sinks map[int]SinkConfig
 
-	// Faults is what goes wrong; the zero value is nothing.
+	// Faults are the faults to simulate; the zero value means none.
 	Faults FaultPlan
 
-	// ClockPPM is how much faster than Clock the timestamp counter runs, in parts per million (Device.SetClockPPM).
+	// ClockPPM is the excess of the timestamp counter's rate over Clock, in parts per million (Device.SetClockPPM).
 	ClockPPM float64
 
-	// MSI is the number of vectors of a core that has MSI instead of MSI-X: 1 to 32; less than 0 is a core whose messages
-	// reach nobody; 0 is MSI-X with 32. A vector that several sources share has one message when the first of them rises,
-	// and the next one when all have fallen in between; a message of a vector beyond is lost.
+	// MSI is the number of vectors of a core with MSI instead of MSI-X: 1 to 32. If it is negative, the core has MSI
+	// but its messages reach nobody; 0 means MSI-X with 32 vectors. A vector shared by several sources sends one
+	// message when the first of them rises, and the next one only after all have fallen in between. Messages for
+	// vectors beyond the last are lost.
 	MSI int
 
-	// Broken is called with an error that wraps a Rule when the host breaks that rule. It must not call the device. nil: the
-	// device panics, so that nobody overlooks it.
+	// Broken is called with an error that wraps a Rule when the host breaks that rule. It must not call the device. If
+	// it is nil, the device panics, so that a broken rule cannot go unnoticed.
 	Broken func(error)
 }
 
-// Loopback is a device with 64 KiB of block RAM behind one memory-mapped channel each way.
+// Loopback returns the configuration of a device with 64 KiB of block RAM behind one memory-mapped channel in each
+// direction.
 func Loopback(bus Bus) Config {
 	return Config{Bus: bus, H2C: []Interface{MemoryMapped}, C2H: []Interface{MemoryMapped}}
 }
 
-// Camera is a device whose C2H stream channels deliver the sensors' frames, one each.
+// Camera returns the configuration of a device whose C2H stream channels deliver the frames of one sensor each.
 func Camera(bus Bus, sensors ...*Sensor) Config {
 	c := Config{Bus: bus, H2C: []Interface{Stream}, Sensors: sensors}
 	for range sensors {
@@ -91,8 +95,8 @@ func Camera(bus Bus, sensors ...*Sensor) Config {
 	return c
 }
 
-// Full is a device with everything: block RAM behind one memory-mapped channel each way, then a stream to the device, and
-// one from it for each sensor.
+// Full returns the configuration of a device with everything: block RAM behind one memory-mapped channel in each
+// direction, then a stream to the device, and one from it for each sensor.
 func Full(bus Bus, sensors ...*Sensor) Config {
 	c := Camera(bus, sensors...)
 	c.H2C = append([]Interface{MemoryMapped}, c.H2C...)

@@ -18,7 +18,7 @@ const (
 	msixPBA   = 0x8fe0
 )
 
-// identifier is a block's first register: 0x1fc, target, stream, channel, version of the IP.
+// identifier returns a block's first register: 0x1fc, target, stream, channel, version of the IP.
 func identifier(target uint32, stream bool, channel int) uint32 {
 	const version = 6
 	id := 0x1fc<<20 | target<<16 | uint32(channel)<<8 | version
@@ -81,7 +81,7 @@ func (d *Device) writeDMA(addr, v uint32) {
 	}
 }
 
-// engineAt returns the channel of an address, nil when the device has no such channel.
+// engineAt returns the channel for an address, or nil if the device has no such channel.
 func (d *Device) engineAt(c2h bool, addr uint32) *engine {
 	list := d.h2c
 	if c2h {
@@ -93,7 +93,7 @@ func (d *Device) engineAt(c2h bool, addr uint32) *engine {
 	return nil
 }
 
-// readConfig is the configuration block (0x3000), read only.
+// readConfig reads the configuration block (0x3000), which is read-only.
 func (d *Device) readConfig(off uint32) uint32 {
 	switch off {
 	case 0x00:
@@ -107,9 +107,9 @@ func (d *Device) readConfig(off uint32) uint32 {
 	case 0x14:
 		switch {
 		case d.cfg.MSI == 0:
-			return 1 << 1 // MSI-X is enabled
+			return 1 << 1 // MSI-X enabled
 		case d.cfg.MSI > 0:
-			return 1 << 0 // MSI is
+			return 1 << 0 // MSI enabled
 		}
 	case 0x18:
 		return 1 // data path of 128 bits

@@ -9,50 +9,51 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// A Design is a camera of docs/fpga-interface.md that is not the model's own: camera block, sensor, frame memory and packetizer, such
-// as fpga/rtl in simulation. It has a clock of its own, which stands while nobody calls. The device calls one method at a time.
+// A Design is a camera according to docs/fpga-interface.md that is implemented outside the model, such as a simulation
+// of fpga/rtl. It comprises the camera block, sensor, frame memory and packetizer. It has its own clock, which only
+// advances during calls. The device calls one method at a time.
 type Design interface {
 	fpga.Registers // the camera block
 
-	// Reset is the card's reset.
+	// Reset resets the design, as the card's reset does.
 	Reset()
-	// Now is the design's time since Reset.
+	// Now returns the design's time since Reset.
 	Now() time.Duration
-	// Run lets so much time pass, at least a cycle of the design's clock.
+	// Run advances the design's time by span, but at least by one cycle of its clock.
 	Run(span time.Duration)
-	// Channel says from now on what the status ports of the C2H channel say: its bits Run and Busy.
+	// Channel sets the bits Run and Busy of the C2H channel's status ports.
 	Channel(run, busy bool)
-	// Read takes bytes of the stream that were accepted, up to a packet's end, and has as many accepted as p has room for
-	// beyond them. None is accepted without that. The length of p is a multiple of BeatBytes.
+	// Read returns bytes of the stream that were already accepted, up to the end of a packet, and then accepts as many
+	// more as p still has room for. Nothing is accepted otherwise. The length of p is a multiple of BeatBytes.
 	Read(p []byte) (n int, eop bool)
-	// Waiting says that Read has bytes to take.
+	// Waiting reports whether Read has bytes to return.
 	Waiting() bool
-	// Interrupt is the level of the user interrupt.
+	// Interrupt returns the level of the user interrupt.
 	Interrupt() bool
 }
 
 const (
-	designStep   = 250 * time.Microsecond // of a design's time at once
-	designAccess = 5 * time.Millisecond   // before a register is read or written
-	designLate   = 50 * time.Millisecond  // most that a design's time is behind the device's clock
-	designPiece  = 64 << 10               // bytes that wait for the engine
-	designReset  = 4                      // cycles in which a design sees that its channel has stopped
+	designStep   = 250 * time.Microsecond // longest step of a design's time
+	designAccess = 5 * time.Millisecond   // longest step before a register access
+	designLate   = 50 * time.Millisecond  // how far a design's time may fall behind the device's clock
+	designPiece  = 64 << 10               // maximum number of bytes that wait for the engine
+	designReset  = 4                      // cycles within which a design notices that its channel has stopped
 )
 
-// designCamera is a Design behind its channel. Its fields are guarded by Device.mu.
+// designCamera connects a Design to its channel. Its fields are guarded by Device.mu.
 type designCamera struct {
 	d      *Device
 	design Design
 	host   *engine
 	wake   chan struct{}
 
-	began     time.Time // by the device's clock, when the design's time was 0
+	began     time.Time // time of the device's clock when the design's time was 0
 	interrupt bool
 	buffer    []byte
-	rest      []byte // of buffer: what the engine has not taken
+	rest      []byte // part of buffer that the engine has not taken
 	eop       bool   // rest ends a packet
-	begun     bool   // a packet
-	packets   uint64 // begun since the device was made
+	begun     bool   // a packet has begun
+	packets   uint64 // packets begun since the device was created
 }
 
 func newDesignCamera(d *Device, design Design, host *engine) *designCamera {
@@ -68,14 +69,14 @@ func (c *designCamera) kick() {
 	}
 }
 
-// run has the design's time follow the device's clock until ctx ends.
-func (c *designCamera) run(ctx context.Context) {
+// followClock makes the design's time follow the device's clock until ctx ends.
+func (c *designCamera) followClock(ctx context.Context) {
 	for ctx.Err() == nil {
 		c.d.clock.Wait(c.step(), c.wake)
 	}
 }
 
-// step lets the design run for a step at most, and returns when the next one is due.
+// step runs the design for at most one step, and returns when the next one is due.
 func (c *designCamera) step() time.Time {
 	c.d.mu.Lock()
 	defer c.d.mu.Unlock()
@@ -83,12 +84,12 @@ func (c *designCamera) step() time.Time {
 	c.follow(before, designStep)
 	after := c.d.clock.Now()
 	if late := after.Sub(c.began) - c.design.Now(); late > designLate && after.After(before) {
-		c.began = c.began.Add(late - designLate) // the machine is too slow: the design's clock is
+		c.began = c.began.Add(late - designLate) // the machine is too slow, so the design's clock is slowed down
 	}
 	return c.began.Add(c.design.Now() + designStep)
 }
 
-// follow brings the design's time up to now, by so much at most.
+// follow advances the design's time to now, but by no more than most.
 func (c *designCamera) follow(now time.Time, most time.Duration) {
 	c.design.Channel(c.host.control&bitRun != 0, c.host.busy || c.host.holdsBusy())
 	if late := now.Sub(c.began) - c.design.Now(); late > 0 {
@@ -97,7 +98,7 @@ func (c *designCamera) follow(now time.Time, most time.Duration) {
 	c.notice()
 }
 
-// notice tells engine and interrupts what has become of the design.
+// notice passes changes in the design's state on to the engine and the interrupts.
 func (c *designCamera) notice() {
 	if level := c.design.Interrupt(); level != c.interrupt {
 		c.interrupt = level
@@ -134,7 +135,7 @@ func (c *designCamera) next(n int) (p []byte, eop bool) {
 	}
 	if len(c.rest) > 0 && !c.begun {
 		c.begun = true
-		c.host.begin(c.packets, int(c.design.Read32(fpga.CamFrameBytes))+fpga.TrailerSize)
+		c.host.beginUnit(c.packets, int(c.design.Read32(fpga.CamFrameBytes))+fpga.TrailerSize)
 		c.packets++
 	}
 	n = min(n, len(c.rest))

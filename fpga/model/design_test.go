@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// slowDesign is a design whose simulation takes ten times as long as the time that passes in it.
+// slowDesign is a design whose simulation runs at a tenth of real time.
 type slowDesign struct {
 	now    time.Duration
 	resets atomic.Int32
@@ -41,12 +41,13 @@ func (d *slowDesign) Read32(off uint32) uint32 {
 	return uint32(d.now)
 }
 
-// A design that the machine cannot simulate in time has a slow clock: its registers answer, and it does not catch up afterwards.
+// A design that the machine cannot simulate in time gets a slow clock: its registers respond, and it does not catch up
+// afterwards.
 func TestDesignOfASlowMachine(t *testing.T) {
 	design := &slowDesign{}
 	h := newHost(t, func(b Bus) Config {
 		return Config{Bus: b, H2C: []Interface{Stream}, C2H: []Interface{Stream}, Designs: []Design{design}}
-	}).run()
+	}).startDevice()
 	user := h.d.BARs()[0].Registers
 	began := time.Now()
 	h.eventually("a slower clock", func() bool {

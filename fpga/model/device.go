@@ -11,26 +11,26 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// ErrRan says that Run was called a second time.
+// ErrRan means that Run was called a second time.
 var ErrRan = errors.New("model: the device has been run already, make a new one")
 
-// goneValue is what the registers of a missing device read.
+// goneValue is the value read from any register of a missing device.
 const goneValue = 0xffffffff
 
-// Device is the FPGA. Its registers answer from New on; engines and cameras work while Run runs; when Run has
-// returned the device has gone and every register reads all ones.
+// Device is the FPGA. Its registers work from New on; engines and cameras work while Run is running. After Run has
+// returned, the device has gone and every register reads as all ones.
 type Device struct {
 	cfg   Config
 	clock Clock
 
 	ran  atomic.Bool
 	gone atomic.Bool // Run has returned
-	down atomic.Bool // the link is lost, F4
+	down atomic.Bool // the link is lost (F4)
 
-	running sync.WaitGroup // what Run waits for
+	running sync.WaitGroup // goroutines that Run waits for
 
-	// mu guards all registers and the queues between cameras, FIFOs, sinks and engines. It is never held while the bus
-	// is used, a frame is built, or the clock is waited for.
+	// mu guards all registers and the queues between cameras, FIFOs, sinks and engines. It is never held during
+	// accesses to the bus, while a frame is built, or while waiting for the clock.
 	mu       sync.Mutex
 	h2c      []*engine
 	c2h      []*engine
@@ -39,29 +39,29 @@ type Device struct {
 	msix     msix
 	cameras  []*camera
 	designs  []*designCamera
-	blocks   []cameraBlock // of both, as far as they have one
+	blocks   []cameraBlock // of cameras and designs, as far as they have one
 	counter  counter
-	clockPPM float64 // of the counter's own rate
+	clockPPM float64 // deviation of the counter's own clock
 	timeSet  timeSet
-	resets   uint64 // whoever let go of mu and finds it changed has nothing left to do
+	resets   uint64 // number of resets; a goroutine discards its work if this has changed since it last held mu
 	timers   timers
 	faults   faultState
 
 	ram blockRAM
 }
 
-// A cameraBlock is called with Device.mu held.
+// A cameraBlock is the register block of a camera. Its methods are called with Device.mu held.
 type cameraBlock interface {
 	readRegister(off uint32) uint32
 	writeRegister(off, v uint32)
-	// raises is the level of the user interrupt.
+	// raises returns the level of the user interrupt.
 	raises() bool
 }
 
 // common is the SGDMA common block (0x6000): bits 3:0 H2C, 19:16 C2H.
 type common struct{ halt, creditMode uint32 }
 
-// New makes a device in its reset state.
+// New returns a device in its reset state.
 func New(cfg Config) (*Device, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -88,7 +88,7 @@ func New(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// connectStreams gives every C2H stream channel its source and every H2C stream channel its sink.
+// connectStreams gives every C2H stream channel its source, and those H2C stream channels that have one their sink.
 func (d *Device) connectStreams() {
 	for i, cfg := range d.cfg.Sinks {
 		d.h2c[i].frames = &frameSink{d: d, e: d.h2c[i], cfg: cfg}
@@ -120,7 +120,7 @@ func (d *Device) connectStreams() {
 	}
 }
 
-// BARs are the user BAR 0 (camera blocks), the DMA BAR 1 (XDMA registers) and the bypass BAR 2 (block RAM).
+// BARs returns the user BAR 0 (camera blocks), the DMA BAR 1 (XDMA registers) and the bypass BAR 2 (block RAM).
 func (d *Device) BARs() []fpga.BAR {
 	window := func(index int, read func(uint32) uint32, write func(uint32, uint32)) fpga.BAR {
 		return fpga.BAR{Index: index, Size: BARSize, Registers: &window{d: d, read: read, write: write}}
@@ -132,10 +132,11 @@ func (d *Device) BARs() []fpga.BAR {
 	}
 }
 
-// Interrupts delivers the vectors by their numbers in the IRQ block's vector registers.
+// Interrupts delivers the vectors, numbered as in the vector registers of the IRQ block.
 func (d *Device) Interrupts() fpga.Interrupts { return &d.msix }
 
-// Run works until ctx ends and returns nil. Nothing touches the bus after it has returned. A device runs once.
+// Run runs the device until ctx ends, and then returns nil. The bus is not accessed after it has returned. A device
+// runs only once: a second call returns ErrRan.
 func (d *Device) Run(ctx context.Context) error {
 	if d.ran.Swap(true) {
 		return ErrRan
@@ -143,13 +144,13 @@ func (d *Device) Run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, d.kickAll)
 	defer stop()
 	for _, e := range d.engines() {
-		d.running.Go(func() { e.run(ctx) })
+		d.running.Go(func() { e.moveData(ctx) })
 	}
 	for _, c := range d.cameras {
-		d.running.Go(func() { c.run(ctx) })
+		d.running.Go(func() { c.takeFrames(ctx) })
 	}
 	for _, c := range d.designs {
-		d.running.Go(func() { c.run(ctx) })
+		d.running.Go(func() { c.followClock(ctx) })
 	}
 	d.running.Go(func() { d.runTimers(ctx) })
 	d.running.Wait()
@@ -158,7 +159,7 @@ func (d *Device) Run(ctx context.Context) error {
 	return nil
 }
 
-// kickAll makes every goroutine look again.
+// kickAll wakes every goroutine.
 func (d *Device) kickAll() {
 	for _, e := range d.engines() {
 		e.kick()
@@ -172,7 +173,7 @@ func (d *Device) kickAll() {
 	d.timers.kick()
 }
 
-// engines lists the channels in the order of their interrupt bits: all H2C, then all C2H.
+// engines returns the channels in the order of their interrupt bits: all H2C, then all C2H.
 func (d *Device) engines() []*engine {
 	return append(append(make([]*engine, 0, 2*MaxChannels), d.h2c...), d.c2h...)
 }
@@ -198,10 +199,10 @@ func (d *Device) writeUser(off, v uint32) {
 	d.updateIRQ()
 }
 
-// absent says that nothing answers on the bus.
+// absent reports whether the device does not respond on the bus.
 func (d *Device) absent() bool { return d.gone.Load() || d.down.Load() }
 
-// window is one BAR. Accesses beyond its end and to a device that has gone read all ones; offsets are cut to
+// window is one BAR. Reads beyond its end or from a device that has gone return all ones; offsets are rounded down to
 // multiples of 4.
 type window struct {
 	d     *Device

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// document is docs/fpga-interface.md as table rows.
+// document returns the table rows of docs/fpga-interface.md.
 func document(t *testing.T) [][]string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/fpga-interface.md")
@@ -32,7 +32,7 @@ func document(t *testing.T) [][]string {
 	return rows
 }
 
-// The document's register table against the model: reset values, and read-only registers that stay.
+// The model must match the document's register table: reset values, and read-only registers that do not change.
 func TestDocumentedRegisters(t *testing.T) {
 	s, err := NewSensor(TestChartSensor())
 	if err != nil {

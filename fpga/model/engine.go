@@ -66,15 +66,15 @@ type engine struct {
 	channel int
 	stream  bool
 	source  streamSource // C2H stream
-	sink    streamSink   // H2C stream; nil swallows
-	frames  *frameSink   // sink, if it is one
+	sink    streamSink   // H2C stream; nil discards the data
+	frames  *frameSink   // same as sink, if that is a frame sink
 	wake    chan struct{}
 
-	pollOrder sync.Mutex // held while the poll-mode write-back is written, taken before d.mu
-	pollBytes [4]byte    // guarded by it
+	pollOrder sync.Mutex // held while the poll-mode write-back is written, acquired before d.mu
+	pollBytes [4]byte    // guarded by pollOrder
 
 	// Guarded by d.mu.
-	control, status, mask uint32 // status without Busy
+	control, status, mask uint32 // status is without Busy
 	busy                  bool
 	starts                uint64 // rising edges of Run
 	restarted             bool   // Run fell and rose while the engine was busy
@@ -85,14 +85,14 @@ type engine struct {
 	perf                  perfMonitor
 	faultyState
 
-	work transferState // of the goroutine
+	work transferState // used only by the goroutine
 }
 
 func newEngine(d *Device, dir fpga.Direction, channel int, stream bool) *engine {
 	return &engine{d: d, dir: dir, channel: channel, stream: stream, wake: make(chan struct{}, 1)}
 }
 
-// kick makes the goroutine look again.
+// kick wakes the goroutine.
 func (e *engine) kick() {
 	select {
 	case e.wake <- struct{}{}:
@@ -100,10 +100,10 @@ func (e *engine) kick() {
 	}
 }
 
-// commonBit is the channel's bit in the SGDMA common block.
+// commonBit returns the channel's bit in the SGDMA common block.
 func (e *engine) commonBit() uint32 { return 1 << (16*int(e.dir) + e.channel) }
 
-// cause is 1 when the channel asks for an interrupt.
+// cause returns 1 if the channel requests an interrupt.
 func (e *engine) cause() uint32 {
 	if e.status&e.mask != 0 || e.requestStays {
 		return 1
@@ -174,7 +174,7 @@ func (e *engine) writeChannel(off, v uint32) {
 	e.d.updateIRQ()
 }
 
-// logBits are the channel's Status bits: C2H has no write_error.
+// logBits returns the channel's Status bits except Busy: C2H has no write_error.
 func (e *engine) logBits() uint32 {
 	if e.dir == fpga.C2H {
 		return logBits &^ (0x1f << shiftWriteError)
@@ -182,7 +182,7 @@ func (e *engine) logBits() uint32 {
 	return logBits
 }
 
-// maskBits are the bits of the interrupt mask: that of C2H has none for align_mismatch and invalid_length.
+// maskBits returns the bits of the interrupt mask: for C2H, align_mismatch and invalid_length have none.
 func (e *engine) maskBits() uint32 {
 	if e.dir == fpga.C2H {
 		return e.logBits() &^ (bitAlign | bitInvalidLength)
@@ -190,7 +190,7 @@ func (e *engine) maskBits() uint32 {
 	return e.logBits()
 }
 
-// setControl writes Control and acts upon the edges of Run.
+// setControl writes Control and handles the edges of Run.
 func (e *engine) setControl(v uint32) {
 	old := e.control
 	e.control = v & (e.logBits() | controlBits&^logBits)
@@ -212,8 +212,8 @@ func (e *engine) setControl(v uint32) {
 	e.kick()
 }
 
-// detach tells the stream that the host has gone. While the engine is busy its goroutine does it, after the current
-// descriptor.
+// detach informs the channel's stream that Run has fallen. If the engine is busy at that time, its goroutine calls
+// detach after the current descriptor.
 func (e *engine) detach() {
 	if e.source != nil {
 		e.source.detach()
@@ -259,21 +259,21 @@ func (e *engine) writeSGDMA(off, v uint32) {
 	}
 }
 
-// logs says that Control has a Status bit logged.
+// logs reports whether Control enables logging of a Status bit.
 func (e *engine) logs(status uint32) bool {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
 	return e.control&e.logBits()&status != 0
 }
 
-// log sets Status bits as far as Control's enable bits let it, and returns what it set.
+// log sets those of the Status bits whose logging Control enables, and returns them.
 func (e *engine) log(status uint32) uint32 {
 	status &= e.control & e.logBits()
 	e.status |= status
 	return status
 }
 
-// pollWord is the poll-mode write-back, as it was so many descriptors ago.
+// pollWord returns the poll-mode write-back as of that many descriptors ago.
 func (e *engine) pollWord(ago uint32) uint32 {
 	word := (e.completed - ago) & 0xffffff
 	if bits.OnesCount32(e.status&anyError) > 0 {

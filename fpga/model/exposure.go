@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// exposing is how a frame is taken.
+// exposing holds the exposure settings of a frame.
 type exposing struct {
 	time time.Duration
 	gain uint32 // in 1/256
 }
 
-// SetLight changes the light on the scene from the next frame on: how many times as much of red, green and blue the
-// sensor sees as in the frames that it replays. A monochrome sensor sees green.
+// SetLight changes the light on the scene from the next frame on. The arguments are the amounts of red, green and blue
+// light relative to the replayed frames. A monochrome sensor sees green.
 func (s *Sensor) SetLight(red, green, blue float64) { s.light.Store(&[3]float64{red, green, blue}) }
 
-// brightness is how many times as bright as in the replayed frames red, green and blue are.
+// brightness returns how bright red, green and blue are relative to the replayed frames.
 func (s *Sensor) brightness(e exposing) [3]float64 {
 	b := [3]float64{1, 1, 1}
 	if l := s.light.Load(); l != nil {
@@ -29,13 +29,14 @@ func (s *Sensor) brightness(e exposing) [3]float64 {
 	return b
 }
 
-// An exposer makes frames as bright as their exposure asks for, by tables of what becomes of a sample of each colour.
+// An exposer scales the brightness of frames according to their exposure, with a table of sample values for each
+// colour.
 type exposer struct {
 	brightness [3]float64
 	tables     [3][]uint16
 }
 
-// apply changes all samples of a frame but the stamp's. Samples that become more than white are white.
+// apply changes all samples of a frame except those of the stamp. Samples that would exceed white become white.
 func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
 	b := s.brightness(e)
 	if b == [3]float64{1, 1, 1} || !s.cfg.Format.Sensor() {
@@ -54,7 +55,7 @@ func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
 	for y := range s.cfg.Height {
 		line := pixels[y*s.line:][:s.line]
 		if y == 0 {
-			line = line[StampSamples*s.bytes:] // an even number: the colours stay
+			line = line[StampSamples*s.bytes:] // an even number, which keeps the colour order
 		}
 		even, odd := s.colors(y)
 		x.line(line, s.bytes, x.tables[even], x.tables[odd])
@@ -76,9 +77,9 @@ func (x *exposer) line(line []byte, size int, even, odd []uint16) {
 	}
 }
 
-// colors are those of the even and the odd samples of a line: 0 red, 1 green, 2 blue.
+// colors returns the colours of the even and odd samples of a line: 0 red, 1 green, 2 blue.
 func (s *Sensor) colors(y int) (even, odd int) {
-	order := [4]int{1, 1, 1, 1} // of the first two lines: monochrome
+	order := [4]int{1, 1, 1, 1} // of the first two lines; here monochrome
 	switch s.cfg.Format.String() {
 	case "RGGB", "RG10", "RG12", "RG14", "RG16":
 		order = [4]int{0, 1, 1, 2}

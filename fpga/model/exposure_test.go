@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// What is written while SEQUENCE reads n holds from frame n+1 on, in the picture and in the trailer.
+// Values written while SEQUENCE reads n apply from frame n+1 on, in the picture and in the trailer.
 func TestExposureFollowsRegisters(t *testing.T) {
 	const width, height = 128, 16
 	c := newCameraHost(t, smallSensor(t, width, height), virtual(), 4, 512)
@@ -71,7 +71,7 @@ func TestExposureFollowsRegisters(t *testing.T) {
 
 func second(_ uint64, err error) error { return err }
 
-// Every mosaic of the document's table gets its colours.
+// Every mosaic in the document's table must get its colours.
 func TestSensorColors(t *testing.T) {
 	for _, row := range document(t) {
 		order, known := map[string][4]int{

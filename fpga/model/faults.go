@@ -14,34 +14,35 @@ import (
 
 // FaultID is one of the twelve things that go wrong with such devices in the field.
 //
-// Each stream frame and each transfer of another channel is an opportunity for every fault. Frames of a camera are
-// numbered from 0 as its sensor takes them since the device was made, those of a frame sink as they come, those of a Design
-// as their packets begin, transfers by the rising edges of the channel's Run; no restart or reset sets a number back. A frame
-// that is dropped at the source takes its opportunity with it. Faults "within" the opportunity strike at a place that follows from the seed: a beat
-// of a camera's frame, else the middle of one of the descriptors of the first adjacent block.
+// Each stream frame and each transfer of another channel is an opportunity for every fault. Opportunities are numbered:
+// a camera's frames from 0 in the order in which its sensor has taken them since the device was created, the frames of
+// a frame sink as they arrive, those of a Design as their packets begin, and transfers by the rising edges of the
+// channel's Run. No restart or reset sets a number back. A frame that is dropped at the source takes its opportunity
+// with it. Faults "within" the opportunity strike at a place derived from the seed: a beat of a camera's frame,
+// otherwise the middle of one of the descriptors of the first adjacent block.
 //
-//	F1   DMA time-out      within: no progress, no interrupt, Busy stays, until Run is cleared
-//	F2   slow stop         the next time that the engine stops, Busy stays for 2 to 8 ms after Run was cleared and the
-//	                       engine goes on writing (H2C: reading) the descriptor that it had
-//	F3   stuck busy        the next time that the engine stops, Busy stays until the device is reset; nothing moves
-//	F4   link loss         within: all registers read all ones, writes vanish, no DMA, no interrupts for 3 to 8 frame
+//	F1   DMA time-out      within: no progress, no interrupt, Busy stays set, until Run is cleared
+//	F2   slow stop         the next time the engine stops, Busy stays set for 2 to 8 ms after Run was cleared, and the
+//	                       engine continues to write (H2C: read) its last descriptor
+//	F3   stuck busy        the next time the engine stops, Busy stays set until the device is reset; nothing moves
+//	F4   link loss         within: all registers read as all ones, writes vanish, no DMA, no interrupts for 3 to 8 frame
 //	                       periods, one time in 16 for ever; then the device is in its reset state
 //	F5   corrupt fetch     a descriptor arrives with a wrong magic: magic_stopped
 //	F6   write-back        the frame's last stream write-back, or the next poll-mode one, is in turn late by 1 to 4 ms;
 //	                       preceded by an earlier value; written before the data that it announces (poll mode: twice,
-//	                       with an earlier value in between). Busy stays until the right value was written
+//	                       with an earlier value in between). Busy stays set until the correct value was written
 //	F7   interrupt         the next message of the channel is in turn lost; sent twice; late by 1 to 4 ms; or the
 //	                       request stays until mask or enable bit have been cleared
-//	F8   packet            cameras, but no Design; in turn: cut short, with an end; without an end; after an empty packet
-//	F9   credits           streams, credit mode; in turn: the next write of credits is lost (any channel); the completed
-//	                       count begins 64 before its 32-bit wrap (at the start of a run, for the frame that is next)
-//	F10  stray burst       within: up to 256 bytes go to an address that nobody mapped. Writes are posted: only the SMMU
-//	                       knows, and the right place keeps what it held. Reads end in read_error
-//	F11  revocation        within: FaultPlan.Revoke is called while the engine waits, 2 ms at most
+//	F8   packet            cameras, but not Designs; in turn: truncated, with an end; without an end; after an empty packet
+//	F9   credits           streams in credit mode; in turn: the next write of credits is lost (any channel); the completed
+//	                       count starts 64 before its 32-bit wrap (at the start of a run, for the next frame)
+//	F10  stray burst       within: up to 256 bytes go to an unmapped address. Writes are posted: only the SMMU notices,
+//	                       and the correct destination keeps its old contents. Reads end in read_error
+//	F11  revocation        within: FaultPlan.Revoke is called while the engine waits, for at most 2 ms
 //	F12  reset             within: all registers go to their reset values at once and stay readable
 //
-// "In turn" goes by the seed, and for Inject by the number of its calls. A fault that finds no occasion in its
-// opportunity (F7 without a message, say) waits for the next one.
+// "In turn" is determined by the seed, and for Inject by the number of calls. A fault that cannot occur during its
+// opportunity (such as F7 without a message) waits for the next one.
 type FaultID int
 
 // The rows of the fault matrix.
@@ -58,7 +59,7 @@ const (
 	F10
 	F11
 	F12
-	faultIDs // one more than there are
+	faultIDs // one more than the last
 )
 
 // ErrFault is wrapped by errors about fault ids, rates and plans.
@@ -73,24 +74,9 @@ func FaultIDs() []FaultID {
 	return list
 }
 
-var faultNames = [faultIDs]string{
-	F1: "DMA time-out", F2: "slow stop", F3: "stuck busy", F4: "link loss", F5: "corrupt descriptor fetch",
-	F6: "late, stale or reordered write-back", F7: "lost, repeated, late or stuck interrupt",
-	F8: "short, unended or empty packet", F9: "lost credits or counter wrap", F10: "stray burst",
-	F11: "revoked memory", F12: "reset",
-}
-
-// Name is what goes wrong, in a few words.
-func (id FaultID) Name() string {
-	if id < F1 || id >= faultIDs {
-		return "unknown fault"
-	}
-	return faultNames[id]
-}
-
 func (id FaultID) String() string { return "F" + strconv.Itoa(int(id)) }
 
-// ParseFaultID reads F1 to F12.
+// ParseFaultID parses F1 to F12.
 func ParseFaultID(s string) (FaultID, error) {
 	number, ok := strings.CutPrefix(s, "F")
 	n, err := strconv.ParseUint(number, 10, 8)
@@ -100,7 +86,7 @@ func ParseFaultID(s string) (FaultID, error) {
 	return FaultID(n), nil
 }
 
-// ParseFault reads an id and a rate, like F3:0.01: once in a hundred opportunities.
+// ParseFault parses an id and a rate, such as F3:0.01 for once in a hundred opportunities.
 func ParseFault(s string) (FaultID, float64, error) {
 	name, number, ok := strings.Cut(s, ":")
 	id, err := ParseFaultID(name)
@@ -119,12 +105,13 @@ type FaultPlan struct {
 	Seed  uint64
 	Rates map[FaultID]float64 // share of the opportunities at which the fault happens, 0 to 1
 
-	// At is the byte of a camera's frame at which the faults within it strike, a multiple of BeatBytes, and from which on F6,
-	// F7 and F9's lost credits wait for their occasion. 0: the places follow from the seed, and nothing waits.
+	// At is the byte of a camera's frame at which faults within it strike, a multiple of BeatBytes; F6, F7 and F9's
+	// lost credits can occur only from there on. With 0, the places are derived from the seed, and faults can occur
+	// anywhere.
 	At int
 
-	// Revoke takes memory from the device, F11; what happens to memory is its owner's doing. It is called on a
-	// goroutine of its own, and Run does not return before it has.
+	// Revoke takes memory away from the device (F11); only the memory's owner can do that. It is called on a separate
+	// goroutine, and Run does not return before it has returned.
 	Revoke func()
 }
 
@@ -147,13 +134,13 @@ func (p *FaultPlan) check() error {
 }
 
 // Schedule reports whether the plan has a fault at an opportunity of a channel. It is a pure function, and the device
-// follows it whatever the goroutines do; Inject comes on top.
+// follows it however its goroutines are scheduled; Inject adds further faults.
 func (p *FaultPlan) Schedule(id FaultID, dir fpga.Direction, channel int, opportunity uint64) bool {
 	_, ok := p.draw(id, dir, channel, opportunity)
 	return ok
 }
 
-// draw also returns a number from which variant, times and places of the fault follow.
+// draw is Schedule, and also returns a random number, from which variant, times and places of the fault are derived.
 func (p *FaultPlan) draw(id FaultID, dir fpga.Direction, channel int, opportunity uint64) (roll uint64, ok bool) {
 	rate := p.Rates[id]
 	if rate == 0 {
@@ -163,7 +150,8 @@ func (p *FaultPlan) draw(id FaultID, dir fpga.Direction, channel int, opportunit
 	return mix(h), float64(h>>11) < rate*(1<<53)
 }
 
-// place is where a fault within a frame of size bytes strikes: a beat of it, but not the first.
+// place returns the byte at which a fault strikes within a frame of size bytes: At, or the start of any beat but the
+// first.
 func (p *FaultPlan) place(roll uint64, size int) int {
 	if p.At > 0 {
 		return min(p.At, size-BeatBytes)
@@ -187,7 +175,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// maxFaultLog is how many events FaultLog keeps.
+// maxFaultLog is the maximum number of events that FaultLog returns.
 const maxFaultLog = 4096
 
 // FaultEvent is a fault that has happened.
@@ -203,7 +191,7 @@ func (e FaultEvent) String() string {
 	return fmt.Sprintf("%v %v %d #%d: %s", e.ID, e.Direction, e.Channel, e.Opportunity, e.What)
 }
 
-// FaultLog returns the faults that have happened, in order; the last 4,096 of them.
+// FaultLog returns the last 4,096 faults that have happened, in order.
 func (d *Device) FaultLog() []FaultEvent {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// transferHost is a device with block RAM, a virtual clock, and one transfer each way of four descriptors.
+// transferHost is a device with block RAM, a virtual clock, and one transfer of four descriptors in each direction.
 type transferHost struct {
 	*host
 	clock    *VirtualClock
@@ -30,7 +30,7 @@ func newTransferHost(t testing.TB, plan FaultPlan) *transferHost {
 		return cfg
 	})
 	h.src, h.dst = h.alloc(transferBytes), h.alloc(transferBytes)
-	h.put(h.src, testPattern(transferBytes))
+	h.writeMemory(h.src, testPattern(transferBytes))
 	for dir := range h.ring {
 		h.ring[dir] = h.alloc(4096)
 		var list []desc
@@ -44,11 +44,11 @@ func newTransferHost(t testing.TB, plan FaultPlan) *transferHost {
 		list[3].control = 1 | 2
 		h.list(h.ring[dir], 0, list)
 	}
-	h.run()
+	h.startDevice()
 	return h
 }
 
-// start begins a transfer; channel is 0 or 0x1000.
+// start starts a transfer; channel is 0 or 0x1000.
 func (h *transferHost) start(channel uint32) {
 	h.t.Helper()
 	h.w(channel+0x0c, 1)
@@ -58,8 +58,8 @@ func (h *transferHost) start(channel uint32) {
 	h.w(channel+0x04, logAll|1)
 }
 
-// whole is a transfer that goes well.
-func (h *transferHost) whole(channel uint32) {
+// transfer performs a transfer that must succeed.
+func (h *transferHost) transfer(channel uint32) {
 	h.t.Helper()
 	h.start(channel)
 	h.idle(channel)
@@ -81,7 +81,7 @@ func (h *host) happened(id FaultID, n uint64) {
 	h.eventually(id.String(), func() bool { return h.d.FaultCounts()[id] == n })
 }
 
-// stays checks that a condition holds, and goes on to hold.
+// stays checks that a condition holds and continues to hold.
 func (h *host) stays(what string, cond func() bool) {
 	h.t.Helper()
 	for range 20 {
@@ -92,7 +92,7 @@ func (h *host) stays(what string, cond func() bool) {
 	}
 }
 
-// tick moves the clock on in small steps, so that whoever waits sees each.
+// tick advances the clock in small steps, so that every waiting goroutine sees each of them.
 func tick(c *VirtualClock, d time.Duration) {
 	for range d / (250 * time.Microsecond) {
 		c.Advance(250 * time.Microsecond)
@@ -112,7 +112,7 @@ func TestF1Transfer(t *testing.T) {
 		})
 		h.w(channel+0x0c, 1)
 		h.idle(channel)
-		h.whole(channel)
+		h.transfer(channel)
 	}
 	if got := h.bytes(h.dst, transferBytes); !bytes.Equal(got, testPattern(transferBytes)) {
 		t.Error("the transfers after the fault are wrong")
@@ -121,14 +121,14 @@ func TestF1Transfer(t *testing.T) {
 
 func TestF2Transfer(t *testing.T) {
 	h := newTransferHost(t, FaultPlan{})
-	h.whole(0)
+	h.transfer(0)
 	h.inject(F2)
 	h.start(0x1000)
 	h.happened(F2, 1)
 	h.stays("complete, and busy", func() bool { return h.r(0x1040) == 1|1<<1|1<<2 && h.r(0x1048) == 4 })
 	h.w(0x100c, 1)
 	tick(h.clock, time.Millisecond)
-	h.put(h.dst, make([]byte, transferBytes)) // whoever uses the memory now
+	h.writeMemory(h.dst, make([]byte, transferBytes)) // as if the memory had a new user now
 	tick(h.clock, 6*time.Millisecond)
 	if bytes.Equal(h.bytes(h.dst, transferBytes), make([]byte, transferBytes)) {
 		t.Error("nothing was written after Run was cleared")
@@ -159,7 +159,7 @@ func TestF3Transfer(t *testing.T) {
 	if got := h.r(0x1040); got != 0 {
 		t.Errorf("status after reset %#x", got)
 	}
-	h.whole(0)
+	h.transfer(0)
 }
 
 func TestF4(t *testing.T) {
@@ -167,7 +167,7 @@ func TestF4(t *testing.T) {
 	fresh := registers(newTransferHost(t, FaultPlan{}).host)
 	for n := range uint64(2) {
 		if n == 0 {
-			h.inject(F4) // at once: nothing is busy
+			h.inject(F4) // at once, because nothing is busy
 		} else {
 			h.inject(F1)
 			h.start(0)
@@ -194,11 +194,11 @@ func TestF4(t *testing.T) {
 		if got := registers(h.host); !slices.Equal(got, fresh) {
 			t.Error("not in the reset state")
 		}
-		h.whole(0)
+		h.transfer(0)
 		h.w(0x000c, 1)
 	}
 	h.d.mu.Lock()
-	h.d.faults.asked[F4], h.d.faults.injected[F4] = 15, 15 // the next is the sixteenth
+	h.d.faults.asked[F4], h.d.faults.injected[F4] = 15, 15 // the next one is the sixteenth
 	h.d.mu.Unlock()
 	h.inject(F4)
 	h.clock.Advance(1000 * time.Hour)
@@ -206,7 +206,7 @@ func TestF4(t *testing.T) {
 	h.stays("gone for ever", func() bool { return h.r(0x1000) == 0xffffffff })
 }
 
-// registers reads all of them but the counters of time.
+// registers reads all registers except the time counters.
 func registers(h *host) (list []uint32) {
 	for _, bar := range h.d.BARs()[:2] {
 		for off := uint32(0); off < 0x9000; off += 4 {
@@ -227,14 +227,14 @@ func TestF5Transfer(t *testing.T) {
 	if n, status := h.r(0x1048), h.r(0x1044); n >= 4 || status != 1<<4 {
 		t.Errorf("%d descriptors, status %#x, want magic_stopped", n, status)
 	}
-	h.whole(0x1000)
+	h.transfer(0x1000)
 }
 
 func TestF6Poll(t *testing.T) {
 	h := newTransferHost(t, FaultPlan{})
 	wb := h.alloc(64)
-	for n, want := range [][]uint32{{0, 4}, {3, 4}, {4, 3, 4}} { // what stands there, until the right value
-		h.put(wb, make([]byte, 4))
+	for n, want := range [][]uint32{{0, 4}, {3, 4}, {4, 3, 4}} { // values read there, up to the correct one
+		h.writeMemory(wb, make([]byte, 4))
 		h.inject(F6)
 		h.w(0x1088, uint32(wb))
 		h.w(0x108c, uint32(wb>>32))
@@ -254,7 +254,7 @@ func TestF6Poll(t *testing.T) {
 				break
 			}
 			tick(h.clock, 250*time.Microsecond)
-			time.Sleep(20 * time.Millisecond) // the timers have a goroutine
+			time.Sleep(20 * time.Millisecond) // the timers have their own goroutine
 			look()
 		}
 		look()
@@ -272,9 +272,9 @@ func TestF10Transfer(t *testing.T) {
 	if status := h.r(0x44); status != 1<<9 || len(h.refused()) != 1 {
 		t.Errorf("H2C: status %#x, bus faults %v", status, h.refused())
 	}
-	h.whole(0)
+	h.transfer(0)
 	h.inject(F10)
-	h.whole(0x1000) // the engine does not know
+	h.transfer(0x1000) // the engine does not notice
 	got, want := h.bytes(h.dst, transferBytes), testPattern(transferBytes)
 	differ := 0
 	for i := range got {
@@ -308,7 +308,7 @@ func TestF11Transfer(t *testing.T) {
 	}
 }
 
-// F12, and that everything that was under way is forgotten.
+// F12 resets everything, and all work in progress is discarded.
 func TestF12Transfer(t *testing.T) {
 	fresh := registers(newTransferHost(t, FaultPlan{}).host)
 	h := newTransferHost(t, FaultPlan{})
@@ -323,11 +323,11 @@ func TestF12Transfer(t *testing.T) {
 	if got := registers(h.host); !slices.Equal(got, fresh) {
 		t.Error("not in the reset state")
 	}
-	h.whole(0)
-	h.whole(0x1000)
+	h.transfer(0)
+	h.transfer(0x1000)
 }
 
-// Transfers are opportunities by their number: what the plan has happens, and nothing else.
+// Transfers are opportunities, identified by their number: exactly the faults of the plan must happen.
 func TestTransferSchedule(t *testing.T) {
 	for _, id := range []FaultID{F1, F5, F10, F12} {
 		plan := FaultPlan{Seed: 3, Rates: map[FaultID]float64{id: 0.3}}
@@ -352,7 +352,8 @@ func TestTransferSchedule(t *testing.T) {
 	}
 }
 
-// TestWithdraw: a fault that was asked for and withdrawn does not happen, and a link that is lost for ever comes back.
+// TestWithdraw checks that a fault that was requested and withdrawn does not happen, and that a link lost for ever is
+// restored.
 func TestWithdraw(t *testing.T) {
 	h := newTransferHost(t, FaultPlan{})
 	for range 3 {
@@ -363,7 +364,7 @@ func TestWithdraw(t *testing.T) {
 	h.d.Withdraw()
 	h.w(0x100c, 1)
 	h.idle(0x1000)
-	h.whole(0x1000)
+	h.transfer(0x1000)
 	if n := h.d.FaultCounts()[F1]; n != 1 {
 		t.Errorf("F1 has happened %d times", n)
 	}
@@ -373,5 +374,5 @@ func TestWithdraw(t *testing.T) {
 	h.clock.Advance(time.Hour)
 	h.stays("lost", func() bool { return h.r(0x1040) == 0xffffffff })
 	h.d.Withdraw()
-	h.whole(0x1000)
+	h.transfer(0x1000)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Variants of the faults that have several, as FaultID's table has them.
+// Variants of the faults that have several, as in FaultID's table.
 const (
 	writeBackLate = iota
 	writeBackStale
@@ -38,31 +38,31 @@ const (
 )
 
 const (
-	wrapDistance   = 64               // of the completed count from its wrap
-	burst          = 256              // bytes that go astray: the max payload
-	stray          = 0xf10 << 52      // address bits of a stray burst: beyond what any IOMMU maps
-	poison         = 0xf2             // what an engine writes that has no data any more
+	wrapDistance   = 64               // distance from its wrap at which the completed count starts (F9)
+	burst          = 256              // bytes that go astray: the maximum payload
+	stray          = 0xf10 << 52      // address bits of a stray burst, beyond what any IOMMU maps
+	poison         = 0xf2             // written by an engine that no longer has data
 	slowSteps      = 8                // pieces that a slow stop writes
-	slowPiece      = 64               // bytes each
-	longestLink    = 8                // frame periods
-	defaultOutage  = time.Second / 30 // in place of a frame period
+	slowPiece      = 64               // bytes of each piece
+	longestLink    = 8                // longest temporary link loss (F4), in frame periods
+	defaultOutage  = time.Second / 30 // used instead of a frame period if there is no camera
 	revocationWait = 2 * time.Millisecond
 )
 
-// faultyState is what an engine's faults need. Guarded by Device.mu.
+// faultyState is the state of an engine's faults. Guarded by Device.mu.
 type faultyState struct {
 	armed        [faultIDs]armed
 	hung         bool          // F1
-	slow         time.Duration // F2: the engine lingers, or will as soon as Run falls
+	slow         time.Duration // F2: if not 0, for how long the engine lingers, now or once Run falls
 	stuck        bool          // F3
-	writeBacks   int           // F6: on their way
+	writeBacks   int           // F6: pending
 	requestStays bool          // F7
 }
 
-// holdsBusy says that Busy stays set although the engine has nothing to do.
+// holdsBusy reports whether Busy stays set although the engine has nothing to do.
 func (e *engine) holdsBusy() bool { return e.slow > 0 || e.stuck || e.writeBacks > 0 }
 
-// opportunity is the number of the frame or transfer that a run which starts now begins with.
+// opportunity returns the number of the first frame or transfer of a run that starts now.
 func (e *engine) opportunity() uint64 {
 	switch c := e.source.(type) {
 	case *camera:
@@ -76,7 +76,7 @@ func (e *engine) opportunity() uint64 {
 	return e.starts
 }
 
-// framed says that a camera feeds the channel: its frames begin by themselves.
+// framed reports whether a camera feeds the channel, so that frames begin by themselves.
 func (e *engine) framed() bool {
 	switch e.source.(type) {
 	case *camera, *designCamera:
@@ -85,7 +85,7 @@ func (e *engine) framed() bool {
 	return false
 }
 
-// firstCount is the completed count at the rising edge of Run.
+// firstCount returns the completed count at the rising edge of Run.
 func (e *engine) firstCount() uint32 {
 	if !e.stream || !e.d.faults.on.Load() {
 		return 0
@@ -98,13 +98,13 @@ func (e *engine) firstCount() uint32 {
 	return -wrapDistance & 0xffffffff
 }
 
-// due says that the engine has come to FaultPlan.At: faults that wait for an occasion may happen. It is called with Device.mu
-// held.
+// due reports whether faults that wait for an occasion may happen: on a channel that a camera feeds, only from
+// FaultPlan.At on. Device.mu must be held.
 func (e *engine) due() bool {
 	return !e.framed() || e.work.moved >= e.d.cfg.Faults.At
 }
 
-// losesCredits says that a write of credits does not arrive.
+// losesCredits reports whether a write of credits is lost.
 func (e *engine) losesCredits() bool {
 	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost || !e.due() {
 		return false
@@ -113,9 +113,9 @@ func (e *engine) losesCredits() bool {
 	return hit
 }
 
-// begin makes the frame or transfer that the engine begins an opportunity. size is its length in bytes, 0 when the
-// device does not know it. It is called on the engine's goroutine with Device.mu held.
-func (e *engine) begin(number uint64, size int) {
+// beginUnit makes the frame or transfer that the engine is starting an opportunity. size is its length in bytes, or 0
+// if the device does not know it. It is called on the engine's goroutine with Device.mu held.
+func (e *engine) beginUnit(number uint64, size int) {
 	w := &e.work
 	w.moved, w.index, w.reached = 0, 0, false
 	w.strikeAt, w.strikeIn = -1, -1
@@ -133,8 +133,8 @@ func (e *engine) begin(number uint64, size int) {
 	}
 }
 
-// strike lets the faults within an opportunity happen, when the place is reached. It reports whether the engine has
-// to look again at what it does.
+// strike makes the faults within an opportunity happen when their place is reached. It reports whether the engine must
+// check again what to do.
 func (e *engine) strike(ctx context.Context, c *descriptor) bool {
 	w := &e.work
 	e.d.mu.Lock()
@@ -172,7 +172,7 @@ func (e *engine) strike(ctx context.Context, c *descriptor) bool {
 	return false
 }
 
-// piece is how much of the next n bytes the engine may move at once.
+// piece returns how many of the next n bytes the engine may move in one piece.
 func (e *engine) piece(n int) int {
 	w := &e.work
 	if w.astray {
@@ -184,10 +184,10 @@ func (e *engine) piece(n int) int {
 	return n
 }
 
-// IsStray reports whether a bus address is one of a stray burst (F10).
+// IsStray reports whether a bus address belongs to a stray burst (F10).
 func IsStray(addr uint64) bool { return addr&stray == stray }
 
-// address is where a piece goes to, or comes from.
+// address returns the bus address of the next piece: a, or a stray address if a burst is to go astray.
 func (e *engine) address(a uint64) uint64 {
 	if e.work.astray {
 		e.work.astray = false
@@ -196,7 +196,7 @@ func (e *engine) address(a uint64) uint64 {
 	return a
 }
 
-// revoke calls the hook, and waits a little: the memory goes while the DMA is under way.
+// revoke calls FaultPlan.Revoke, and waits briefly, so that the memory disappears during the DMA.
 func (e *engine) revoke(ctx context.Context) {
 	var returned atomic.Bool
 	e.d.running.Go(func() {
@@ -209,17 +209,17 @@ func (e *engine) revoke(ctx context.Context) {
 	}
 }
 
-// runs says that Run is set and the device was not reset.
+// runs reports whether Run is set and the device has not been reset.
 func (e *engine) runs() bool {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
 	return e.control&bitRun != 0 && !e.stale()
 }
 
-// stale says that the device was reset since the goroutine last looked.
+// stale reports whether the device was reset since the goroutine last checked.
 func (e *engine) stale() bool { return e.work.resets != e.d.resets }
 
-// pause waits by the device's clock. It returns false when the device ends or is reset.
+// pause waits by the device's clock. It returns false if the device ends or is reset.
 func (e *engine) pause(ctx context.Context, d time.Duration) bool {
 	until := e.d.clock.Now().Add(d)
 	for !e.d.clock.Wait(until, e.wake) {
@@ -233,8 +233,9 @@ func (e *engine) pause(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// linger is a slow stop: c, of which from bytes were done, is written on (or read) while Busy stays set. What has not
-// been announced as complete becomes garbage; what has is written again as it is.
+// linger performs a slow stop: it continues to write (or read) the last descriptor, from the byte that was reached,
+// while Busy stays set. A C2H stream channel writes garbage, because it has no more data; a memory-mapped one writes
+// the contents of the block RAM.
 func (e *engine) linger(ctx context.Context) {
 	w, d := &e.work, e.d
 	c, from := w.last, w.lastFrom

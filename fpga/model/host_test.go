@@ -25,7 +25,7 @@ type host struct {
 	regions []region
 	next    uint64
 	faults  []string
-	rules   []error // broken ones
+	rules   []error // broken rules
 	lawless bool    // the test breaks rules at random
 }
 
@@ -70,7 +70,7 @@ func (h *host) Write(addr uint64, p []byte) error {
 	return nil
 }
 
-// alloc gives a region that begins at a multiple of 4 KiB.
+// alloc allocates a region that starts at a multiple of 4 KiB.
 func (h *host) alloc(n int) uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,14 +80,14 @@ func (h *host) alloc(n int) uint64 {
 	return addr
 }
 
-// unmap takes a region from the device.
+// unmap takes a region away from the device.
 func (h *host) unmap(addr uint64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.regions = slices.DeleteFunc(h.regions, func(r region) bool { return r.addr == addr })
 }
 
-// refused are the accesses that found nothing.
+// refused returns the accesses to unmapped addresses.
 func (h *host) refused() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *host) bytes(addr uint64, n int) []byte {
 
 func (h *host) word(addr uint64) uint32 { return binary.LittleEndian.Uint32(h.bytes(addr, 4)) }
 
-func (h *host) put(addr uint64, p []byte) {
+func (h *host) writeMemory(addr uint64, p []byte) {
 	h.t.Helper()
 	if err := h.Write(addr, p); err != nil {
 		h.t.Fatal(err)
@@ -116,7 +116,7 @@ func (h *host) put(addr uint64, p []byte) {
 type desc struct {
 	control, adjacent, length uint32
 	src, dst, next            uint64
-	magic                     uint32 // 0 is the right one
+	magic                     uint32 // 0: the correct one
 }
 
 func (x desc) encode() []byte {
@@ -133,7 +133,7 @@ func (x desc) encode() []byte {
 	return le.AppendUint64(b, x.next)
 }
 
-// list writes descriptors one after the other from addr on, fetched one by one: the last points at last.
+// list writes descriptors to be fetched one by one, starting at addr; the last one points to last.
 func (h *host) list(addr, last uint64, list []desc) {
 	h.t.Helper()
 	for i, x := range list {
@@ -141,14 +141,14 @@ func (h *host) list(addr, last uint64, list []desc) {
 		if i == len(list)-1 {
 			x.next = last
 		}
-		h.put(addr+uint64(i)*32, x.encode())
+		h.writeMemory(addr+uint64(i)*32, x.encode())
 	}
 }
 
 func (h *host) r(off uint32) uint32 { return h.regs.Read32(off) }
 func (h *host) w(off, v uint32)     { h.regs.Write32(off, v) }
 
-// first programs where a channel's descriptors begin; sgdma is 0x4c00 or 0x5c00.
+// first sets the address of a channel's first descriptor; sgdma is 0x4c00 or 0x5c00.
 func (h *host) first(sgdma uint32, addr uint64, adjacent uint32) {
 	h.w(sgdma+0x80, uint32(addr))
 	h.w(sgdma+0x84, uint32(addr>>32))
@@ -171,7 +171,7 @@ func (h *host) idle(channel uint32) {
 	h.eventually("Busy = 0", func() bool { return h.r(channel+0x40)&1 == 0 })
 }
 
-// newHost makes a device and its memory, without running it.
+// newHost creates a device and its memory, without running it.
 func newHost(t testing.TB, config func(Bus) Config) *host {
 	t.Helper()
 	h := &host{t: t, next: 0x12_3456_0000}
@@ -196,7 +196,7 @@ func newHost(t testing.TB, config func(Bus) Config) *host {
 	return h
 }
 
-// broken returns the rules that were broken since the last call.
+// broken returns the rules broken since the last call.
 func (h *host) broken() []error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -205,7 +205,8 @@ func (h *host) broken() []error {
 	return list
 }
 
-// breaks checks that a rule was broken since the last call, and no other. "": none was. A test that breaks rules must call it.
+// breaks checks that this rule, and no other, was broken since the last call; "": none. A test that breaks rules must
+// call it.
 func (h *host) breaks(want Rule) {
 	h.t.Helper()
 	list := h.broken()
@@ -219,8 +220,8 @@ func (h *host) breaks(want Rule) {
 	}
 }
 
-// run runs the device until the test ends.
-func (h *host) run() *host {
+// startDevice runs the device until the test ends.
+func (h *host) startDevice() *host {
 	h.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

@@ -8,32 +8,32 @@ import (
 	"time"
 )
 
-// faultState is the device's part of the faults. Guarded by Device.mu but for on.
+// faultState is the device-wide state of the faults. All of it except on is guarded by Device.mu.
 type faultState struct {
-	on       atomic.Bool      // some fault may happen
-	asked    [faultIDs]uint64 // by Inject
-	injected [faultIDs]uint64 // of these, that have been armed
+	on       atomic.Bool      // a fault may happen
+	asked    [faultIDs]uint64 // requested by Inject
+	injected [faultIDs]uint64 // of these, those that have been armed
 	counts   [faultIDs]uint64
 	log      []FaultEvent
 }
 
-// armed is a fault that an engine will have.
+// armed is a fault that will happen on an engine.
 type armed struct {
 	on          bool
 	opportunity uint64
-	roll        uint64 // variant in the low byte, the rest is random
+	roll        uint64 // variant in the low byte; the rest is random
 }
 
-// variant is the roll as one of n cases.
+// variant reduces the roll to one of n cases.
 func (a armed) variant(n uint64) uint64 { return a.roll & 0xff % n }
 
-// between is a time of whole ms from the roll.
+// between derives a time in whole milliseconds from the roll.
 func (a armed) between(low, high uint64) time.Duration {
 	return time.Duration(low+a.roll>>8%(high-low+1)) * time.Millisecond
 }
 
-// Inject makes a fault happen once, at the next opportunity of any channel that can have it. F4 and F12 strike at once
-// when no channel is busy.
+// Inject makes a fault happen once, at the next opportunity of any channel on which it can happen. If no channel is
+// busy, F4 and F12 happen before Inject returns.
 func (d *Device) Inject(id FaultID) error {
 	if id < F1 || id >= faultIDs {
 		return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
@@ -59,8 +59,8 @@ func (d *Device) Inject(id FaultID) error {
 	return nil
 }
 
-// Withdraw forgets the faults that Inject has asked for and that have not happened yet. A link that is lost is there again, and the device in its
-// reset state.
+// Withdraw cancels the faults requested by Inject that have not happened yet. A lost link is restored, with the device
+// in its reset state.
 func (d *Device) Withdraw() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,12 +69,13 @@ func (d *Device) Withdraw() {
 		e.armed = [faultIDs]armed{}
 	}
 	if d.down.Load() {
-		d.reset() // also of what a write left that was under way when the link was lost
+		d.reset() // also undoes a write that was in progress when the link was lost
 		d.down.Store(false)
 	}
 }
 
-// takeInjected is the oldest fault of the kind that was asked for and not armed yet.
+// takeInjected returns the oldest requested fault of this kind that has not been armed yet, or the zero armed if there
+// is none.
 func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
 	if d.faults.asked[id] == d.faults.injected[id] {
 		return armed{}
@@ -85,7 +86,8 @@ func (d *Device) takeInjected(id FaultID, opportunity uint64) armed {
 	return armed{on: true, opportunity: opportunity, roll: roll&^0xff | n&0xff}
 }
 
-// arm draws the faults of an opportunity. Those that found no occasion before stay.
+// arm draws the faults of an opportunity, and reports whether any is armed. Those that had no occasion so far stay
+// armed.
 func (e *engine) arm(opportunity uint64) (any bool) {
 	for id := F1; id < faultIDs; id++ {
 		e.armOne(id, opportunity, false)
@@ -94,7 +96,8 @@ func (e *engine) arm(opportunity uint64) (any bool) {
 	return any
 }
 
-// armOne decides about one fault: by Inject, or by the plan. start says that a run begins with this opportunity.
+// armOne arms one fault, unless it is armed already, if Inject or the plan requires it. start is set if a run starts
+// with this opportunity.
 func (e *engine) armOne(id FaultID, opportunity uint64, start bool) {
 	if e.armed[id].on || !e.canHave(id) {
 		return
@@ -109,7 +112,7 @@ func (e *engine) armOne(id FaultID, opportunity uint64, start bool) {
 	}
 }
 
-// canHave says whether a fault makes sense on the channel as it is programmed now.
+// canHave reports whether a fault makes sense on the channel with its current settings.
 func (e *engine) canHave(id FaultID) bool {
 	switch id {
 	case F6:
@@ -128,7 +131,7 @@ func (e *engine) canHave(id FaultID) bool {
 	return true
 }
 
-// fire takes an armed fault and logs it; what describes its variants.
+// fire disarms and logs a fault that is armed, and reports whether it was; what describes the fault's variants.
 func (e *engine) fire(id FaultID, what ...string) (armed, bool) {
 	a := e.armed[id]
 	if !a.on {

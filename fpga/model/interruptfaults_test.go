@@ -16,11 +16,11 @@ func TestF7(t *testing.T) {
 		defer cancel()
 		return h.d.Interrupts().Wait(ctx, 2) == nil
 	}
-	message := func() bool { return within(10 * time.Millisecond) } // which is not to come
+	message := func() bool { return within(10 * time.Millisecond) } // which must not arrive
 	comes := func() bool { return within(time.Minute) }
 	transfer := func(n uint64) {
 		h.inject(F7)
-		h.whole(0x1000) // reads and clears the status
+		h.transfer(0x1000) // reads and clears the status
 		h.happened(F7, n)
 		h.w(0x100c, 1)
 	}
@@ -62,13 +62,13 @@ func TestF7(t *testing.T) {
 		if got := h.r(0x204c); got != 0 {
 			t.Errorf("pending %#x after the toggle", got)
 		}
-		h.whole(0x1000)
+		h.transfer(0x1000)
 		if !comes() {
 			t.Error("no message after the toggle")
 		}
-		for i := range 3 * (1 - n) { // to the fourth variant again
+		for i := range 3 * (1 - n) { // until the fourth variant is next again
 			h.inject(F7)
-			h.whole(0x1000)
+			h.transfer(0x1000)
 			h.happened(F7, uint64(5+i))
 		}
 		h.clock.Advance(time.Second)

@@ -79,7 +79,7 @@ func (d *Device) writeIRQ(off, v uint32) {
 	d.updateIRQ()
 }
 
-// setClear is a write to one of three registers that follow each other: RW, W1S, W1C.
+// setClear computes a write to one of three consecutive registers: RW, W1S, W1C.
 func setClear(old, off, v uint32) uint32 {
 	switch off {
 	case 0:
@@ -111,12 +111,12 @@ func (d *Device) channelCause() uint32 {
 	return cause
 }
 
-// updateIRQ sends a message for every request that has risen. It is called with d.mu held after every change of a
+// updateIRQ sends a message for every request that has risen. It must be called with d.mu held after every change of a
 // cause or an enable bit.
 func (d *Device) updateIRQ() {
 	b := &d.irq
 	user, channel := d.userCause()&b.userEnable, d.channelCause()&b.channelEnable
-	high := uint32(0) // vectors whose message was sent already, where a vector has one message
+	high := uint32(0) // MSI vectors whose message has already been sent for another source
 	if d.cfg.MSI != 0 {
 		high = b.raised(b.userRequest, b.channelRequest)
 	}
@@ -136,7 +136,7 @@ func (d *Device) updateIRQ() {
 	b.userRequest, b.channelRequest = user, channel
 }
 
-// shared is the bit of a vector of MSI, which has one message for all its sources.
+// shared returns the bit of an MSI vector, which has one message for all its sources, or 0 for MSI-X.
 func (d *Device) shared(vector int) uint32 {
 	if d.cfg.MSI == 0 {
 		return 0
@@ -144,7 +144,7 @@ func (d *Device) shared(vector int) uint32 {
 	return 1 << vector
 }
 
-// raised are the vectors of requests.
+// raised returns the vectors of the given requests, as bits.
 func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
 	for ; user != 0; user &= user - 1 {
 		vectors |= 1 << vectorOf(b.userVectors[:], bits.TrailingZeros32(user))
@@ -155,15 +155,15 @@ func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
 	return vectors
 }
 
-// Line is the level of the device's interrupt line, as long as neither MSI nor MSI-X is enabled: asserted while a request
-// is. It can rise with every message that Interrupts delivers, and at no other time.
+// Line returns the level of the device's interrupt line, as used while neither MSI nor MSI-X is enabled: it is asserted
+// while any request is. It can rise only together with a message delivered by Interrupts.
 func (d *Device) Line() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return !d.absent() && d.irq.userRequest|d.irq.channelRequest != 0
 }
 
-// engineOfBit is the channel of bit i: all H2C, then all C2H.
+// engineOfBit returns the channel of bit i: all H2C, then all C2H.
 func (d *Device) engineOfBit(i int) *engine {
 	if i < len(d.h2c) {
 		return d.h2c[i]
@@ -171,7 +171,7 @@ func (d *Device) engineOfBit(i int) *engine {
 	return d.c2h[i-len(d.h2c)]
 }
 
-// irqBit is the channel's bit in the IRQ block.
+// irqBit returns the channel's bit in the IRQ block.
 func (e *engine) irqBit() uint32 {
 	if e.dir == fpga.C2H {
 		return 1 << (len(e.d.h2c) + e.channel)
@@ -179,7 +179,7 @@ func (e *engine) irqBit() uint32 {
 	return 1 << e.channel
 }
 
-// post sends the channel's message.
+// post sends the channel's message, with its fault if F7 is armed.
 func (e *engine) post(vector int) {
 	m := &e.d.msix
 	if !e.due() {
@@ -209,12 +209,12 @@ func (e *engine) post(vector int) {
 	}
 }
 
-// vectorOf reads field i of vector registers: four 5-bit fields a dword.
+// vectorOf reads field i of vector registers, which hold four 5-bit fields per dword.
 func vectorOf(regs []uint32, i int) int { return int(regs[i/4] >> (8 * (i % 4)) & 0x1f) }
 
-// msix is the MSI-X table with its pending bits, and the interrupt controller behind it, or that of MSI. It begins as an
-// operating system leaves it that has enabled MSI-X: no vector is masked. Guarded by Device.mu but for count and the
-// channels.
+// msix is the MSI-X table with its pending bits and the interrupt controller behind it, or the interrupt controller for
+// MSI. Initially no vector is masked, as left by an operating system that has enabled MSI-X. Guarded by Device.mu,
+// except for count and the channels.
 type msix struct {
 	count   int
 	table   [msixVectors * 4]uint32
@@ -232,7 +232,7 @@ func (m *msix) post(vector int) {
 	}
 	select {
 	case m.vectors[vector] <- struct{}{}:
-	default: // raised already and not yet seen
+	default: // already raised and not seen yet
 	}
 }
 

@@ -8,11 +8,11 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// pieceBytes is the most that a memory-mapped channel moves at once.
+// pieceBytes is the maximum number of bytes that a memory-mapped channel moves in one piece.
 const pieceBytes = 64 << 10
 
 // copyCard moves the next piece of a memory-mapped channel's descriptor between host and block RAM. With a fixed card
-// address each beat overwrites the one before.
+// address, each beat overwrites the previous one.
 func (e *engine) copyCard(c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()
@@ -53,7 +53,7 @@ func (e *engine) copyCard(c *descriptor) bool {
 	return true
 }
 
-// card is the descriptor's card address.
+// card returns the descriptor's card address.
 func (e *engine) card(c *descriptor) uint64 {
 	if e.dir == fpga.H2C {
 		return c.dst
@@ -61,7 +61,7 @@ func (e *engine) card(c *descriptor) uint64 {
 	return c.src
 }
 
-// badCard is the error of a descriptor that the card's address space refuses.
+// badCard returns the error if the card's address space does not allow the descriptor, or 0.
 func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	span := c.length
 	if fixed {
@@ -83,8 +83,9 @@ func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	return cardDecode << shiftReadError
 }
 
-// movePiece returns false when the host's memory could not be read. Writes to the host are posted: when the bus
-// refuses one, the device does not learn of it (the SMMU does).
+// movePiece moves n bytes between the host's memory and the block RAM at card. It returns false if the host's memory
+// could not be read. Writes to the host are posted: if the bus refuses one, the device does not notice, but the SMMU
+// does.
 func (e *engine) movePiece(c *descriptor, card uint64, n int) bool {
 	if n == 0 {
 		return true

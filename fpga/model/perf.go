@@ -14,10 +14,10 @@ const (
 	counterFull = 1 << 16 // in the high register
 )
 
-// perfMonitor counts clock cycles and data beats while the channel runs. Both counters stay at their largest value.
+// perfMonitor counts clock cycles and data beats while the channel runs. Both counters stop at their maximum.
 type perfMonitor struct {
 	control uint32
-	since   time.Time // begin of what cycles does not hold yet; zero when it does not count
+	since   time.Time // start of the time not yet included in cycles; zero while not counting
 	cycles  uint64
 	beats   uint64
 }
@@ -35,7 +35,7 @@ func (p *perfMonitor) write(v uint32, running bool, now time.Time) {
 	}
 }
 
-// start is the rising edge of the channel's Run.
+// start handles the rising edge of the channel's Run.
 func (p *perfMonitor) start(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.cycles, p.beats = 0, 0
@@ -50,14 +50,14 @@ func (p *perfMonitor) stop(now time.Time) {
 	p.since = time.Time{}
 }
 
-// descriptorStopped is the completion of a descriptor with the Stop bit.
+// descriptorStopped handles the completion of a descriptor with the Stop bit.
 func (p *perfMonitor) descriptorStopped(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.stop(now)
 	}
 }
 
-// count adds the beats of n bytes.
+// count counts the beats of n bytes.
 func (p *perfMonitor) count(n int) {
 	if p.counting() {
 		p.beats = min(counterMax, p.beats+uint64((n+BeatBytes-1)/BeatBytes))
@@ -71,7 +71,7 @@ func (p *perfMonitor) cyclesAt(now time.Time) uint64 {
 	return min(counterMax, p.cycles+uint64(max(0, now.Sub(p.since)))*(ClockHz/1e6)/1000)
 }
 
-// read returns register i of cycle count low and high, data count low and high.
+// read returns register i: cycle count low and high, data count low and high.
 func (p *perfMonitor) read(i uint32, now time.Time) uint32 {
 	v := p.beats
 	if i < 2 {

@@ -4,10 +4,10 @@ package model
 
 import "time"
 
-// readoutLines is how many lines of a frame that is read out leave at a time.
+// readoutLines is the number of lines sent at a time while a frame is read out.
 const readoutLines = 8
 
-// made is a frame that was built while it was exposed, so that its first line leaves in time.
+// made is a frame that was built during its exposure, so that its first line can be sent in time.
 type made struct {
 	opened
 	ok      bool
@@ -16,7 +16,8 @@ type made struct {
 	data    []byte
 }
 
-// makeAhead builds the frame under way if it has not been built. If anything changes before it is taken it is built again.
+// makeAhead builds the current frame if it has not been built yet. If anything changes before it is taken, it is built
+// again.
 func (c *camera) makeAhead() {
 	m := &c.made
 	c.d.mu.Lock()
@@ -34,8 +35,8 @@ func (c *camera) makeAhead() {
 	m.ok, m.run, m.opened, m.setting = true, run, opened{seq, t.Start}, setting
 }
 
-// arrived is how many bytes of the oldest frame the sensor has delivered. While there are more to come, the host's engine is
-// told when. It is called with Device.mu held.
+// arrived returns how many bytes of the oldest frame the sensor has delivered. While more are to come, it makes sure
+// that the host's engine is woken for them. Device.mu must be held.
 func (c *camera) arrived() int {
 	b, cfg := c.full[0], &c.sensor.cfg
 	now := c.d.clock.Now()

@@ -39,7 +39,7 @@ func TestResetValues(t *testing.T) {
 	}
 }
 
-// Registers by access type: what all ones leave behind, and how W1S and W1C change it.
+// Checks registers by access type: what remains after writing all ones, and the effect of W1S and W1C.
 func TestAccessTypes(t *testing.T) {
 	h := newHost(t, fourChannels)
 	for _, c := range []struct {
@@ -107,12 +107,12 @@ func TestAccessTypes(t *testing.T) {
 	}
 }
 
-// All channels that the IP can have: 4 and 4, each its own (PG195, address map).
+// Checks the maximum number of channels, 4 and 4, each with its own registers (PG195, address map).
 func TestEightChannels(t *testing.T) {
 	h := newHost(t, func(b Bus) Config {
 		mm := []Interface{MemoryMapped, MemoryMapped, MemoryMapped, MemoryMapped}
 		return Config{Bus: b, H2C: mm, C2H: mm}
-	}).run()
+	}).startDevice()
 	h.w(0x2010, ^uint32(0))
 	if got := h.r(0x2010); got != 0xff {
 		t.Errorf("channel interrupt enable %#x, want eight bits", got)
@@ -186,11 +186,11 @@ func TestCreditRegister(t *testing.T) {
 }
 
 func TestInterruptRouting(t *testing.T) {
-	h := newHost(t, fourChannels).run()
+	h := newHost(t, fourChannels).startDevice()
 	const engine = 0x1300 // C2H 3: bit 2 + 3
 	h.w(0x20a4, 9<<8)     // channel 5 is the second field of A4
 	h.w(engine+0x90, 1<<4)
-	h.w(engine+0x04, 1<<4|1) // descriptor address 0: nothing there; the error is not logged
+	h.w(engine+0x04, 1<<4|1) // descriptor address 0 is unmapped; the error is not logged
 	h.idle(engine)
 	h.w(engine+0x0c, 1)
 	bad := h.alloc(32)
@@ -215,7 +215,7 @@ func TestInterruptRouting(t *testing.T) {
 	if h.d.Line() {
 		t.Error("the line is asserted although the channel is not enabled")
 	}
-	h.w(0x2010, 1<<5) // the cause still stands: the request rises
+	h.w(0x2010, 1<<5) // the cause is still present, so the request rises
 	if got := h.r(0x2044); got != 1<<5 || !h.d.Line() {
 		t.Errorf("request %#x, line %v", got, h.d.Line())
 	}
@@ -251,7 +251,7 @@ func TestInterruptRouting(t *testing.T) {
 }
 
 func TestMaskedVector(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	h.first(0x5000, h.alloc(32), 0)
 	h.w(0x20a0, 3<<8)
 	h.w(0x2010, 2)
@@ -313,7 +313,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// busyDevice has everything: cameras, sinks, block RAM and channels both ways.
+// busyDevice has everything: cameras, sinks, block RAM, and channels in both directions.
 func busyDevice(t testing.TB, plan FaultPlan) *host {
 	plan.Revoke = func() {}
 	return newHost(t, func(b Bus) Config {
@@ -322,16 +322,16 @@ func busyDevice(t testing.TB, plan FaultPlan) *host {
 			Sensors: []*Sensor{smallSensor(t, 64, 4), smallSensor(t, 64, 2)},
 			Sinks:   map[int]SinkConfig{2: {Rate: 1 << 20}}, Faults: plan,
 		}
-	}).run()
+	}).startDevice()
 }
 
-// Whatever is written, wherever, while the device runs: nothing panics, and the identifiers stay.
+// Random writes while the device runs must not cause a panic, nor change the identifiers.
 func TestRandomWrites(t *testing.T) {
 	fuzzRegisters(t, busyDevice(t, FaultPlan{}), rand.New(rand.NewPCG(1, 2)), 20000)
 	fuzzRegisters(t, busyDevice(t, randomPlan(rand.New(rand.NewPCG(3, 4)))), rand.New(rand.NewPCG(5, 6)), 20000)
 }
 
-// randomPlan has all faults, some often.
+// randomPlan contains all faults, some at high rates.
 func randomPlan(rng *rand.Rand) FaultPlan {
 	plan := FaultPlan{Seed: rng.Uint64(), Rates: map[FaultID]float64{}}
 	for _, id := range FaultIDs() {
@@ -340,7 +340,7 @@ func randomPlan(rng *rand.Rand) FaultPlan {
 	return plan
 }
 
-// fuzzRegisters prefers registers that exist and descriptors that can be read.
+// fuzzRegisters prefers existing registers and readable descriptors.
 func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 	ring := h.alloc(64 * 32)
 	h.mu.Lock()
@@ -352,26 +352,26 @@ func fuzzRegisters(t *testing.T, h *host, rng *rand.Rand, n int) {
 		off := rng.Uint32() % BARSize
 		v := rng.Uint32()
 		switch rng.IntN(6) {
-		case 0: // a channel's control
+		case 0: // a channel's control register
 			bar, off = bars[1], uint32(rng.IntN(2))<<12|uint32(rng.IntN(4))<<8|4
 		case 1: // its first descriptor
 			sgdma := uint32(4+rng.IntN(2))<<12 | uint32(rng.IntN(4))<<8
 			h.first(sgdma, ring+uint64(rng.IntN(64))*32, rng.Uint32()&3)
 			h.w(sgdma+0x8c, rng.Uint32())
 		case 2: // a descriptor
-			h.put(ring+uint64(rng.IntN(64))*32, desc{
+			h.writeMemory(ring+uint64(rng.IntN(64))*32, desc{
 				control: rng.Uint32() & 0x13, adjacent: rng.Uint32() & 3, length: rng.Uint32() & 0x3ff,
 				src: ring + rng.Uint64()%4096, dst: ring + rng.Uint64()%4096, next: ring + rng.Uint64()%64*32,
 			}.encode())
-		case 3: // a descriptor of random bytes, but for a right magic now and then
-			h.put(ring+uint64(rng.IntN(64))*32, desc{
+		case 3: // a descriptor of random bytes, sometimes with the correct magic
+			h.writeMemory(ring+uint64(rng.IntN(64))*32, desc{
 				magic: 0xad4b ^ rng.Uint32()&rng.Uint32()&rng.Uint32()&1, control: rng.Uint32() & 0xff, adjacent: rng.Uint32() & 0x3f,
 				length: rng.Uint32(), src: rng.Uint64(), dst: rng.Uint64(), next: rng.Uint64(),
 			}.encode())
 		case 4: // a camera block
 			bar, off = bars[0], rng.Uint32()&0x10ff
 		case 5:
-			_ = h.d.Inject(FaultID(rng.IntN(200))) // mostly none
+			_ = h.d.Inject(FaultID(rng.IntN(200))) // mostly invalid
 		}
 		bar.Registers.Write32(off, v)
 		bar.Registers.Read32(off)

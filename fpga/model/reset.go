@@ -4,8 +4,8 @@ package model
 
 import "time"
 
-// Reset is a hot reset from outside, as an operating system can do it to a device on the bus: all registers go to their
-// reset values, and what the engines were doing is forgotten. It has no effect while the link is lost.
+// Reset performs a hot reset from outside, as an operating system can do with a device on the bus: all registers go to
+// their reset values, and the work of the engines is discarded. It has no effect while the link is lost.
 func (d *Device) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -14,8 +14,8 @@ func (d *Device) Reset() {
 	}
 }
 
-// reset is called with mu held. The MSI-X table stays: the operating system restores it. So do the block RAM, and the
-// numbers of opportunities.
+// reset puts the device into its reset state. It must be called with mu held. The MSI-X table is kept, because the
+// operating system restores it; so are the block RAM and the numbers of opportunities.
 func (d *Device) reset() {
 	d.resets++
 	d.common, d.irq, d.msix.pending = common{}, irqBlock{}, 0
@@ -28,7 +28,8 @@ func (d *Device) reset() {
 	}
 }
 
-// reset leaves identity and wiring. The goroutine sees by Device.resets that its work is void.
+// reset puts the channel into its reset state, except for its identity and wiring. The goroutine notices by
+// Device.resets that its work is void.
 func (e *engine) reset() {
 	e.control, e.status, e.mask, e.completed, e.credits = 0, 0, 0, 0, 0
 	e.busy, e.restarted = false, false
@@ -43,7 +44,7 @@ func (e *engine) reset() {
 	e.kick()
 }
 
-// hitDevice lets F12 and F4 happen, and reports whether one did. It is called with Device.mu held.
+// hitDevice makes F12 and F4 happen if armed, and reports whether one did. Device.mu must be held.
 func (e *engine) hitDevice() bool {
 	if _, hit := e.fire(F12, "all registers reset"); hit {
 		e.d.reset()
@@ -63,7 +64,8 @@ func (e *engine) hitDevice() bool {
 	return true
 }
 
-// framePeriod is that of the first camera.
+// framePeriod returns the frame period of the first camera, but at most a second, or defaultOutage if there is no
+// camera.
 func (d *Device) framePeriod() time.Duration {
 	if len(d.cameras) > 0 && d.cameras[0].period > 0 {
 		return min(d.cameras[0].periodTime(), time.Second)
@@ -71,7 +73,7 @@ func (d *Device) framePeriod() time.Duration {
 	return defaultOutage
 }
 
-// loseLink makes the device unreachable for a while, 0 for ever, after which it is in its reset state.
+// loseLink makes the device unreachable for a while, or for ever if outage is 0. Afterwards it is in its reset state.
 func (d *Device) loseLink(outage time.Duration) {
 	d.down.Store(true)
 	d.reset()
@@ -79,7 +81,7 @@ func (d *Device) loseLink(outage time.Duration) {
 		d.after(outage, func() {
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.reset() // also of what a write left that was under way when the link was lost
+			d.reset() // also undoes a write that was in progress when the link was lost
 			d.down.Store(false)
 		})
 	}

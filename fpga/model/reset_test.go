@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// heldBus has a read wait for the test.
+// heldBus makes a read wait for the test.
 type heldBus struct {
 	Bus
 	held      atomic.Bool
@@ -22,15 +22,16 @@ func (b *heldBus) Read(addr uint64, p []byte) error {
 	return b.Bus.Read(addr, p)
 }
 
-// TestResetDuringFetch: what an engine reads after a reset is no descriptor, since the memory may belong to somebody else by then.
+// TestResetDuringFetch checks that data read after a reset is not taken for a descriptor, since the memory may have a
+// new owner by then.
 func TestResetDuringFetch(t *testing.T) {
 	b := &heldBus{came: make(chan struct{}), let: make(chan struct{})}
 	h := newHost(t, func(bus Bus) Config {
 		b.Bus = bus
 		return Config{Bus: b, H2C: []Interface{Stream}, C2H: []Interface{Stream}}
-	}).run()
+	}).startDevice()
 	b.held.Store(true)
-	h.first(0x5000, h.alloc(32), 0) // zeros, as after a reset that gives memory to somebody else
+	h.first(0x5000, h.alloc(32), 0) // zeros, as if the memory had got a new owner after the reset
 	h.w(0x1004, 1)
 	<-b.came
 	h.d.Reset()

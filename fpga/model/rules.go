@@ -8,8 +8,8 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// A Rule is what PG195 demands of a host, with the title of the section. docs/reference/pg195.md lists all of them, also those that
-// only a design can break.
+// A Rule is something that PG195 requires of a host, with the title of the section. docs/reference/pg195.md lists all
+// rules, including those that only a design can break.
 type Rule string
 
 const (
@@ -33,7 +33,7 @@ const (
 	c2hGranularity = 64
 )
 
-// broken tells the owner of the device that the host has broken a rule.
+// broken reports to the device's owner that the host has broken a rule, or panics if Config.Broken is nil.
 func (d *Device) broken(err error) {
 	if d.cfg.Broken == nil {
 		panic(err)
@@ -41,8 +41,8 @@ func (d *Device) broken(err error) {
 	d.cfg.Broken(err)
 }
 
-// checkBlock looks for broken rules in the descriptors that were fetched from addr. A wrong magic says nothing of the host when the
-// device has faults: its engine may have gone where it had no credits for.
+// checkBlock looks for broken rules in the descriptors fetched from addr, sets breaks, and reports the rules. A wrong
+// magic is not blamed on the host if the device has faults, because its engine may have gone beyond its credits.
 func (e *engine) checkBlock(block []descriptor, addr uint64) {
 	for i := range block {
 		c, at := &block[i], addr+uint64(i)*descriptorBytes

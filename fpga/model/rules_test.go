@@ -11,15 +11,15 @@ import (
 	"testing"
 )
 
-// forbidden is a descriptor, or a register access, that breaks a rule, and the Status bits that follow.
+// forbidden lists descriptors that break a rule, and the Status bits that follow.
 var forbidden = []struct {
 	name    string
 	rule    Rule
 	channel uint32 // 0x0000 H2C, 0x1000 C2H
 	stream  bool
-	list    []desc // at the beginning of a page, or where at says; each points at the next one
+	list    []desc // at the beginning of a page, or at the address at; each points to the next one
 	at      uint64
-	extra   uint32 // descriptors after the first, says the register
+	extra   uint32 // descriptors after the first, as written to the register
 	control uint32
 	status  uint32
 }{
@@ -39,8 +39,8 @@ var forbidden = []struct {
 	{name: "fixed, length", rule: RuleFixedAddress, list: []desc{{length: 72}}, control: bitNonInc, status: bitAlign},
 }
 
-// Every rule that a host can break by a descriptor is an error of the engine, and is reported by its name. (TestCreditRegister has the
-// other one.)
+// Every rule that a host can break with a descriptor is an error of the engine, and is reported by name.
+// (TestCreditRegister covers the other one.)
 func TestForbiddenDescriptors(t *testing.T) {
 	tested := map[Rule]bool{RuleCredits: true}
 	for _, c := range forbidden {
@@ -50,7 +50,7 @@ func TestForbiddenDescriptors(t *testing.T) {
 			if c.stream {
 				config = streams
 			}
-			h := newHost(t, config).run()
+			h := newHost(t, config).startDevice()
 			ring, data := h.alloc(8192)+c.at, h.alloc(4096)
 			for i, x := range c.list {
 				x.src += data
@@ -60,7 +60,7 @@ func TestForbiddenDescriptors(t *testing.T) {
 				if x.next == 0 {
 					x.next = ring + uint64(i+1)*descriptorBytes
 				}
-				h.put(ring+uint64(i)*descriptorBytes, x.encode())
+				h.writeMemory(ring+uint64(i)*descriptorBytes, x.encode())
 			}
 			h.first(0x4000+c.channel, ring, c.extra)
 			h.w(c.channel+0x04, logAll|c.control|1)
@@ -82,7 +82,7 @@ func TestForbiddenDescriptors(t *testing.T) {
 	}
 }
 
-// Without Config.Broken nobody overlooks a broken rule.
+// Without Config.Broken, a broken rule cannot go unnoticed.
 func TestBrokenRulePanics(t *testing.T) {
 	d, err := New(Loopback(&host{}))
 	if err != nil {
@@ -98,7 +98,7 @@ func TestBrokenRulePanics(t *testing.T) {
 	dma.Write32(0x508c, 1024)
 }
 
-// docs/reference/pg195.md names each rule of the model, and tests that exist.
+// docs/reference/pg195.md must name each rule of the model, and only tests that exist.
 func TestPageOfPG195(t *testing.T) {
 	page, err := os.ReadFile("../../docs/reference/pg195.md")
 	if err != nil {

@@ -12,45 +12,45 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// StampSamples is the number of samples at the begin of a frame's first line that carry its sequence number.
+// StampSamples is the number of samples at the start of a frame's first line that contain its sequence number.
 const StampSamples = 64
 
-// ErrStamp says that a frame's first samples are not a stamp.
+// ErrStamp means that a frame's first samples are not a stamp.
 var ErrStamp = errors.New("no sequence stamp")
 
-// SensorConfig is a sensor that replays raw frames.
+// SensorConfig configures a sensor that replays raw frames.
 type SensorConfig struct {
 	Width, Height int // samples, lines; at least 64 x 1
 	Format        fpga.FourCC
 
-	// Frames are replayed in turn. Each is Width * Height samples as they lie in host memory: one byte each up to
-	// 8 bits, little-endian 16-bit words above.
+	// Frames are replayed in turn. Each has Width * Height samples in the layout of host memory: one byte each up to 8
+	// bits, little-endian 16-bit words above.
 	Frames [][]byte
 
-	// Shift moves the picture to the left by that many samples from frame to frame, with what leaves the line coming
-	// back on the right. It is even, so that the Bayer order stays.
+	// Shift moves the picture to the left by that many samples from frame to frame; what leaves a line on the left
+	// reappears on the right. It must be even, to keep the Bayer order.
 	Shift int
 
-	// Period and Exposure are the reset values of the camera's registers: 0 is 30 frames a second and 10 ms, or
-	// half the period if that is shorter. Frames are as they were taken with that exposure and gain 1.
+	// Period and Exposure are the reset values of the camera's registers; 0: 30 frames a second, and 10 ms or half the
+	// period, whichever is shorter. Frames are assumed to have been taken with that exposure and a gain of 1.
 	Period, Exposure time.Duration
 
-	// Jitter is how much later than the frame timer or a trigger has it a frame begins, at most; each frame's delay
-	// follows from the seed. A frame never begins later than the next one allows.
+	// Jitter is the maximum delay of a frame's start after the frame timer or a trigger. Each frame's delay is derived
+	// from the seed. A frame never starts later than the next one allows.
 	Jitter     time.Duration
 	JitterSeed uint64
 
-	// Readout is how long the lines of a frame take to leave the sensor after its exposure, evenly, up to the period: a line
-	// leaves the FPGA when it has come. 0: all at once.
+	// Readout is the time in which the lines of a frame are read out after its exposure, at a uniform rate; at most the
+	// period. The FPGA sends a line once it has arrived. 0: all at once.
 	Readout time.Duration
 
-	// Bare makes it a stream without a camera block, as a stock design has it: it runs from reset on, a packet is a
-	// frame's pixels, and it takes no notice of the channel: when that stops, a packet that has begun to leave goes on
-	// where it was with the next start.
+	// Bare makes the camera a stream without a camera block, as in a stock design: it runs from reset on, a packet
+	// contains a frame's pixels only, and the state of the channel is ignored. If the channel stops, a packet that was
+	// partly sent continues at the next start.
 	Bare bool
 }
 
-// Crop cuts every frame to its upper left corner.
+// Crop returns the configuration with every frame cut to its upper left corner.
 func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 	if width < 1 || height < 1 || width > c.Width || height > c.Height {
 		return c, fmt.Errorf("sensor: %dx%d cannot be cut out of frames of %dx%d", width, height, c.Width, c.Height)
@@ -67,15 +67,16 @@ func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 	return c, nil
 }
 
-// Sensor makes the frames of a SensorConfig: frame n is the same bytes whenever it is asked for.
+// Sensor makes the frames of a SensorConfig. Frame n always consists of the same bytes.
 type Sensor struct {
 	cfg   SensorConfig
-	bytes int                        // of a sample
-	line  int                        // bytes
-	light atomic.Pointer[[3]float64] // of the scene by colour, compared with the frames'; nil: the same
+	bytes int // of a sample
+	line  int // bytes
+	// light on the scene: amounts of red, green and blue relative to that in the replayed frames; nil: as in the frames
+	light atomic.Pointer[[3]float64]
 }
 
-// NewSensor checks the configuration.
+// NewSensor returns a sensor after checking the configuration.
 func NewSensor(cfg SensorConfig) (*Sensor, error) {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("sensor %dx%d %v: %s", cfg.Width, cfg.Height, cfg.Format, fmt.Sprintf(format, a...))
@@ -122,10 +123,10 @@ func NewSensor(cfg SensorConfig) (*Sensor, error) {
 // Config returns the configuration with the default times filled in.
 func (s *Sensor) Config() SensorConfig { return s.cfg }
 
-// FrameBytes is the length of a frame in bytes, without trailer.
+// FrameBytes returns the length of a frame in bytes, without the trailer.
 func (s *Sensor) FrameBytes() int { return s.line * s.cfg.Height }
 
-// jitter is the delay of frame n, below most.
+// jitter returns the delay of frame n, which is less than most.
 func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
@@ -133,8 +134,8 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	return time.Duration(mix(mix(s.cfg.JitterSeed)^mix(n)) % uint64(most))
 }
 
-// Frame writes frame n, as it is with the reset exposure, gain 1 and the frames' own light, to dst, which has FrameBytes
-// bytes: raw frame n modulo the number of frames, shifted, with the stamp of n.
+// Frame writes frame n to dst, which must have FrameBytes bytes, as taken with the reset exposure, gain 1 and the
+// frames' own light: raw frame n modulo the number of frames, shifted, with the stamp of n.
 func (s *Sensor) Frame(n uint64, dst []byte) {
 	dst = dst[:s.FrameBytes()]
 	src := s.cfg.Frames[n%uint64(len(s.cfg.Frames))]
@@ -147,8 +148,8 @@ func (s *Sensor) Frame(n uint64, dst []byte) {
 	writeStamp(dst, s.cfg.Format, n)
 }
 
-// writeStamp puts n into the first StampSamples samples, bit 0 first: a sample is the format's largest value for a
-// one and zero for a zero.
+// writeStamp writes n into the first StampSamples samples, bit 0 first: a one is the format's maximum sample value, a
+// zero is 0.
 func writeStamp(dst []byte, f fpga.FourCC, n uint64) {
 	full := uint16(1<<f.Bits() - 1)
 	for i := range StampSamples {

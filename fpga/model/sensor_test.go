@@ -40,7 +40,7 @@ func TestTestChart(t *testing.T) {
 	}
 }
 
-// Sample by sample, by the rule of the documentation.
+// Checks frames sample by sample against the documented rule.
 func TestSensorFrame(t *testing.T) {
 	s := smallSensor(t, 72, 8)
 	raw := s.Config().Frames[0]

@@ -10,9 +10,9 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// SinkConfig is how fast a frame sink takes data.
+// SinkConfig says how fast a frame sink takes data.
 type SinkConfig struct {
-	Rate   int // bytes a second; 0 is no limit
+	Rate   int // bytes per second; 0: no limit
 	Paused bool
 }
 
@@ -23,38 +23,38 @@ func (c *SinkConfig) check() error {
 	return nil
 }
 
-// ReceivedStats is what a frame sink has got. A packet is a frame: pixels, then a trailer (docs/fpga-interface.md).
+// ReceivedStats are the counters of a frame sink. A packet is a frame: pixels, then a trailer (docs/fpga-interface.md).
 type ReceivedStats struct {
-	Good       uint64 // right in every field, length and CRC, and with a higher sequence number than the one before
-	OutOfOrder uint64 // right, but for its sequence number
+	Good       uint64 // valid trailer, correct length and CRC, and a higher sequence number than the previous frame
+	OutOfOrder uint64 // correct except for the sequence number
 	Bad        uint64
-	Missing    uint64 // sequence numbers that were skipped
-	Aborted    uint64 // begun, and ended by the stop of the channel
+	Missing    uint64 // skipped sequence numbers
+	Aborted    uint64 // frames begun, but ended by a stop of the channel
 	Bytes      uint64
 	Sequence   uint64 // of the last frame that was not bad
-	LastBad    string // why
+	LastBad    string // reason for the last bad frame
 }
 
-// frameSink checks the frames that come over an H2C stream channel. Guarded by Device.mu.
+// frameSink checks the frames that arrive over an H2C stream channel. Guarded by Device.mu.
 type frameSink struct {
 	d       *Device
 	e       *engine
 	cfg     SinkConfig
-	next    time.Time // when it takes data again
-	waiting bool      // a timer will kick the engine
+	next    time.Time // when it will take data again
+	waiting bool      // a timer will wake the engine
 	stats   ReceivedStats
 
-	packets uint64 // begun since the device was made
-	begun   bool   // a packet
-	ordered bool   // stats.Sequence is of this run
+	packets uint64 // begun since the device was created
+	begun   bool   // a packet has begun
+	ordered bool   // stats.Sequence belongs to this run
 	length  int    // of the packet so far
-	crc     uint32 // of its bytes but those in tail
+	crc     uint32 // of its bytes, except those in tail
 	tail    [fpga.TrailerSize]byte
 	ntail   int
 }
 
-// Received returns what the frame sink of an H2C channel has got since the device was made; the zero value when there
-// is none.
+// Received returns the counters of an H2C channel's frame sink since the device was created, or the zero value if there
+// is no sink.
 func (d *Device) Received(channel int) ReceivedStats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -80,16 +80,16 @@ func (d *Device) SetSink(channel int, cfg SinkConfig) error {
 	return nil
 }
 
-// begin is called when the engine has a descriptor.
-func (s *frameSink) begin() {
+// beginPacket begins a packet, unless one has begun. It is called when the engine has a descriptor.
+func (s *frameSink) beginPacket() {
 	if !s.begun {
 		s.begun = true
-		s.e.begin(s.packets, 0)
+		s.e.beginUnit(s.packets, 0)
 		s.packets++
 	}
 }
 
-// room implements streamSink. A limited rate comes in pieces of 10 ms.
+// room implements streamSink. A limited rate is applied in pieces of 10 ms.
 func (s *frameSink) room() int {
 	switch {
 	case s.cfg.Paused:
@@ -114,7 +114,7 @@ func (s *frameSink) resume() {
 	s.e.kick()
 }
 
-// push implements streamSink. The last bytes are kept: they may be the trailer.
+// push implements streamSink. It keeps the last bytes, which may be the trailer.
 func (s *frameSink) push(p []byte, eop bool) {
 	if s.cfg.Rate > 0 {
 		s.next = s.d.clock.Now().Add(time.Duration(float64(len(p)) / float64(s.cfg.Rate) * 1e9))
@@ -130,7 +130,7 @@ func (s *frameSink) push(p []byte, eop bool) {
 	}
 	s.ntail += copy(s.tail[s.ntail:], p)
 	if eop {
-		s.end()
+		s.endPacket()
 		s.clear()
 	}
 }
@@ -139,8 +139,8 @@ func (s *frameSink) sum(p []byte) {
 	s.crc = crc32.Update(s.crc, crc32.MakeTable(crc32.Castagnoli), p)
 }
 
-// end checks the packet.
-func (s *frameSink) end() {
+// endPacket checks and counts the packet.
+func (s *frameSink) endPacket() {
 	t, err := fpga.ParseTrailer(s.tail[:s.ntail])
 	pixels := s.length - s.ntail
 	switch {
@@ -166,7 +166,7 @@ func (s *frameSink) bad(why string) { s.stats.Bad, s.stats.LastBad = s.stats.Bad
 
 func (s *frameSink) clear() { s.begun, s.length, s.crc, s.ntail = false, 0, 0, 0 }
 
-// detach implements streamSink: what was begun is lost, and sequence numbers may restart.
+// detach implements streamSink. A partial packet is lost, and sequence numbers may restart.
 func (s *frameSink) detach() {
 	if s.length > 0 {
 		s.stats.Aborted++

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// sinkHost sends frames of the test sensor's kind to the frame sink of H2C channel 0.
+// sinkHost sends frames of the test sensor to the frame sink of H2C channel 0.
 type sinkHost struct {
 	*host
 	clock  *VirtualClock
@@ -27,11 +27,11 @@ func newSinkHost(t *testing.T, cfg SinkConfig) *sinkHost {
 		}
 	})
 	s.list, s.data = s.alloc(4096), s.alloc(4096)
-	s.run()
+	s.startDevice()
 	return s
 }
 
-// packet is frame seq with its trailer.
+// packet returns frame seq with its trailer.
 func (s *sinkHost) packet(seq uint64, change func(*fpga.Trailer)) []byte {
 	cfg := s.sensor.Config()
 	b := make([]byte, s.sensor.FrameBytes())
@@ -47,13 +47,14 @@ func (s *sinkHost) packet(seq uint64, change func(*fpga.Trailer)) []byte {
 	return b
 }
 
-// begin sends packets in one run of the channel, in pieces of 112 bytes, which cut the trailers anywhere.
-func (s *sinkHost) begin(packets ...[]byte) {
+// startPackets sends packets in one run of the channel, in pieces of 112 bytes, which split the trailers at arbitrary
+// places.
+func (s *sinkHost) startPackets(packets ...[]byte) {
 	s.t.Helper()
 	var list []desc
 	at := s.data
 	for _, p := range packets {
-		s.put(at, p)
+		s.writeMemory(at, p)
 		for len(p) > 0 {
 			n := min(112, len(p))
 			x := desc{length: uint32(n), src: at}
@@ -89,23 +90,23 @@ func (s *sinkHost) want(want ReceivedStats) {
 
 func TestFrameSink(t *testing.T) {
 	s := newSinkHost(t, SinkConfig{})
-	s.begin(s.packet(5, nil), s.packet(6, nil))
+	s.startPackets(s.packet(5, nil), s.packet(6, nil))
 	s.want(ReceivedStats{Good: 2, Sequence: 6})
-	s.begin(s.packet(1, nil), s.packet(4, nil), s.packet(4, nil)) // a new run: the order restarts
+	s.startPackets(s.packet(1, nil), s.packet(4, nil), s.packet(4, nil)) // a new run: sequence numbers may restart
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Sequence: 4})
 	flip := s.packet(5, nil)
 	flip[300] ^= 1
-	s.begin(flip)
+	s.startPackets(flip)
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Bad: 1, Sequence: 4, LastBad: "frame 5 has CRC-32C"})
-	s.begin(s.packet(6, nil)[:160])
+	s.startPackets(s.packet(6, nil)[:160])
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Bad: 2, Sequence: 4, LastBad: "magic"})
 	short := s.packet(7, nil)
-	s.begin(append(short[:64:64], short[128:]...))
+	s.startPackets(append(short[:64:64], short[128:]...))
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Bad: 3, Sequence: 4, LastBad: "frame 7 has 448 pixel bytes, its trailer says 512"})
-	s.begin(s.packet(8, nil)[:48])
+	s.startPackets(s.packet(8, nil)[:48])
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Bad: 4, Sequence: 4, LastBad: "48 bytes, want 128"})
-	s.put(s.data, s.packet(9, nil))
-	s.send([]desc{{length: 64, src: s.data, control: 1}}) // no end
+	s.writeMemory(s.data, s.packet(9, nil))
+	s.send([]desc{{length: 64, src: s.data, control: 1}}) // without an end
 	s.idle(0)
 	s.w(0x0c, 1)
 	s.want(ReceivedStats{Good: 4, Missing: 2, OutOfOrder: 1, Bad: 4, Aborted: 1, Sequence: 4, LastBad: "48 bytes"})
@@ -119,7 +120,7 @@ func TestFrameSink(t *testing.T) {
 
 func TestFrameSinkBackPressure(t *testing.T) {
 	s := newSinkHost(t, SinkConfig{Paused: true})
-	s.begin(s.packet(0, nil))
+	s.startPackets(s.packet(0, nil))
 	s.stays("paused", func() bool { return s.r(0x48) == 0 && s.r(0x40)&1 == 1 })
 	if err := s.d.SetSink(0, SinkConfig{Rate: 6400}); err != nil { // 640 bytes in 100 ms
 		t.Fatal(err)
@@ -141,20 +142,20 @@ func TestFrameSinkBackPressure(t *testing.T) {
 // Faults on the way to a sink: frames are the opportunities.
 func TestFrameSinkFaults(t *testing.T) {
 	s := newSinkHost(t, SinkConfig{})
-	s.begin(s.packet(0, nil))
+	s.startPackets(s.packet(0, nil))
 	s.want(ReceivedStats{Good: 1})
 	s.inject(F1)
-	s.begin(s.packet(1, nil))
+	s.startPackets(s.packet(1, nil))
 	s.happened(F1, 1)
 	s.w(0x0c, 1)
 	s.idle(0)
 	s.inject(F10)
-	s.begin(s.packet(1, nil))
+	s.startPackets(s.packet(1, nil))
 	s.idle(0)
 	if status := s.r(0x40); status != 1<<9 {
 		t.Errorf("status %#x, want read_error", status)
 	}
-	s.begin(s.packet(1, nil))
+	s.startPackets(s.packet(1, nil))
 	s.idle(0)
 	got := s.d.Received(0)
 	if log := s.d.FaultLog(); got.Good != 2 || got.Bad != 0 || log[0].Opportunity != 1 || log[1].Opportunity != 2 {

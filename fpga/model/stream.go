@@ -4,16 +4,16 @@ package model
 
 import "context"
 
-// A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held; the bytes that
-// next returns are lent: they stay as they are until taken is called.
+// A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held. The bytes
+// returned by next are lent and must not change until taken is called.
 type streamSource interface {
-	// next returns up to n bytes that can go now, and whether they end a packet; nil and false when there are none.
+	// next returns up to n bytes that can be sent now, and whether they end a packet; nil and false if there are none.
 	next(n int) (p []byte, eop bool)
-	// taken says that n of the bytes last offered have gone, the first ones, and ends the loan.
+	// taken is called when the first n of the bytes last returned have been sent. It ends the loan.
 	taken(n int)
-	// detach says that the channel's Run bit has fallen.
+	// detach is called when the channel's Run bit has fallen.
 	detach()
-	// reset forgets everything, also during a loan; taken(0) ends that.
+	// reset discards everything, even during a loan, which taken(0) then ends.
 	reset()
 }
 
@@ -25,7 +25,7 @@ type streamSink interface {
 	reset()
 }
 
-// receive moves the next piece of the stream into the descriptor.
+// receive moves the next piece of the stream into the descriptor's memory. It returns false if the source has none.
 func (e *engine) receive(ctx context.Context, c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()
@@ -69,7 +69,7 @@ func (e *engine) receive(ctx context.Context, c *descriptor) bool {
 	return true
 }
 
-// took accounts for n bytes that have left. It returns false when the device was reset meanwhile.
+// took accounts for n bytes that were sent. It returns false if the device was reset in the meantime.
 func (e *engine) took(n int) bool {
 	e.d.mu.Lock()
 	defer e.d.mu.Unlock()
@@ -84,7 +84,7 @@ func (e *engine) took(n int) bool {
 	return true
 }
 
-// send moves the next piece of the descriptor into the stream.
+// send moves the next piece of the descriptor's memory into the stream. It returns false if the sink has no room.
 func (e *engine) send(c *descriptor) bool {
 	w, d := &e.work, e.d
 	if w.scratch == nil {
@@ -124,17 +124,17 @@ func (e *engine) send(c *descriptor) bool {
 	return true
 }
 
-// fifoBytes is what a stream holds between its H2C and its C2H channel.
+// fifoBytes is the capacity of a stream between its H2C and its C2H channel.
 const fifoBytes = 64 << 10
 
-// fifo joins an H2C with a C2H stream channel.
+// fifo connects an H2C stream channel to a C2H one.
 type fifo struct {
-	reader, writer *engine // writer is nil when nothing feeds it
+	reader, writer *engine // writer is nil if nothing feeds the FIFO
 	buf            [fifoBytes]byte
-	rd, wr         uint64 // bytes that have gone and come
+	rd, wr         uint64 // bytes read and written
 	ends           []uint64
 	lent           bool // to the reader
-	discard        bool // everything, when the loan ends
+	discard        bool // discard everything when the loan ends
 }
 
 func (f *fifo) room() int {
@@ -183,7 +183,7 @@ func (f *fifo) taken(n int) {
 	}
 }
 
-// detach keeps what is in the FIFO: it comes with the next start.
+// detach keeps the contents of the FIFO for the next start.
 func (*fifo) detach() {}
 
 func (f *fifo) reset() {

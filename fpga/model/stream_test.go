@@ -12,13 +12,14 @@ func streams(b Bus) Config {
 	return Config{Bus: b, H2C: []Interface{Stream}, C2H: []Interface{Stream}}
 }
 
-// Packets of the H2C stream come out of the C2H stream: they span descriptors, and an EOP closes one early.
+// Packets sent on the H2C stream arrive on the C2H stream: they may span descriptors, and an EOP closes a descriptor
+// early.
 func TestStreamLoopback(t *testing.T) {
-	h := newHost(t, streams).run()
+	h := newHost(t, streams).startDevice()
 	in, out := h.alloc(4096), h.alloc(4096)
 	src, dst, wb := h.alloc(1<<16), h.alloc(1<<16), h.alloc(4096)
 	want := testPattern(208)
-	h.put(src, want)
+	h.writeMemory(src, want)
 	h.list(in, 0, []desc{
 		{length: 112, src: src}, {length: 32, src: src + 112, control: 0x10}, // one packet of 144 bytes
 		{length: 56, src: src + 144, control: 0x10}, // one of 56
@@ -58,7 +59,7 @@ func TestStreamLoopback(t *testing.T) {
 }
 
 func TestStreamWriteBackDisabled(t *testing.T) {
-	h := newHost(t, streams).run()
+	h := newHost(t, streams).startDevice()
 	in, out, data := h.alloc(4096), h.alloc(4096), h.alloc(4096)
 	h.list(in, 0, []desc{{length: 16, src: data, control: 0x11}})
 	h.list(out, 0, []desc{{length: 64, dst: data + 64, control: 1}}) // no write-back address
@@ -73,7 +74,7 @@ func TestStreamWriteBackDisabled(t *testing.T) {
 }
 
 func TestStreamLengths(t *testing.T) {
-	h := newHost(t, streams).run()
+	h := newHost(t, streams).startDevice()
 	ring := h.alloc(4096)
 	for _, c := range []struct {
 		channel uint32
@@ -98,13 +99,13 @@ func TestStreamLengths(t *testing.T) {
 	}
 }
 
-// More than the FIFO holds: the H2C channel waits for the C2H channel.
+// More data than the FIFO can hold: the H2C channel must wait for the C2H channel.
 func TestStreamBackPressure(t *testing.T) {
-	h := newHost(t, streams).run()
+	h := newHost(t, streams).startDevice()
 	const n = 3*fifoBytes + 4096
 	in, out, src, dst := h.alloc(4096), h.alloc(4096), h.alloc(n), h.alloc(n)
 	want := testPattern(n)
-	h.put(src, want)
+	h.writeMemory(src, want)
 	h.list(in, 0, []desc{{length: n, src: src, control: 0x11}})
 	h.list(out, 0, []desc{{length: n, src: out + 1024, dst: dst, control: 1}})
 	h.first(0x4000, in, 0)

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// timers are things to be done later. Guarded by Device.mu but for wake.
+// timers are actions to be carried out later. Guarded by Device.mu, except for wake.
 type timers struct {
-	list []timer // by time
+	list []timer // sorted by time
 	wake chan struct{}
 }
 
 type timer struct {
 	at     time.Time
-	resets uint64 // Device.resets when it was set
+	resets uint64 // Device.resets when the timer was set
 	do     func()
 }
 
-// after has do called, without Device.mu, when wait has passed by the device's clock, unless the device is reset
-// before. It is called with Device.mu held.
+// after makes do be called, without Device.mu, once wait has passed by the device's clock, unless the device is reset
+// before then. Device.mu must be held.
 func (d *Device) after(wait time.Duration, do func()) {
 	t := timer{at: d.clock.Now().Add(wait), resets: d.resets, do: do}
 	i := len(d.timers.list)
@@ -39,7 +39,7 @@ func (t *timers) kick() {
 	}
 }
 
-// runTimers works until ctx ends; what is not due by then is not done.
+// runTimers carries out timers when they are due, until ctx ends.
 func (d *Device) runTimers(ctx context.Context) {
 	for ctx.Err() == nil {
 		d.mu.Lock()
@@ -59,7 +59,8 @@ func (d *Device) runTimers(ctx context.Context) {
 	}
 }
 
-// doFirst does what was due first. A timer that has come in since is not due before the one that was waited for.
+// doFirst carries out the first timer if it is due. A timer added in the meantime may have replaced the one that was
+// waited for.
 func (d *Device) doFirst() {
 	d.mu.Lock()
 	if len(d.timers.list) == 0 || d.clock.Now().Before(d.timers.list[0].at) {

@@ -10,42 +10,43 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// counter is the timestamp counter: value ns at time at, running ppm parts per million too fast since then.
+// counter is the timestamp counter: it is value ns at time at, and has been running ppm parts per million too fast
+// since then.
 type counter struct {
 	at    time.Time
 	value int64
 	ppm   float64
 }
 
-// read is the counter at time t, which may lie before at.
+// read returns the counter at time t, which may be before c.at.
 func (c *counter) read(t time.Time) uint64 {
 	elapsed := t.Sub(c.at)
 	drift := math.Floor(float64(elapsed) * c.ppm / 1e6)
 	return uint64(max(0, c.value+int64(elapsed)+int64(drift)))
 }
 
-// move makes t the point from which the counter is reckoned.
+// move makes t the reference point of the counter.
 func (c *counter) move(t time.Time) { c.value, c.at = int64(c.read(t)), t }
 
-// runAt changes its rate from t on.
+// runAt changes the rate from t on.
 func (c *counter) runAt(t time.Time, ppm float64) {
 	c.move(t)
 	c.ppm = ppm
 }
 
-// timestamp is the timestamp counter in ns at time t. It is called with Device.mu held.
+// timestamp returns the timestamp counter in ns at time t. Device.mu must be held.
 func (d *Device) timestamp(t time.Time) uint64 { return d.counter.read(t) }
 
-// maxTimeRate is the largest rate, either way, that TIME_RATE takes.
+// maxTimeRate is the maximum absolute rate that TIME_RATE accepts.
 const maxTimeRate = 1_000_000
 
-// timeSet is what the host has written to TIME_STEP and TIME_RATE.
+// timeSet holds what the host has written to TIME_STEP and TIME_RATE.
 type timeSet struct {
 	stepLow, stepHigh uint32
 	rate              int32 // parts in 10^9
 }
 
-// read is a register; ok is false when off is another one.
+// read returns a register; ok is false if off is a different one.
 func (s *timeSet) read(off uint32) (v uint32, ok bool) {
 	switch off {
 	case fpga.CamTimeStepLow:
@@ -58,7 +59,7 @@ func (s *timeSet) read(off uint32) (v uint32, ok bool) {
 	return 0, false
 }
 
-// setTime is a write to TIME_STEP or TIME_RATE. It is called with mu held.
+// setTime handles a write to TIME_STEP or TIME_RATE. mu must be held.
 func (d *Device) setTime(off, v uint32) {
 	switch off {
 	case fpga.CamTimeStepLow:
@@ -73,8 +74,8 @@ func (d *Device) setTime(off, v uint32) {
 	}
 }
 
-// SetClockPPM makes the timestamp counter run faster (or slower) than Config.Clock by that many parts per million from
-// now on, up to 10,000. The frame timer is not affected.
+// SetClockPPM makes the timestamp counter run faster (or slower) than Config.Clock by that many parts per million, up
+// to 10,000, from now on. The frame timer is not affected.
 func (d *Device) SetClockPPM(ppm float64) error {
 	if math.IsNaN(ppm) || math.Abs(ppm) > maxPPM {
 		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", ppm, maxPPM)
@@ -86,8 +87,8 @@ func (d *Device) SetClockPPM(ppm float64) error {
 	return nil
 }
 
-// StepClock sets the timestamp counter forward by step, or back, at most to zero. No design does that on purpose; one
-// whose clock manager loses lock does.
+// StepClock moves the timestamp counter by step, forwards or back, but not below zero. No design does that on purpose,
+// but one whose clock manager loses lock does.
 func (d *Device) StepClock(step time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

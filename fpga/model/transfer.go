@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Descriptor (32 bytes, little endian).
+// Descriptor (32 bytes, little-endian).
 const (
 	descriptorBytes = 32
 	descriptorMagic = 0xad4b
@@ -17,12 +17,12 @@ const (
 	descCompleted   = 1 << 1
 	descEOP         = 1 << 4
 	maxAdjacent     = 64
-	fetchBoundary   = 4096 // a block of adjacent descriptors does not cross it
+	fetchBoundary   = 4096 // a block of adjacent descriptors must not cross it
 	writeBackMagic  = 0x52b4
 )
 
 type descriptor struct {
-	breaks         Rule // the rule that it breaks; "": none
+	breaks         Rule // the rule that it breaks, or ""
 	control        uint32
 	adjacent       uint32
 	length         int
@@ -51,36 +51,36 @@ func parseDescriptor(b []byte) descriptor {
 	return c
 }
 
-// transferState belongs to the engine's goroutine.
+// transferState is the state of the engine's goroutine, and is used only by it.
 type transferState struct {
-	resets     uint64 // Device.resets that were acted upon
-	started    uint64 // rising edges of Run that were acted upon
+	resets     uint64 // Device.resets already handled
+	started    uint64 // rising edges of Run already handled
 	queue      [maxAdjacent]descriptor
 	head, tail int
-	next       uint64 // where the next block is
-	adjacent   uint32 // descriptors after the first in the next block
-	filled     int    // bytes of the current descriptor that are done
+	next       uint64 // address of the next block
+	adjacent   uint32 // number of descriptors after the first in the next block
+	filled     int    // number of bytes of the current descriptor that are done
 	raw        [maxAdjacent * descriptorBytes]byte
-	scratch    []byte // H2C stream
+	scratch    []byte // for H2C streams
 
-	// Of the frame or transfer that is under way (see FaultID).
+	// Of the current frame or transfer (see FaultID).
 	moved    int  // bytes
 	index    int  // descriptors completed
-	strikeAt int  // value of moved at which its faults happen; -1 when they have, or when strikeIn says it
-	strikeIn int  // value of index: in the middle of this descriptor; -1 for none
-	reached  bool // that place is behind
+	strikeAt int  // value of moved at which the faults happen; -1: never, already happened, or see strikeIn
+	strikeIn int  // value of index: faults happen in the middle of this descriptor; -1: none
+	reached  bool // moved has reached strikeAt, or descriptor strikeIn has begun
 	astray   bool // the next piece goes to a stray address
 
-	last     descriptor // that a slow stop goes on with
-	lastFrom int        // bytes of it that had been done
+	last     descriptor // descriptor that a slow stop continues
+	lastFrom int        // bytes of it that were done
 	lastBack [8]byte    // last stream write-back
 }
 
-// drop forgets the descriptors that were fetched.
+// drop discards the fetched descriptors.
 func (w *transferState) drop() { w.head, w.tail, w.filled = 0, 0, 0 }
 
-// run moves data until ctx ends.
-func (e *engine) run(ctx context.Context) {
+// moveData moves data until ctx ends.
+func (e *engine) moveData(ctx context.Context) {
 	for ctx.Err() == nil {
 		if e.step(ctx) {
 			continue
@@ -92,7 +92,7 @@ func (e *engine) run(ctx context.Context) {
 	}
 }
 
-// step does the next piece of work. It returns false when there is nothing to do before the next kick.
+// step does the next piece of work. It returns false if there is nothing to do before the next kick.
 func (e *engine) step(ctx context.Context) bool {
 	w := &e.work
 	switch e.active() {
@@ -119,7 +119,7 @@ func (e *engine) step(ctx context.Context) bool {
 	return e.send(c)
 }
 
-// stopAt stops the engine at a descriptor that breaks a rule. It returns false when Control does not say so.
+// stopAt stops the engine at a descriptor that breaks a rule. It returns false if Control does not enable that.
 func (e *engine) stopAt(c *descriptor) bool {
 	switch c.breaks {
 	case RuleLength, RuleC2HLength, RuleStreamWidth:
@@ -128,7 +128,7 @@ func (e *engine) stopAt(c *descriptor) bool {
 	return e.stop(bitMagic, true)
 }
 
-// activity is what an engine has to do.
+// activity is the state of an engine's work.
 type activity int
 
 const (
@@ -137,7 +137,7 @@ const (
 	lingering
 )
 
-// active acts upon reset and the edges of Run.
+// active handles resets and the edges of Run, and returns the resulting activity.
 func (e *engine) active() activity {
 	w := &e.work
 	e.d.mu.Lock()
@@ -169,12 +169,12 @@ func (e *engine) active() activity {
 		return idle
 	}
 	if e.frames != nil && w.head < w.tail {
-		e.frames.begin()
+		e.frames.beginPacket()
 	}
 	return working
 }
 
-// restart acts upon a rising edge of Run.
+// restart handles a rising edge of Run.
 func (e *engine) restart() {
 	w := &e.work
 	w.started = e.starts
@@ -185,11 +185,11 @@ func (e *engine) restart() {
 		e.detach()
 	}
 	if e.busy && !e.framed() && e.frames == nil {
-		e.begin(e.starts, 0)
+		e.beginUnit(e.starts, 0)
 	}
 }
 
-// stopFaults lets an engine hang, and stop badly. ok says that it does.
+// stopFaults makes an engine hang or stop badly. ok reports whether it does.
 func (e *engine) stopFaults() (doing activity, ok bool) {
 	w := &e.work
 	running := e.control&bitRun != 0
@@ -199,7 +199,7 @@ func (e *engine) stopFaults() (doing activity, ok bool) {
 		return idle, true
 	case e.hung && !halted:
 		return idle, true
-	case e.slow > 0 && running && w.started == e.starts: // completed; lingers when Run falls
+	case e.slow > 0 && running && w.started == e.starts: // completed; it will linger when Run falls
 		return idle, true
 	case e.slow > 0:
 		return lingering, true
@@ -217,7 +217,7 @@ func (e *engine) stopFaults() (doing activity, ok bool) {
 	return e.stopBadly()
 }
 
-// stopBadly is where an engine that stops has F2 and F3.
+// stopBadly makes F3 or F2 happen, if one is armed, on an engine that stops. ok reports whether one happens.
 func (e *engine) stopBadly() (doing activity, ok bool) {
 	if _, hit := e.fire(F3, "Busy stays set"); hit {
 		e.stuck = true
@@ -232,7 +232,8 @@ func (e *engine) stopBadly() (doing activity, ok bool) {
 	return idle, false
 }
 
-// stop logs an error and stops the engine when Control says so, or always. It reports whether the engine stopped.
+// stop logs an error, and stops the engine if Control enables that for the error, or if always is set. It reports
+// whether the engine stopped or the device was reset.
 func (e *engine) stop(status uint32, always bool) bool {
 	d := e.d
 	d.mu.Lock()
@@ -261,7 +262,8 @@ func (e *engine) stop(status uint32, always bool) bool {
 	return true
 }
 
-// fetch reads the next block of adjacent descriptors, as far as there are credits.
+// fetch reads the next block of adjacent descriptors, as far as there are credits. It returns false if it may read
+// none.
 func (e *engine) fetch() bool {
 	w, d := &e.work, e.d
 	n := int(w.adjacent) + 1
@@ -340,7 +342,7 @@ func (e *engine) complete(c *descriptor) {
 	}
 }
 
-// signal sets the Status bits of a completed descriptor.
+// signal sets the Status bits of a completed descriptor, and stops the engine if that has the Stop bit.
 func (e *engine) signal(c *descriptor) {
 	if c.control&descCompleted != 0 {
 		e.log(bitCompleted)

@@ -8,16 +8,17 @@ import (
 	"time"
 )
 
-// Control with everything logged, as a driver sets it.
+// logAll is Control with logging of everything, as set by a driver.
 const logAll = 0xfffe7e
 
-// Blocks of adjacent descriptors that break at 4 KiB, to the card and back, into memory of single pages.
+// Transfers to the card and back, into memory of single pages, with blocks of adjacent descriptors that end at 4 KiB
+// boundaries.
 func TestMemoryMappedLoopback(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	const n, piece = 150, 300
 	want := testPattern(n * piece)
 	src, dst := h.alloc(len(want)), h.alloc(len(want))
-	h.put(src, want)
+	h.writeMemory(src, want)
 	for _, c := range []struct {
 		channel, sgdma uint32
 		desc           func(i uint64) desc
@@ -25,8 +26,8 @@ func TestMemoryMappedLoopback(t *testing.T) {
 		{0x0000, 0x4000, func(i uint64) desc { return desc{length: piece, src: src + i*piece, dst: i * piece} }},
 		{0x1000, 0x5000, func(i uint64) desc { return desc{length: piece, src: i * piece, dst: dst + i*piece} }},
 	} {
-		ring := h.alloc(8192) + 2048     // the first block ends after 64 descriptors at the boundary
-		adjacent := func(i int) uint32 { // of the block that begins at descriptor i
+		ring := h.alloc(8192) + 2048     // the first block ends at the boundary, after 64 descriptors
+		adjacent := func(i int) uint32 { // of the block that starts at descriptor i
 			if i >= n {
 				return 0
 			}
@@ -39,7 +40,7 @@ func TestMemoryMappedLoopback(t *testing.T) {
 			if i == n-1 {
 				x.control = 1 | 2
 			}
-			h.put(ring+uint64(i)*32, x.encode())
+			h.writeMemory(ring+uint64(i)*32, x.encode())
 		}
 		h.first(c.sgdma, ring, adjacent(0))
 		h.w(c.channel+4, logAll|1)
@@ -54,7 +55,7 @@ func TestMemoryMappedLoopback(t *testing.T) {
 			t.Error("a stopped engine still has Run set")
 		}
 		h.w(c.channel+0xc, 1)
-		h.w(c.channel+4, logAll|1) // again: count and status restart
+		h.w(c.channel+4, logAll|1) // again: count and status start over
 		h.idle(c.channel)
 		if got := h.r(c.channel + 0x48); got != n {
 			t.Errorf("second run: %d descriptors completed, want %d", got, n)
@@ -74,10 +75,10 @@ func TestErrors(t *testing.T) {
 	for name, c := range map[string]struct {
 		h2c    bool
 		desc   desc
-		at     uint64 // of the descriptor: 0 is good memory
+		at     uint64 // of the descriptor; 0: valid memory
 		extra  uint32 // control bits
 		status uint32
-		rule   Rule // that is broken, too
+		rule   Rule // also broken
 	}{
 		"read_error of the host":         {h2c: true, desc: desc{length: 16, src: hole}, status: 1 << 9},
 		"write_error of the card":        {h2c: true, desc: desc{length: 16, dst: 65536 - 8}, status: 1 << 14},
@@ -91,7 +92,7 @@ func TestErrors(t *testing.T) {
 		"fixed length is not whole beat": {h2c: true, desc: desc{length: 20}, extra: 1 << 25, status: 1 << 3, rule: RuleFixedAddress},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := newHost(t, Loopback).run()
+			h := newHost(t, Loopback).startDevice()
 			ring, data := h.alloc(4096), h.alloc(4096)
 			channel, sgdma := uint32(0x1000), uint32(0x5000)
 			x := c.desc
@@ -104,7 +105,7 @@ func TestErrors(t *testing.T) {
 				x.dst = data
 			}
 			x.control = 1
-			h.put(ring+c.at%hole, x.encode())
+			h.writeMemory(ring+c.at%hole, x.encode())
 			h.first(sgdma, max(ring+c.at, c.at), 0)
 			if c.at == hole {
 				h.first(sgdma, hole, 0)
@@ -131,11 +132,11 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Errors that Control does not log do not stop the engine; posted writes that are lost are never noticed.
+// Errors whose logging Control does not enable do not stop the engine; lost posted writes are never noticed.
 func TestErrorsNotLogged(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	ring, data := h.alloc(4096), h.alloc(4096)
-	h.put(data, []byte("0123456789abcdef"))
+	h.writeMemory(data, []byte("0123456789abcdef"))
 	h.list(ring, 0, []desc{{length: 16, src: 1}, {length: 16, src: data, dst: 32, control: 1}})
 	h.first(0x4000, ring, 0)
 	h.w(0x0004, 1)
@@ -158,9 +159,9 @@ func TestErrorsNotLogged(t *testing.T) {
 	}
 }
 
-// What lies beyond the 4 KiB boundary of an adjacent block is not fetched as the driver hoped.
+// What lies beyond the 4 KiB boundary of an adjacent block is not fetched the way the driver expects.
 func TestAdjacentBlockCrossesBoundary(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	ring, data := h.alloc(8192)+4096-2*32, h.alloc(4096)
 	h.list(ring, 0, []desc{{length: 1, dst: data}, {length: 1, dst: data}, {length: 1, dst: data}, {length: 1, control: 1}})
 	h.first(0x5000, ring, 3)
@@ -170,7 +171,7 @@ func TestAdjacentBlockCrossesBoundary(t *testing.T) {
 		t.Errorf("count %d, status %#x, want 2 and magic_stopped", count, status)
 	}
 	h.breaks(RuleBlock)
-	h.w(0x6014, 1<<16) // halt: the next start has nothing to do yet
+	h.w(0x6014, 1<<16) // halt, so that the next start has nothing to do yet
 	h.w(0x100c, 1)
 	h.w(0x1008, 1)
 	if count, status := h.r(0x1048), h.r(0x1040); count != 0 || status != 1 {
@@ -179,9 +180,9 @@ func TestAdjacentBlockCrossesBoundary(t *testing.T) {
 }
 
 func TestFixedAddress(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	ring, data := h.alloc(4096), h.alloc(4096)
-	h.put(data, testPattern(64))
+	h.writeMemory(data, testPattern(64))
 	h.list(ring, 0, []desc{{length: 64, src: data, dst: 32, control: 1}})
 	h.first(0x4000, ring, 0)
 	h.w(0x0004, 1<<25|1)
@@ -200,7 +201,7 @@ func TestFixedAddress(t *testing.T) {
 }
 
 func TestCreditsAndHalt(t *testing.T) {
-	h := newHost(t, Loopback).run()
+	h := newHost(t, Loopback).startDevice()
 	const n = 40
 	ring, data := h.alloc(4096), h.alloc(4096)
 	list := make([]desc, n)
@@ -233,7 +234,7 @@ func TestCreditsAndHalt(t *testing.T) {
 		t.Errorf("halted: %d completed, %d credits remain", count, left)
 	}
 	h.w(0x6018, 1<<16)
-	reach(67) // over the end of the ring
+	reach(67) // past the end of the ring
 	if got := h.r(0x1040); got != 1 {
 		t.Errorf("status %#x, want Busy alone", got)
 	}
@@ -250,7 +251,7 @@ func TestPollWriteBack(t *testing.T) {
 	}{
 		{1 << 26, 0}, {1<<26 | 1<<2, 2}, {1 << 2, 0},
 	} {
-		h := newHost(t, Loopback).run()
+		h := newHost(t, Loopback).startDevice()
 		ring, data := h.alloc(4096), h.alloc(4096)
 		h.list(ring, 0, []desc{{length: 1, dst: data}, {length: 1, dst: data, control: 2}, {length: 1, dst: data, control: 1}})
 		h.first(0x5000, ring, 0)
@@ -280,7 +281,7 @@ func TestPerformanceCounters(t *testing.T) {
 		cfg := Loopback(b)
 		cfg.Clock = clock
 		return cfg
-	}).run()
+	}).startDevice()
 	ring, data := h.alloc(4096), h.alloc(4096)
 	h.list(ring, 0, []desc{{length: 100, dst: data}, {length: 16, dst: data, control: 1}})
 	h.first(0x5000, ring, 0)
@@ -293,7 +294,7 @@ func TestPerformanceCounters(t *testing.T) {
 	clock.Advance(30 * time.Second)
 	h.w(0x6018, 1<<16)
 	h.idle(0x1000)
-	clock.Advance(time.Hour) // Auto: not counted any more
+	clock.Advance(time.Hour) // Auto: no longer counted
 	if cycles, beats := read(); cycles != 30*250e6 || beats != 7+1 {
 		t.Errorf("%d cycles, %d beats", cycles, beats)
 	}

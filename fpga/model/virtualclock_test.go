@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// VirtualClock is time for tests. It moves when Advance is called or, once Free was called, jumps to whatever
-// somebody waits for, so that the device runs as fast as it can.
+// VirtualClock is a clock for tests. It moves when Advance is called. After Free, it jumps to whatever time is waited
+// for, so that the device runs as fast as it can.
 type VirtualClock struct {
 	mu      sync.Mutex
 	now     time.Time
@@ -16,7 +16,7 @@ type VirtualClock struct {
 	changed chan struct{} // closed when now or free changes
 }
 
-// NewVirtualClock returns a clock that stands at start.
+// NewVirtualClock returns a clock that stands still at start.
 func NewVirtualClock(start time.Time) *VirtualClock {
 	return &VirtualClock{now: start, changed: make(chan struct{})}
 }
@@ -28,7 +28,7 @@ func (c *VirtualClock) Now() time.Time {
 	return c.now
 }
 
-// Advance moves the clock on by d and wakes who waited for it.
+// Advance moves the clock forward by d and wakes the goroutines waiting for it.
 func (c *VirtualClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// pollBack is the poll-mode write-back of a completed descriptor, with the fault that it may have.
+// pollBack performs the poll-mode write-back of a completed descriptor, with its fault if late is on.
 func (e *engine) pollBack(late armed) {
 	if !late.on {
 		e.writePoll(0)
@@ -25,8 +25,8 @@ func (e *engine) pollBack(late armed) {
 	e.writeLater(by, func() { e.writePoll(0) })
 }
 
-// writePoll writes the completed count, or what it was so many descriptors ago. It is a posted write: the device does
-// not learn whether it arrived. The lock keeps counts in order that two goroutines write.
+// writePoll writes the completed count as of ago descriptors ago. It is a posted write: the device does not learn
+// whether it arrived. The lock keeps the counts in order when two goroutines write.
 func (e *engine) writePoll(ago uint32) {
 	e.pollOrder.Lock()
 	defer e.pollOrder.Unlock()
@@ -37,7 +37,7 @@ func (e *engine) writePoll(ago uint32) {
 	_ = e.d.cfg.Bus.Write(addr, e.pollBytes[:])
 }
 
-// streamBack is the C2H stream write-back: magic and EOP, then the length; with the fault that it may have.
+// streamBack performs the C2H stream write-back: magic and EOP, then the length, with its fault if late is on.
 func (e *engine) streamBack(addr uint64, length int, eop bool, late armed) {
 	w := &e.work
 	if late.on && late.variant(3) == writeBackStale {
@@ -60,7 +60,7 @@ func (e *engine) streamBackLater(addr uint64, word [8]byte, late armed) {
 	e.writeLater(late.between(1, 4), func() { _ = e.d.cfg.Bus.Write(addr, word[:]) })
 }
 
-// writeLater keeps Busy set until the write has been done.
+// writeLater performs a write after a delay, and keeps Busy set until then.
 func (e *engine) writeLater(by time.Duration, write func()) {
 	d := e.d
 	d.mu.Lock()

@@ -15,13 +15,13 @@ import (
 	"testing"
 )
 
-// point is what Verilator counts of the design: a line, a branch, or a bit that toggles.
+// point is an item that Verilator counts in the design: a line, a branch, or a toggling bit.
 type point struct{ module, kind, name string }
 
-// A point of verilator_coverage's data: the fields that concern us, in their order, and how often it was seen.
+// pointLine matches a point in verilator_coverage's data: the relevant fields in order, and the count.
 var pointLine = regexp.MustCompile(`^C '.*\x01l\x02(\d+)\x01n\x02(\d+).*\x01page\x02v_([a-z]+)/([^\x01']+)(?:\x01o\x02([^\x01']*))?.*' (\d+)$`)
 
-// readCoverage adds up the points of the design's own modules in a file. Those of all instances of a module are one.
+// readCoverage adds up the points of the design's own modules in a file. The instances of a module are combined.
 func readCoverage(file string, points map[point]int) error {
 	f, err := os.Open(file)
 	if err != nil {
@@ -47,8 +47,8 @@ func readCoverage(file string, points map[point]int) error {
 	return lines.Err()
 }
 
-// fixed are bits that cannot toggle in the simulated camera, and so do not count: its clock's period is a whole number of nanoseconds, a
-// frame has at most 128 x 32 samples and 8,192 bytes, and the least width is a constant (docs/fpga-design.md has the same list).
+// fixed matches bits that cannot toggle in the simulated camera and therefore do not count: its clock's period is a whole
+// number of nanoseconds, a frame has at most 128 x 32 samples and 8,192 bytes, and the minimum width is a constant.
 var fixed = regexp.MustCompile(strings.Join([]string{
 	`^tcam_clock:\S+ (rest|sum|less|carry)\b`,
 	`^tcam_camera:\S+ fill_height\[(6|7|8|9|1.)\]$`,
@@ -61,7 +61,8 @@ var fixed = regexp.MustCompile(strings.Join([]string{
 	`^tcam_registers:\S+ least_width\[`,
 }, "|"))
 
-// share is how many of the points of these kinds were seen, in percent, and which were not, but for those that are fixed.
+// share returns the percentage of the points of these kinds that were covered, and the missed ones, without those that
+// are fixed.
 func share(points map[point]int, kinds ...string) (percent float64, missed []string) {
 	all := 0
 	for p, n := range points {
@@ -77,13 +78,13 @@ func share(points map[point]int, kinds ...string) (percent float64, missed []str
 	return 100 * float64(all-len(missed)) / float64(max(all, 1)), missed
 }
 
-// TestCoverage: the tests execute the design's lines and toggle its bits (docs/fpga-design.md, "Coverage").
+// TestCoverage checks that the tests execute the design's lines and toggle its bits (docs/fpga-design.md, "Coverage").
 func TestCoverage(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make rtl-long)")
 	}
 	dir := t.TempDir()
-	// Registers begin with zero here: with random values, the reset would be what toggles them.
+	// Registers start at zero here: with random values, the reset would toggle them.
 	d, err := openDesign(".", cacheFolder(t), "--coverage-line", "--coverage-toggle", "--x-initial", "0", "--x-assign", "0")
 	if err != nil {
 		t.Fatal(err)

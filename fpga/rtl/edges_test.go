@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
-// restart starts the camera again, while a packet is open or not: an open one is finished, and not counted.
+// restart restarts the camera, whether or not a packet is open. An open packet is finished and not counted.
 func restart(d *design, seed uint64) (open bool, err error) {
 	s, err := randomShoot(d, seed)
 	defer s.close()
@@ -22,10 +22,10 @@ func restart(d *design, seed uint64) (open bool, err error) {
 		return false, err
 	}
 	s.triggered = false
-	s.begin()
+	s.startCamera()
 	s.cycles(int(s.exposure)/clockNS + s.rnd.IntN(600))
 	s.Write32(fpga.CamControl, 0)
-	s.pressure(s.c, 0, 1, 0) // nothing more leaves
+	s.pressure(s.c, 0, 1, 0) // nothing more is accepted
 	s.cycles(2)
 	if err := s.collect(); err != nil {
 		return false, err
@@ -33,9 +33,9 @@ func restart(d *design, seed uint64) (open bool, err error) {
 	open = s.Read32(fpga.CamStatus)&uint32(fpga.StatusPacketOpen) != 0
 	old := *s
 	s.frames = 0
-	s.begin()
+	s.startCamera()
 	stopped := seed%3 == 0
-	if stopped { // the packet that was open is dropped, and not counted either
+	if stopped { // the open packet is dropped and not counted
 		s.channel(s.c, 0, 0)
 		s.cycles(10)
 		s.channel(s.c, 1, 1)
@@ -47,7 +47,7 @@ func restart(d *design, seed uint64) (open bool, err error) {
 			return open, fmt.Errorf("the packet that was open: %w", err)
 		}
 	}
-	return open, errors.Join(s.collect(), s.end())
+	return open, errors.Join(s.collect(), s.stopCamera())
 }
 
 func restarts(d *design) error {
@@ -73,7 +73,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// small is a shoot of frames with a line of stamp and a line of texture.
+// small returns a shoot of frames with one line of stamp and one of texture.
 func small(d *design, exposure uint64) (*shoot, error) {
 	s := &shoot{
 		simulation: d.start(9, true), rnd: rand.New(rand.NewPCG(9, 9)), width: 64, height: 2, format: fourCC("GREY"),
@@ -87,16 +87,16 @@ func small(d *design, exposure uint64) (*shoot, error) {
 	return s, err
 }
 
-// wraps takes frames until the texture has moved by more than its width.
+// wraps receives frames until the texture has moved by more than its width.
 func wraps(d *design) error {
 	s, err := small(d, 1000)
 	defer s.close()
 	if err != nil {
 		return err
 	}
-	s.begin()
+	s.startCamera()
 	s.cycles(40 * int(s.period) / clockNS)
-	if err := errors.Join(s.collect(), s.end()); err != nil {
+	if err := errors.Join(s.collect(), s.stopCamera()); err != nil {
 		return err
 	}
 	if s.frames < 40 {
@@ -105,8 +105,8 @@ func wraps(d *design) error {
 	return nil
 }
 
-// forcedEnds ends packets by command after each of their beats: they are short, or whole, whether
-// the host takes more at that moment or not.
+// forcedEnds ends packets by command after each of their beats. They must be short or whole, whether or not the host
+// accepts more at that moment.
 func forcedEnds(d *design) error {
 	s, err := small(d, 1000)
 	defer s.close()
@@ -114,7 +114,7 @@ func forcedEnds(d *design) error {
 		return err
 	}
 	s.triggered = true
-	s.begin()
+	s.startCamera()
 	for i := range 40 {
 		beats, stops := i/2, i%2 == 0
 		s.pressure(s.c, 0, 1, 0)
@@ -136,7 +136,7 @@ func forcedEnds(d *design) error {
 	if s.cut == 0 || s.frames == 0 {
 		return fmt.Errorf("%d packets were short, %d whole, want some of both", s.cut, s.frames)
 	}
-	return s.end()
+	return s.stopCamera()
 }
 
 func TestWraps(t *testing.T) {

@@ -16,13 +16,13 @@ import (
 	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
-// formats are all of docs/fpga-interface.md.
+// formats lists all formats of docs/fpga-interface.md.
 var formats = []string{
 	"RGGB", "GRBG", "GBRG", "BA81", "GREY", "RG10", "BA10", "GB10", "BG10", "Y10 ", "RG12", "BA12", "GB12", "BG12", "Y12 ",
 	"RG14", "GR14", "GB14", "BG14", "Y14 ", "RG16", "GR16", "GB16", "BYR2", "Y16 ",
 }
 
-// shoot is a series of frames of the test pattern: what is set, and what comes of it.
+// shoot is a series of frames of the test pattern: its settings and its results.
 type shoot struct {
 	*simulation
 	rnd       *rand.Rand
@@ -35,10 +35,10 @@ type shoot struct {
 	triggered bool
 
 	from, to uint64 // when the camera was started
-	first    uint64 // when frame 0 began; 0: not known
-	next     uint64 // no frame has a lower number
-	frames   int    // that came whole
-	cut      int    // that were ended by force
+	first    uint64 // when frame 0 began; 0: unknown
+	next     uint64 // the next frame's number is at least this
+	frames   int    // complete frames
+	cut      int    // frames ended by command
 	forces   int
 }
 
@@ -52,7 +52,7 @@ func randomShoot(d *design, seed uint64) (*shoot, error) {
 	for s.width = 1; s.width*s.height*size%fpga.FrameAlign != 0 || s.width < model.StampSamples || s.height == 0; {
 		s.width, s.height = model.StampSamples+rnd.IntN(maxWidth-model.StampSamples+1), 1+rnd.IntN(maxHeight)
 		if rnd.IntN(2) == 0 {
-			s.height = 1 + rnd.IntN(4) // small ones are quick, and beats end in the middle of lines
+			s.height = 1 + rnd.IntN(4) // small frames are fast, and beats end within lines
 		}
 	}
 	readout := uint64(s.width*s.height) * clockNS
@@ -69,7 +69,7 @@ func randomShoot(d *design, seed uint64) (*shoot, error) {
 	return s, err
 }
 
-func (s *shoot) begin() {
+func (s *shoot) startCamera() {
 	s.channel(s.c, 1, 1)
 	for off, v := range map[uint32]uint64{
 		fpga.CamWidth: uint64(s.width), fpga.CamHeight: uint64(s.height), fpga.CamFormat: uint64(s.format),
@@ -88,7 +88,7 @@ func (s *shoot) begin() {
 	s.first, s.next = 0, 0
 }
 
-// check compares a packet with what the model makes of its number.
+// check compares a packet with the model's frame of the same number.
 func (s *shoot) check(p []byte) error {
 	size := s.sensor.FrameBytes()
 	if len(p) != size+fpga.TrailerSize {
@@ -130,7 +130,7 @@ func (s *shoot) check(p []byte) error {
 	return nil
 }
 
-// times checks those of the trailer: frames come a period apart, and their lines a sample a cycle.
+// times checks the times in the trailer: frames begin a period apart, and lines take a cycle per sample.
 func (s *shoot) times(t *fpga.Trailer) error {
 	if !s.triggered {
 		start := t.Start - t.Sequence*s.period
@@ -149,7 +149,7 @@ func (s *shoot) times(t *fpga.Trailer) error {
 	return nil
 }
 
-// collect checks the packets that have come.
+// collect checks the packets that have arrived.
 func (s *shoot) collect() error {
 	for p := s.simulation.next(); p != nil; p = s.simulation.next() {
 		if err := s.check(p); err != nil {
@@ -159,7 +159,7 @@ func (s *shoot) collect() error {
 	return nil
 }
 
-// disturb does what a host can do while frames come.
+// disturb does something that a host can do while frames arrive.
 func (s *shoot) disturb() error {
 	switch s.rnd.IntN(12) {
 	case 0: // the channel stops, at the end of its descriptor, and starts again
@@ -186,8 +186,8 @@ func (s *shoot) disturb() error {
 	return nil
 }
 
-// end stops the camera, lets the rest come, and looks at the books.
-func (s *shoot) end() error {
+// stopCamera stops the camera, receives the rest, and checks the counters.
+func (s *shoot) stopCamera() error {
 	s.Write32(fpga.CamControl, 0)
 	s.channel(s.c, 1, 1)
 	s.pressure(s.c, 256, 1, 0)
@@ -220,12 +220,12 @@ func (s *shoot) end() error {
 	return s.rules()
 }
 
-// pattern takes frames with one seed, and returns how many came.
+// pattern receives frames with one seed, and returns their number.
 func pattern(d *design, seed uint64) (int, error) {
 	s, err := randomShoot(d, seed)
 	defer s.close()
 	if err == nil {
-		s.begin()
+		s.startCamera()
 		frames := 3 + s.rnd.IntN(12)
 		for i := 0; err == nil && i < 40 && s.frames < frames; i++ {
 			s.cycles(1 + s.rnd.IntN(int(s.period)/clockNS))
@@ -233,7 +233,7 @@ func pattern(d *design, seed uint64) (int, error) {
 		}
 	}
 	if err == nil {
-		err = s.end()
+		err = s.stopCamera()
 	}
 	if err != nil {
 		err = fmt.Errorf("seed %d, %dx%d %v, period %d, exposure %d, triggered %t: %w",
@@ -242,7 +242,7 @@ func pattern(d *design, seed uint64) (int, error) {
 	return s.frames, err
 }
 
-// patterns takes so many frames.
+// patterns receives at least the given number of frames.
 func patterns(d *design, frames int) (came int, err error) {
 	for seed := uint64(1); came < frames; seed++ {
 		n, err := pattern(d, seed)
@@ -269,7 +269,7 @@ func TestPatternFrames(t *testing.T) {
 	t.Logf("%d frames in %v", n, time.Since(begin).Round(time.Millisecond))
 }
 
-// TestTexture: what the tests take for the picture has no two equal lines side by side.
+// TestTexture checks that the test picture has no two equal adjacent lines.
 func TestTexture(t *testing.T) {
 	b := rtltest.Texture(64, 4, fourCC("Y16 "))
 	if bytes.Equal(b[:128], b[128:256]) {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// mutations are faults that the tests must find: in the file, the one becomes the other. They are expressions, or statements.
-// Those of the CRC, whose matrix is constant, are among the flaws that a proof must find.
+// mutations lists faults that the tests must find: in the file, from is replaced by to. They are expressions or
+// statements. Faults in the CRC, whose matrix is constant, are among the flaws that a proof must find.
 var mutations = []struct{ file, from, to string }{
 	{"tcam_pack.sv", "wide ? 4'd2 : 4'd1", "4'd2"},
 	{"tcam_pack.sv", "x < width && y < height", "x < width"},
@@ -39,7 +39,7 @@ var mutations = []struct{ file, from, to string }{
 	{"tcam_axi.sv", "if (rready) rvalid <= 1'b0;", "rvalid <= 1'b0;"},
 }
 
-// examine is all tests of a design, and some frames.
+// examine runs all tests of a design, and some frames.
 func examine(d *design) error {
 	for _, f := range []func(*design) error{registers, noStart, restarts, wraps, forcedEnds, stuck, timeIsSet} {
 		if err := f(d); err != nil {
@@ -55,7 +55,7 @@ func examine(d *design) error {
 	return err
 }
 
-// replace changes the one occurrence of from in a file.
+// replace replaces the only occurrence of from in a file.
 func replace(t *testing.T, path, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -70,7 +70,7 @@ func replace(t *testing.T, path, from, to string) {
 	}
 }
 
-// mutable is the design with all mutations in it. An input says which one there is: 0 is none.
+// mutable returns the design with all mutations. An input selects one of them; 0 is none.
 func mutable(t *testing.T) *design {
 	dir := t.TempDir()
 	if out, err := exec.Command("cp", "-r", ".", dir).CombinedOutput(); err != nil {
@@ -93,12 +93,13 @@ func mutable(t *testing.T) *design {
 	return d
 }
 
-// TestMutations plants one fault at a time in the design. Each must be found, and none is found without.
+// TestMutations injects one fault at a time into the design. Each must be found, and no fault must be reported without
+// one.
 func TestMutations(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make rtl-long)")
 	}
-	theDesign(t) // or there is no Verilator
+	theDesign(t) // skips the test without Verilator
 	d := mutable(t)
 	defer d.mutant(0)
 	if err := examine(d); err != nil {

@@ -12,19 +12,19 @@ import (
 	"testing"
 )
 
-// proof is what yosys proves of a module: the assertions of its check (check/), which is put into it, in every state that the
-// module can be in.
+// proof is a proof by yosys about a module: the assertions of its check (check/), which is inserted into it, hold in
+// every state of the module.
 type proof struct {
 	module, check string
 	parameters    string // of the module
-	steps         string // of yosys, behind those that read the module
+	steps         string // commands of yosys after those that read the module
 	long          bool   // takes half a minute
 }
 
 const (
-	// By induction: what holds in a cycle holds in the next one.
+	// By induction: an assertion that holds in a cycle holds in the next one.
 	induction = "flatten; opt_clean; sat -tempinduct -prove-asserts -set-assumes -maxsteps 3 -timeout 500 -verify"
-	// SAT is bad at long sums modulo two, and BDDs are good at them. What is left is constant, or wrong.
+	// SAT is slow with long sums modulo two, and BDDs are fast. The remaining logic is constant, or wrong.
 	byBDD = "flatten; delete -port w:next; opt_clean -purge; opt; techmap; opt; abc -script +strash;collapse;bdd;muxes;strash;map; opt_clean; " +
 		"sat -prove-asserts -timeout 500 -verify"
 )
@@ -38,7 +38,7 @@ var proofs = []proof{
 	{"tcam_send", "check_send #(.AW(AW))", "-chparam AW 3", induction, true},
 }
 
-// flaws are faults that a proof must find, in the order of proofs: in the module, the one becomes the other.
+// flaws lists faults that a proof must find, in the order of proofs: in the module, from is replaced by to.
 var flaws = []struct {
 	proof    int
 	from, to string
@@ -64,7 +64,7 @@ var flaws = []struct {
 	{5, "index < there || complete;", "index <= there || complete;"},
 }
 
-// withCheck is the text of a module with its check inside.
+// withCheck returns the text of a module with its check.
 func (p *proof) withCheck() (string, error) {
 	text, err := os.ReadFile(p.module + ".sv")
 	if err != nil {
@@ -77,7 +77,7 @@ func (p *proof) withCheck() (string, error) {
 	return begin + "\n    " + p.check + " check (.*);\nendmodule" + rest, nil
 }
 
-// prove has yosys prove the text. It returns what yosys said when it did not.
+// prove runs the proof of the text with yosys. If it fails, prove returns yosys's output.
 func (p *proof) prove(t *testing.T, text string) error {
 	checked := filepath.Join(t.TempDir(), p.module+".sv")
 	if err := os.WriteFile(checked, []byte(text), 0o600); err != nil {
@@ -88,7 +88,7 @@ func (p *proof) prove(t *testing.T, text string) error {
 	switch p.module {
 	case "tcam_registers":
 		files = append(files, "tcam_format.sv")
-	case "tcam_send": // SAT is bad at the CRC: a simpler function takes its place
+	case "tcam_send": // SAT is slow with the CRC, so a simpler function replaces it
 		files = append(files, filepath.Join("check", "any", "tcam_crc32c.sv"))
 	}
 	script := fmt.Sprintf("read_verilog -sv -formal %s; hierarchy -check -top %s %s; proc; %s", strings.Join(files, " "), p.module, p.parameters, p.steps)
@@ -106,7 +106,7 @@ func needYosys(t *testing.T) {
 	}
 }
 
-// TestProofs: the checks of the small blocks hold, whatever happens at their ports. Those of the larger ones are in the long tier.
+// TestProofs checks the proofs of the small blocks, for any input. Those of the larger ones take long.
 func TestProofs(t *testing.T) {
 	needYosys(t)
 	for _, p := range proofs {
@@ -125,7 +125,7 @@ func TestProofs(t *testing.T) {
 	}
 }
 
-// TestProofsFail: a block with a fault is not proven.
+// TestProofsFail checks that the proof of a faulty block fails.
 func TestProofsFail(t *testing.T) {
 	needYosys(t)
 	if os.Getenv("TEGRACAST_LONG") == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
-// noBus is host memory that is not there.
+// noBus is a bus without host memory.
 type noBus struct{}
 
 var errNoBus = errors.New("no memory here")
@@ -21,7 +21,7 @@ var errNoBus = errors.New("no memory here")
 func (noBus) Read(uint64, []byte) error  { return errNoBus }
 func (noBus) Write(uint64, []byte) error { return errNoBus }
 
-// modelBlock is the camera block of a model with the simulated design's geometry and reset values.
+// modelBlock returns the camera block of a model with the simulated design's geometry and reset values.
 func modelBlock() (fpga.Registers, error) {
 	f := fourCC("RG10")
 	s, err := model.NewSensor(model.SensorConfig{
@@ -42,7 +42,7 @@ func modelBlock() (fpga.Registers, error) {
 	return nil, errors.New("the model has no camera block")
 }
 
-// badConfig is what the document calls a configuration error, of the simulated design.
+// badConfig reports whether the registers have a configuration error of the simulated design, as documented.
 func badConfig(read func(uint32) uint32) bool {
 	width, height, format := read(fpga.CamWidth), read(fpga.CamHeight), fpga.FourCC(read(fpga.CamFormat))
 	return width < model.StampSamples || width > maxWidth || height < 1 || height > maxHeight || !format.Sensor() ||
@@ -51,8 +51,8 @@ func badConfig(read func(uint32) uint32) bool {
 			(read(fpga.CamPeriod) < read(fpga.CamMinPeriod) || read(fpga.CamExposure) > read(fpga.CamPeriod))
 }
 
-// expect is what the design must read at off when the model reads m. They differ where the design has no gain, and supports
-// every geometry and format where the model's sensor has one of each.
+// expect returns what the design must read at off when the model reads m. They differ because the design has no gain, and
+// supports every geometry and format where the model's sensor has one of each.
 func expect(off, m uint32, read func(uint32) uint32) uint32 {
 	format := fpga.FourCC(read(fpga.CamFormat))
 	switch off {
@@ -77,7 +77,7 @@ func expect(off, m uint32, read func(uint32) uint32) uint32 {
 	return m
 }
 
-// someValue is one that a register may be given: often one that it can use.
+// someValue returns a value for a register, often a valid one.
 func someValue(rnd *rand.Rand, off uint32) uint32 {
 	if rnd.IntN(3) == 0 {
 		return rnd.Uint32()
@@ -97,7 +97,7 @@ func someValue(rnd *rand.Rand, off uint32) uint32 {
 	return uint32(rnd.IntN(64))
 }
 
-// compareBlocks reads both, but for the time.
+// compareBlocks compares both blocks, except for the time.
 func compareBlocks(s *simulation, ref fpga.Registers) error {
 	for off := uint32(0); off < 0x100; off += 4 {
 		if off == fpga.CamTimeLow || off == fpga.CamTimeHigh {
@@ -110,7 +110,7 @@ func compareBlocks(s *simulation, ref fpga.Registers) error {
 	return nil
 }
 
-// registers writes random values to both camera blocks, and reads everything. What runs is not compared here.
+// registers writes random values to both camera blocks and compares all registers, except those of a running camera.
 func registers(d *design) error {
 	ref, err := modelBlock()
 	if err != nil {
@@ -118,7 +118,7 @@ func registers(d *design) error {
 	}
 	s := d.start(1, true)
 	defer s.close()
-	s.step(0) // the registers as after a reset
+	s.step(0) // registers in reset state
 	s.pressure(s.c, 256, 1, 128)
 	rnd := rand.New(rand.NewPCG(1, 25))
 	for range 300 {
@@ -151,7 +151,8 @@ func TestRegisters(t *testing.T) {
 	}
 }
 
-// A frame whose trailer would begin in the middle of a C2H descriptor of 64 bytes is a configuration error.
+// TestFramesAreWholeDescriptors checks that a frame whose trailer would begin within a C2H descriptor of 64 bytes is a
+// configuration error.
 func TestFramesAreWholeDescriptors(t *testing.T) {
 	s := theDesign(t).start(4, true)
 	defer s.close()
@@ -168,7 +169,7 @@ func TestFramesAreWholeDescriptors(t *testing.T) {
 	}
 }
 
-// noStart sets run with a configuration error, which has no effect, as in the model.
+// noStart checks that starting with a configuration error has no effect, as in the model.
 func noStart(d *design) error {
 	ref, err := modelBlock()
 	if err != nil {
@@ -208,7 +209,7 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
-// TestTime: the counter's upper half is that of when the lower one was read, and it counts nanoseconds.
+// TestTime checks that the counter's upper half is latched when the lower one is read, and that it counts nanoseconds.
 func TestTime(t *testing.T) {
 	s := theDesign(t).start(3, true)
 	defer s.close()

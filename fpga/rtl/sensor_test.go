@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// sensorRun is a camera with a sensor that may deliver too little or too much.
+// sensorRun is a camera with a sensor that may deliver too few or too many samples.
 type sensorRun struct {
 	*simulation
 	rnd           *rand.Rand
@@ -22,7 +22,7 @@ type sensorRun struct {
 	events        fpga.CameraEvents
 }
 
-// shape is how many samples each line of a frame has: those of the frame, or some too few or too many.
+// shape returns the number of samples of each line: those of the frame, or too few or too many.
 func (s *sensorRun) shape() []uint32 {
 	lines := make([]uint32, s.height)
 	for i := range lines {
@@ -44,7 +44,8 @@ func (s *sensorRun) shape() []uint32 {
 	return lines
 }
 
-// want is what the document makes of what the sensor delivers: the surplus of each line and of the frame is cut, the rest is zero.
+// want returns the documented result of the sensor's samples: the surplus of each line and of the frame is cut, and what
+// is missing is zero.
 func (s *sensorRun) want(samples []uint16, lines []uint32) (pixels []byte, valid uint64, flags fpga.TrailerFlags) {
 	size := s.format.SampleBytes()
 	mask := uint16(1<<s.format.Bits() - 1)
@@ -70,7 +71,7 @@ func (s *sensorRun) want(samples []uint16, lines []uint32) (pixels []byte, valid
 	return pixels, valid, flags
 }
 
-// frame takes one by a trigger and compares it.
+// frame triggers a frame and compares it.
 func (s *sensorRun) frame() error {
 	lines := s.shape()
 	samples := []uint16{0}[:0]
@@ -184,7 +185,8 @@ func sensorFrames(d *design, seed uint64) error {
 	return nil
 }
 
-// TestSensorFrames: what a sensor with a clock of its own delivers arrives bit for bit; what it does not deliver is zero.
+// TestSensorFrames checks that the samples of a sensor with its own clock arrive unchanged, and that missing samples are
+// zero.
 func TestSensorFrames(t *testing.T) {
 	d := theDesign(t)
 	for seed := uint64(1); seed <= 30; seed++ {
@@ -194,7 +196,8 @@ func TestSensorFrames(t *testing.T) {
 	}
 }
 
-// stuck has a sensor stop inside a frame: the packet stays open until it is ended by command, and the next frame is whole.
+// stuck stops a sensor within a frame. The packet must stay open until it is ended by command, and the next frame must be
+// complete.
 func stuck(d *design) error {
 	rnd := rand.New(rand.NewPCG(1, 12))
 	s := &sensorRun{simulation: d.start(5, false), rnd: rnd, format: fourCC("RG10"), width: 64, height: 8}
@@ -220,7 +223,7 @@ func stuck(d *design) error {
 		return fmt.Errorf("STATUS is %#x, %d dropped", st, dropped)
 	}
 	s.halt(s.c, 0)
-	s.cycles(3000) // the rest of that frame: nobody wants it
+	s.cycles(3000) // the rest of that frame is dropped
 	s.taken++
 	return s.frame()
 }

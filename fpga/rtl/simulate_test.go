@@ -17,17 +17,17 @@ import (
 	"github.com/tegracast/tegracast/fpga/rtl/rtltest"
 )
 
-// Of the design that is simulated (sim/tcam_sim.sv).
+// Properties of the simulated design (sim/tcam_sim.sv).
 const (
 	clockNS   = 100
 	maxWidth  = 128
 	maxHeight = 32
 )
 
-// traceFile is where the waveforms of the simulation that is made last go.
+// traceFile is the file for the waveforms of the latest simulation.
 var traceFile = os.Getenv("TEGRACAST_RTL_TRACE")
 
-// library is the path of the simulated design as a shared library, with its checks.
+// library builds the simulated design, with its checks, as a shared library and returns its path.
 func library(dir, cache string, more ...string) (string, error) {
 	args := append([]string{"--assert"}, more...)
 	if traceFile != "" {
@@ -36,7 +36,7 @@ func library(dir, cache string, more ...string) (string, error) {
 	return rtltest.Build(dir, cache, args...)
 }
 
-// design is the library's functions (sim/harness.cpp).
+// design has the library's functions (sim/harness.cpp).
 type design struct {
 	create     func(seed uint64, pattern uint32, trace string) uintptr
 	free       func(c uintptr)
@@ -57,7 +57,7 @@ type design struct {
 	broken     func(c uintptr, to *byte, room uint32) uint32
 	coverage   func(c uintptr, file string)
 	mutant     func(number uint32)
-	covered    func() string // where each simulation's coverage goes
+	covered    func() string // returns where each simulation's coverage is written
 }
 
 func openDesign(dir, cache string, more ...string) (*design, error) {
@@ -81,7 +81,7 @@ func openDesign(dir, cache string, more ...string) (*design, error) {
 	return d, nil
 }
 
-// theDesign is that of this folder. A machine without Verilator has none.
+// theDesign returns the design in this folder. It skips the test without Verilator.
 func theDesign(t testing.TB) *design {
 	t.Helper()
 	if _, err := exec.LookPath("verilator"); err != nil {
@@ -103,13 +103,13 @@ func cacheFolder(t testing.TB) string {
 	return filepath.Join(cache, "tegracast")
 }
 
-// simulation is a camera that is simulated.
+// simulation is a simulated camera.
 type simulation struct {
 	*design
 	c uintptr
 }
 
-// start begins a simulation, at any time of its counter.
+// start starts a simulation, at an arbitrary time of its counter.
 func (d *design) start(seed uint64, pattern bool) *simulation {
 	var p uint32
 	if pattern {
@@ -137,7 +137,7 @@ func (s *simulation) read64(low uint32) uint64 {
 	return v | uint64(s.Read32(low+4))<<32
 }
 
-// next is the oldest packet that has not been looked at, or nil.
+// next returns the oldest packet not returned yet, or nil.
 func (s *simulation) next() []byte {
 	var b [maxWidth*maxHeight*2 + 2*fpga.TrailerSize]byte
 	n := s.packet(s.c, &b[0], uint32(len(b)))
@@ -150,7 +150,7 @@ func (s *simulation) next() []byte {
 	return slices.Clone(b[:n])
 }
 
-// rules returns an error when a handshake was wrong.
+// rules returns an error if a handshake was wrong.
 func (s *simulation) rules() error {
 	var b [4096]byte
 	if n := s.broken(s.c, &b[0], uint32(len(b))); n > 0 {

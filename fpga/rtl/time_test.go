@@ -17,8 +17,8 @@ func (s *simulation) step(by uint64) {
 	s.Write32(fpga.CamTimeStepHigh, uint32(by>>32))
 }
 
-// timeIsSet steps the counter up and down by any amount while frames are taken: the frame timer goes on as if nothing had happened. Then
-// it runs the counter at other rates.
+// timeIsSet steps the counter up and down by arbitrary amounts while frames are captured. The frame timer must not be
+// affected. Then it runs the counter at other rates.
 func timeIsSet(d *design) error {
 	s := d.start(5, true)
 	defer s.close()
@@ -32,10 +32,10 @@ func timeIsSet(d *design) error {
 		s.Write32(off, v)
 	}
 	s.Write32(fpga.CamControl, fpga.CameraRun)
-	var begun, stepped, before uint64 // when frame 0 began; sums of the steps, up to now, and up to the one before
+	var begun, stepped, before uint64 // start of frame 0; sums of the steps, now and before the last one
 	frames := uint64(0)
 	for range 40 {
-		for s.Read32(fpga.CamStatus)&uint32(fpga.StatusExposing) == 0 { // while lines are read out their times would contradict one another
+		for s.Read32(fpga.CamStatus)&uint32(fpga.StatusExposing) == 0 { // during readout, times would be inconsistent
 			s.cycles(20)
 		}
 		by := rnd.Uint64()>>1 - s.time()
@@ -78,7 +78,7 @@ func timeIsSet(d *design) error {
 	return s.rates()
 }
 
-// counts has a few hundred frames dropped, since the channel does not run, and a few hundred triggers missed.
+// counts drops a few hundred frames, because the channel does not run, and misses a few hundred triggers.
 func (s *simulation) counts(period uint64) error {
 	const most = 300
 	s.channel(s.c, 0, 0)
@@ -99,7 +99,7 @@ func (s *simulation) counts(period uint64) error {
 	return nil
 }
 
-// rates has the counter run faster and slower.
+// rates runs the counter faster and slower.
 func (s *simulation) rates() error {
 	for _, c := range []struct{ write, want int32 }{
 		{1000, 1000},

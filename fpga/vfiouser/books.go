@@ -7,45 +7,45 @@ import (
 	"sync/atomic"
 )
 
-// lastRefusals is how many refused accesses the books name.
+// lastRefusals is the number of refused accesses that Books lists.
 const lastRefusals = 16
 
-// A Refusal is a DMA access of the function that was not done.
+// A Refusal is a DMA access of the function that was refused.
 type Refusal struct {
-	Addr  uint64 // the first bus address that the function may not reach
+	Addr  uint64 // the first inaccessible bus address
 	Len   int    // bytes of the whole access
 	Write bool
 }
 
-// Books is what a server has counted since it was made.
+// Books has the counters of a server since its creation.
 type Books struct {
 	Read, Written uint64    // bytes of the machine's memory that the function has read and written
-	Refused       uint64    // its accesses that were not done
-	Wrong         uint64    // those of them that a machine has refused; the others came when there was none
-	LastRefused   []Refusal // the last of them, oldest first, at most 16
-	Reported      uint64    // those that the machine's IOMMU was shown
+	Refused       uint64    // refused accesses
+	Wrong         uint64    // of these, those after the connected machine had enabled bus mastering
+	LastRefused   []Refusal // the last refused accesses, oldest first, at most 16
+	Reported      uint64    // refused accesses that were shown to the machine's IOMMU
 
 	Maps, Unmaps uint64 // ranges mapped and unmapped
-	Mapped       int    // ranges that are mapped
+	Mapped       int    // ranges currently mapped
 
 	Clients  uint64 // connections
 	Requests uint64 // of all clients
-	Errors   uint64 // requests that were refused
+	Errors   uint64 // refused requests
 	Resets   uint64 // of the function: by the client, or as Function Level Reset
 	Raised   uint64 // interrupts sent
 	Kept     uint64 // interrupts that had to wait for their vector
 
-	LastError string // what ended the last connection, "" when the client has closed it
+	LastError string // reason for the end of the last connection; "" if the client has closed it
 }
 
-// memoryBooks counts accesses.
+// memoryBooks counts accesses and mappings.
 type memoryBooks struct {
 	read, written, maps, unmaps atomic.Uint64
 
 	mu      sync.Mutex
 	refused uint64
 	wrong   uint64
-	last    [lastRefusals]Refusal // by its number modulo the size
+	last    [lastRefusals]Refusal // indexed by the number of the refused access modulo the size
 }
 
 func (b *memoryBooks) moved(n int, write bool) {
@@ -66,7 +66,7 @@ func (b *memoryBooks) refuse(r Refusal, byMachine bool) {
 	b.refused++
 }
 
-// fill adds what the memory knows.
+// fill adds the memory's counters.
 func (m *Memory) fill(b *Books) {
 	b.Read, b.Written = m.books.read.Load(), m.books.written.Load()
 	b.Maps, b.Unmaps = m.books.maps.Load(), m.books.unmaps.Load()
@@ -81,14 +81,14 @@ func (m *Memory) fill(b *Books) {
 	}
 }
 
-// serverBooks counts messages.
+// serverBooks counts clients, messages and resets.
 type serverBooks struct {
 	clients, requests, errors, resets, reported atomic.Uint64
 
 	lastError atomic.Pointer[string]
 }
 
-// Books returns a snapshot.
+// Books returns a snapshot of the counters.
 func (s *Server) Books() Books {
 	b := Books{
 		Clients: s.books.clients.Load(), Requests: s.books.requests.Load(), Errors: s.books.errors.Load(),

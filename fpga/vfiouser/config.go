@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// configSize is that of PCI Express: 256 bytes and the extended capabilities.
+// configSize is the size of PCI Express configuration space: 256 bytes and the extended capabilities.
 const configSize = 4096
 
-// Where things are in configuration space (PCI Express Base Specification, chapter 7).
+// Offsets in configuration space (PCI Express Base Specification, chapter 7).
 const (
 	cfgCommand = 0x04
 	cfgStatus  = 0x06
@@ -26,7 +26,7 @@ const (
 	cfgDevControl = capPCIe + 8
 )
 
-// Bits of it.
+// Bits in configuration space.
 const (
 	commandMaster  = 1 << 2
 	commandIntxOff = 1 << 10
@@ -37,8 +37,8 @@ const (
 	devControlFLR  = 1 << 15
 )
 
-// configSpace is the function's configuration space: its bytes, and for each bit whether a write changes it, or clears it
-// with a one.
+// configSpace is the function's configuration space: its bytes, for each bit whether a write changes it or whether
+// writing a one clears it, and the bytes after a reset.
 type configSpace struct {
 	bytes, writable, clears [configSize]byte
 	reset                   [configSize]byte
@@ -78,7 +78,7 @@ func (c *configSpace) put32(off int, v, writable uint32) {
 	le.PutUint32(c.writable[off:], writable)
 }
 
-// putBAR makes the address bits writable above the size, so that all ones read back as the size.
+// putBAR makes the address bits above the size writable, so that writing all ones reads back as the size.
 func (c *configSpace) putBAR(b BAR) {
 	at, kind := cfgBAR0+4*b.Index, uint32(0)
 	if b.Prefetchable {
@@ -91,11 +91,11 @@ func (c *configSpace) putBAR(b BAR) {
 	c.put32(at, kind, uint32(^(b.Size-1))&^0xf)
 }
 
-// putCapabilities chains what the function has: power management and PCI Express always.
+// putCapabilities links the function's capabilities. Power management and PCI Express are always present.
 func (c *configSpace) putCapabilities(f *Function) {
 	chain := []int{capPM}
 	c.put16(capPM+2, 3, 0)              // version 1.2: D0 and D3hot
-	c.put16(cfgPMState, noSoftReset, 3) // what it was before is there after D3hot
+	c.put16(cfgPMState, noSoftReset, 3) // the state is preserved in D3hot
 	if f.MSI > 0 {
 		chain = append(chain, capMSI)
 		c.bytes[capMSI] = 0x05
@@ -120,22 +120,22 @@ func (c *configSpace) putCapabilities(f *Function) {
 	}
 }
 
-// putExpress is the PCI Express capability of an endpoint, version 2.
+// putExpress adds the PCI Express capability of an endpoint, version 2.
 func (c *configSpace) putExpress(l Link) {
 	link := uint32(l.Width<<4 | l.Speed)
 	c.bytes[capPCIe] = 0x10
 	c.put16(capPCIe+2, 2, 0)
 	c.put32(capPCIe+4, 1<<28|1<<15|1<<5|1, 0)  // FLR, role-based errors, extended tags, 256 bytes of payload
-	c.put16(cfgDevControl, 0x2810, 0x7fff)     // as PCI Express has it after reset; FLR is never read back
-	c.put32(capPCIe+12, link, 0)               // the most
+	c.put16(cfgDevControl, 0x2810, 0x7fff)     // reset value of PCI Express; FLR always reads as zero
+	c.put32(capPCIe+12, link, 0)               // maximum speed and width
 	c.put16(capPCIe+16, 0, 0x01fb)             // link control
-	c.put16(capPCIe+18, uint16(link), 0)       // what it came to
+	c.put16(capPCIe+18, uint16(link), 0)       // current speed and width
 	c.put16(capPCIe+40, 0, 0x001f)             // device control 2: completion time-out
 	c.put32(capPCIe+44, (1<<l.Speed-1)<<1, 0)  // speeds
 	c.put16(capPCIe+48, uint16(l.Speed), 0x1f) // link control 2: target speed
 }
 
-// putExtended: Advanced Error Reporting, in which nothing is ever reported, and a serial number.
+// putExtended adds Advanced Error Reporting, in which no error is ever reported, and a serial number.
 func (c *configSpace) putExtended(f *Function) {
 	c.put32(extAER, extSerial<<20|2<<16|0x0001, 0)
 	const uncorrectable, correctable = 0x07fff030, 0x0000f1c1
@@ -146,8 +146,8 @@ func (c *configSpace) putExtended(f *Function) {
 	c.put32(extSerial+4, uint32(f.Device)<<16|uint32(f.Vendor), 0)
 }
 
-// write changes the bits that may be changed. It returns the bits of Device Control that were written as ones: FLR
-// cannot be read.
+// write changes the writable bits. It returns the bits of Device Control that were written as ones, because FLR cannot be
+// read.
 func (c *configSpace) write(off int, p []byte) (devControl uint16) {
 	for i, v := range p {
 		at := off + i
@@ -164,7 +164,7 @@ func (c *configSpace) write(off int, p []byte) (devControl uint16) {
 	return devControl
 }
 
-// read returns n bytes; line is the level of the interrupt line.
+// read returns n bytes. line is the level of the interrupt line.
 func (c *configSpace) read(off, n int, line bool) []byte {
 	b := slices.Clone(c.bytes[off : off+n])
 	if at := cfgStatus - off; line && at >= 0 && at < n {
@@ -173,13 +173,13 @@ func (c *configSpace) read(off, n int, line bool) []byte {
 	return b
 }
 
-// abort says that a read of the function was answered as an unsupported request.
+// abort records that a read of the function was answered as an unsupported request.
 func (c *configSpace) abort() { c.bytes[cfgStatus+1] |= statusAbort >> 8 }
 
 func (c *configSpace) command() uint16 { return le.Uint16(c.bytes[cfgCommand:]) }
 
-// granted is how many MSI vectors the machine has given: Multiple Message Enable.
+// granted returns the number of MSI vectors that the machine has enabled: Multiple Message Enable.
 func (c *configSpace) granted() int { return 1 << (le.Uint16(c.bytes[capMSI+2:]) >> 4 & 7) }
 
-// awake says that the function is in D0.
+// awake reports whether the function is in D0.
 func (c *configSpace) awake() bool { return c.bytes[cfgPMState]&3 == 0 }

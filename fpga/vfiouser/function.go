@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// ErrFunction is wrapped by the errors of New: a Function that PCI does not know.
+// ErrFunction is wrapped by the errors of New about an invalid Function.
 var ErrFunction = errors.New("no PCI function")
 
 // Function describes a PCI Express endpoint.
@@ -22,38 +22,38 @@ type Function struct {
 
 	BARs []BAR
 	MSIX MSIX
-	MSI  int // vectors: 0 for no MSI, else a power of two up to 32
+	MSI  int // number of vectors: 0 for no MSI, otherwise a power of two up to 32
 	Link Link
 
-	// Line is the level of the function's interrupt line, INTA#; true is asserted. nil: the function has no line. Raise
-	// says that it may have risen.
+	// Line returns the level of the function's interrupt line, INTA#; true means asserted. nil: no line. Raise announces
+	// that it may have risen.
 	Line func() bool
 
-	// Reset puts what is behind the registers into its reset state; nil when there is nothing to do. It comes with a reset
-	// of the bus and with a Function Level Reset.
+	// Reset resets the logic behind the registers. It is called on a reset of the bus and on a Function Level Reset. nil:
+	// nothing to do.
 	Reset func()
 
-	// Present is false while the function is off the bus: then all that is read is ones, also its configuration space,
-	// and what is written vanishes. nil: always there.
+	// Present returns false while the function is off the bus. Then reads return all ones, even from configuration space,
+	// and writes are ignored. nil: always present.
 	Present func() bool
 }
 
 // A BAR is a memory window.
 type BAR struct {
-	Index        int    // 0 to 5; one of 64 bits takes the next one, too
-	Size         uint64 // bytes: a power of two, from 4 KiB on
+	Index        int    // 0 to 5; a 64-bit BAR also occupies the next one
+	Size         uint64 // bytes: a power of two, at least 4 KiB
 	Bits64       bool
 	Prefetchable bool
 
-	// Registers answer the first Backed bytes; 0 is all, up to 4 GiB. What lies behind reads zero.
+	// Registers handles the first Backed bytes; 0 means all, up to 4 GiB. The rest reads as zero.
 	Registers fpga.Registers
 	Backed    uint64
 }
 
-// MSIX says where the vectors' table and the pending bits lie. QEMU keeps the table itself.
+// MSIX has the places of the vector table and of the pending bits. QEMU itself keeps the contents of the table.
 type MSIX struct {
-	Vectors    int // 0 for no MSI-X, else up to 2048
-	BAR        int // in which both lie
+	Vectors    int // 0 for no MSI-X, otherwise up to 2048
+	BAR        int // index of the BAR that contains both
 	Table, PBA uint32
 }
 
@@ -127,7 +127,7 @@ func (f *Function) checkMSIX() error {
 	return nil
 }
 
-// bar is the one of that index, nil when there is none.
+// bar returns the BAR with that index, or nil.
 func (f *Function) bar(index int) *BAR {
 	for i := range f.BARs {
 		if f.BARs[i].Index == index {

@@ -14,7 +14,7 @@ import (
 	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
-// FuzzMessage decodes a message as each command's request. What is accepted lies within bounds.
+// FuzzMessage decodes a message as each command's request. Accepted values must lie within bounds.
 func FuzzMessage(f *testing.F) {
 	f.Add(vt.Frame(1, vt.Version, 0, vt.Cat(uint32(0), `{"capabilities":{}}`+"\x00")), 0)
 	f.Add(vt.Frame(1, vt.DMAMap, 0, vt.Cat(uint32(32), both, uint64(0), uint64(0x1000), uint64(page))), 1)
@@ -55,8 +55,8 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// FuzzSession sends messages that are made of the fuzzer's bytes, more often right than wrong, with descriptors of all
-// kinds, and checks that the server answers or ends the connection, keeps its tables in order and gives all back.
+// FuzzSession sends messages made from the fuzzer's bytes, mostly valid, with descriptors of all kinds. The server must
+// answer or end the connection, keep its tables consistent, and release everything.
 func FuzzSession(f *testing.F) {
 	f.Add([]byte{2, 1, 0, 16, 3, 8, 2, 0, 5, 7, 10, 1, 9, 0, 3, 1, 13, 0})
 	f.Add([]byte{8, 3, 2, 4, 8, 3, 2, 4, 9, 2, 0, 1, 99, 0, 0, 0})
@@ -76,7 +76,7 @@ func FuzzSession(f *testing.F) {
 		_ = conn.SetDeadline(time.Now().Add(time.Minute))
 		go func() { _, _ = conn.Write(vt.Frame(1, vt.Version, 0, vt.Cat(no))); play(conn, script, fd, event) }()
 		if _, err := io.Copy(io.Discard, conn); err != nil && !gone(err) {
-			t.Fatal(err) // it has not ended
+			t.Fatal(err) // the connection has not ended
 		}
 		d.memory.mu.RLock()
 		defer d.memory.mu.RUnlock()
@@ -88,7 +88,7 @@ func FuzzSession(f *testing.F) {
 	})
 }
 
-// play sends what the script says and hangs up.
+// play sends the messages of the script and closes the connection.
 func play(conn *net.UnixConn, script []byte, fd, event int) {
 	next := func() (b byte) {
 		if len(script) > 0 {
@@ -117,7 +117,7 @@ func play(conn *net.UnixConn, script []byte, fd, event int) {
 				body = append(body, make([]byte, body[12])...)
 			}
 		}
-		for i := next() % 32; i == 1 && len(body) > 0; i = next() % 4 { // something is wrong
+		for i := next() % 32; i == 1 && len(body) > 0; i = next() % 4 { // corrupts something
 			body[int(next())%len(body)] ^= next()
 		}
 		var oob []byte

@@ -19,7 +19,7 @@ import (
 	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
-// registers are words that remember what was written.
+// registers are words that store what was written.
 type registers struct {
 	mu    sync.Mutex
 	words map[uint32]uint32
@@ -59,7 +59,7 @@ func (d *device) set(line bool) {
 	d.Raise(0)
 }
 
-// function is one with everything.
+// function returns a function with all features.
 func (d *device) function() Function {
 	return Function{
 		Vendor: 0x10ee, Device: 0x9038, SubVendor: 0x10ee, SubDevice: 7, Class: 0x058000, Revision: 3,
@@ -78,7 +78,7 @@ func (d *device) function() Function {
 	}
 }
 
-// serve serves a function, as change leaves it, until the test ends.
+// serve serves a function, modified by change, until the test ends.
 func serve(t testing.TB, change ...func(*Function)) *device {
 	t.Helper()
 	d := &device{memory: &Memory{}, regs: &registers{words: map[uint32]uint32{}}}
@@ -101,7 +101,7 @@ func serve(t testing.TB, change ...func(*Function)) *device {
 	return d
 }
 
-// connect dials and agrees upon the version.
+// connect dials and negotiates the version.
 func (d *device) connect(t testing.TB) *vt.Client {
 	t.Helper()
 	d.c = vt.Dial(t, d.Path())
@@ -111,7 +111,7 @@ func (d *device) connect(t testing.TB) *vt.Client {
 	return d.c
 }
 
-// ready is a connected client that lets the function use the bus.
+// ready returns a connected client that has enabled bus mastering.
 func (d *device) ready(t testing.TB) *vt.Client {
 	t.Helper()
 	c := d.connect(t)
@@ -121,7 +121,7 @@ func (d *device) ready(t testing.TB) *vt.Client {
 	return c
 }
 
-// fails wants an error reply with that errno.
+// fails checks that the reply is an error with that errno.
 func fails(t testing.TB, what string, r vt.Reply, errno unix.Errno) {
 	t.Helper()
 	if r.Flags != 1|1<<5 || r.Errno != uint32(errno) {
@@ -129,7 +129,7 @@ func fails(t testing.TB, what string, r vt.Reply, errno unix.Errno) {
 	}
 }
 
-// works wants a reply with that body.
+// works checks that the reply has that body.
 func works(t testing.TB, what string, r vt.Reply, body []byte) {
 	t.Helper()
 	if r.Flags != 1 || !slices.Equal(r.Body, body) {
@@ -162,7 +162,7 @@ func open(t testing.TB) (list []string) {
 	return list
 }
 
-// eventfds is how many there are.
+// eventfds returns the number of eventfds.
 func eventfds(t testing.TB) (n int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -177,7 +177,7 @@ func eventfds(t testing.TB) (n int) {
 	return n
 }
 
-// mappings is how often a memfd of this name is mapped.
+// mappings returns how often a memfd of this name is mapped.
 func mappings(t testing.TB, name string) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/maps")
@@ -187,7 +187,7 @@ func mappings(t testing.TB, name string) int {
 	return strings.Count(string(b), "/memfd:"+name+" ")
 }
 
-// memfd makes a file of that size, which the test's end closes.
+// memfd creates a file of that size, which is closed at the test's end.
 func memfd(t testing.TB, name string, size int64) int {
 	t.Helper()
 	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
@@ -201,7 +201,7 @@ func memfd(t testing.TB, name string, size int64) int {
 	return fd
 }
 
-// sizeName names a benchmark.
+// sizeName returns a benchmark's name.
 func sizeName(n int) string { return fmt.Sprintf("%dB", n) }
 
 func word(b []byte) uint32 { return binary.LittleEndian.Uint32(b) }

@@ -14,32 +14,32 @@ const (
 	irqINTx  = 0
 	irqMSI   = 1
 	irqMSIX  = 2
-	irqError = 3 // never sent; QEMU warns of a function that has none
+	irqError = 3 // never sent; QEMU warns if a function lacks it
 	irqKinds = 5
 )
 
-// Flags of IRQ_INFO. Without "no resize" QEMU adds a vector with one message; with it, it takes all away first.
+// Flags of IRQ_INFO. Without "no resize" QEMU adds a vector with one message; with it, QEMU first removes all.
 const (
 	infoEventfd    = 1
 	infoMaskable   = 2
 	infoAutomasked = 4
 )
 
-// interrupts are the eventfds that the client has given, and what waits for one.
+// interrupts has the client's eventfds, and the interrupts that wait for one.
 //
-// A message that is raised while its vector has no eventfd is kept until it gets one, as a masked vector keeps it
-// pending. The line has a level: its eventfd is written when it is found asserted, and not again before the client has
-// unmasked it, which QEMU does when the guest has touched a BAR.
+// A message that is raised while its vector has no eventfd is kept until it gets one, like a pending interrupt of a
+// masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not again until
+// the client has unmasked it, which QEMU does after the guest has accessed a BAR.
 type interrupts struct {
-	level   func() bool // of the line; nil for none
-	vectors int         // of MSI-X or MSI, whichever has more
+	level   func() bool // of the line; nil: none
+	vectors int         // number of MSI-X or MSI vectors, whichever is greater
 
 	mu       sync.Mutex
-	fds      [irqKinds][]int // -1 for none
-	granted  int             // vectors of MSI, by Multiple Message Enable
-	pending  []uint64        // bits of the vectors of MSI-X and MSI
-	masked   bool            // the line was signalled, or masked
-	disabled bool            // the line, by the command register
+	fds      [irqKinds][]int // -1: none
+	granted  int             // number of MSI vectors, by Multiple Message Enable
+	pending  []uint64        // bits of the MSI-X and MSI vectors
+	masked   bool            // the line was signalled or masked
+	disabled bool            // the line is disabled by the command register
 
 	raised, kept uint64
 }
@@ -68,7 +68,7 @@ func (t *interrupts) info(kind int) (flags, count uint32) {
 	return flags, uint32(len(t.fds[kind]))
 }
 
-// raise sends a message of a vector, or looks at the line when that is what the client listens to.
+// raise sends the message of a vector, or checks the line if the client uses that.
 func (t *interrupts) raise(vector int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,7 +86,7 @@ func (t *interrupts) raise(vector int) {
 	}
 }
 
-// active is the kind of interrupts that the client has set up, MSI-X when there is none.
+// active returns the kind of interrupts that the client has set up, or MSI-X if there is none.
 func (t *interrupts) active() int {
 	for _, kind := range []int{irqMSIX, irqMSI, irqINTx} {
 		if slices.ContainsFunc(t.fds[kind], func(fd int) bool { return fd >= 0 }) {
@@ -96,8 +96,9 @@ func (t *interrupts) active() int {
 	return irqMSIX
 }
 
-// send delivers a pending vector. A function that was granted fewer MSI vectors than it has uses the low bits of its
-// number, which are all that it can change in the message.
+// send delivers the message of a pending vector. It returns false if the vector has no eventfd. A function with fewer
+// MSI vectors granted than it has uses the low bits of the vector's number, because it can change only these in the
+// message.
 func (t *interrupts) send(kind, vector int) bool {
 	fds := t.fds[kind]
 	at := vector
@@ -115,11 +116,11 @@ func (t *interrupts) send(kind, vector int) bool {
 func (t *interrupts) signal(fd int) {
 	var one [8]byte
 	le.PutUint64(one[:], 1)
-	_, _ = unix.Write(fd, one[:]) // it fails when the counter is full: then it is raised
+	_, _ = unix.Write(fd, one[:]) // fails if the counter is full: then the interrupt is pending anyway
 	t.raised++
 }
 
-// flush delivers what has waited.
+// flush delivers waiting interrupts.
 func (t *interrupts) flush() {
 	kind := t.active()
 	if kind == irqINTx {
@@ -133,7 +134,7 @@ func (t *interrupts) flush() {
 	}
 }
 
-// signalLine is a line's edge: it was unmasked, or may have risen.
+// signalLine signals the line, which was unmasked or may have risen, if it is asserted and neither masked nor disabled.
 func (t *interrupts) signalLine() {
 	if fds := t.fds[irqINTx]; len(fds) > 0 && fds[0] >= 0 && !t.masked && !t.disabled && t.level() {
 		t.masked = true
@@ -141,10 +142,10 @@ func (t *interrupts) signalLine() {
 	}
 }
 
-// asserted is the level of the line, as the status register has it.
+// asserted returns the level of the line for the status register.
 func (t *interrupts) asserted() bool { return t.level != nil && t.level() }
 
-// configure follows the configuration space: whether the line is disabled, and how many MSI vectors are granted.
+// configure applies the configuration space: whether the line is disabled, and how many MSI vectors are granted.
 func (t *interrupts) configure(lineOff bool, granted int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,7 +153,7 @@ func (t *interrupts) configure(lineOff bool, granted int) {
 	t.signalLine()
 }
 
-// reset forgets what waits; the eventfds stay.
+// reset drops waiting interrupts and keeps the eventfds.
 func (t *interrupts) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +161,7 @@ func (t *interrupts) reset() {
 	t.masked = false
 }
 
-// pendingBytes are the pending bits as MSI-X shows them, n bytes from off on.
+// pendingBytes returns n bytes of MSI-X's pending bits from off on.
 func (t *interrupts) pendingBytes(off, n int) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -171,7 +172,7 @@ func (t *interrupts) pendingBytes(off, n int) []byte {
 	return b[off : off+n]
 }
 
-// close closes all eventfds of a client that has gone.
+// close closes all eventfds of a client that has disconnected.
 func (t *interrupts) close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -181,7 +182,7 @@ func (t *interrupts) close() {
 	t.masked = false
 }
 
-// assign gives vectors their eventfds, or with nil takes them away.
+// assign sets the eventfds of count vectors from start on, or removes them if fds is nil. It closes the previous ones.
 func (t *interrupts) assign(kind, start, count int, fds []int) {
 	for i := range count {
 		at := &t.fds[kind][start+i]

@@ -18,7 +18,7 @@ const (
 	intx, msi, msix = uint32(0), uint32(1), uint32(2)
 )
 
-// irq is the body of a SET_IRQS.
+// irq returns the body of a SET_IRQS.
 func irq(flags, index, start, count uint32, data ...byte) []byte {
 	return vt.Cat(uint32(20+len(data)), flags, index, start, count, data)
 }
@@ -40,7 +40,7 @@ func TestMessages(t *testing.T) {
 	d.Raise(3)
 	d.Raise(3)
 	d.Raise(69)
-	d.Raise(70) // there is none
+	d.Raise(70) // does not exist
 	d.Raise(-1)
 	pba(1 << 3)
 	v.Assign(c, msix)
@@ -73,7 +73,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestMSI: a vector that was not granted comes as the one of the same low bits, and is not sent before that is there.
+// TestMSI checks that a vector that was not granted is sent as the one with the same low bits, and not before that one is
+// assigned.
 func TestMSI(t *testing.T) {
 	d := serve(t)
 	c := d.connect(t)
@@ -91,7 +92,7 @@ func TestMSI(t *testing.T) {
 	}
 }
 
-// TestLine is the level: one event until it is unmasked, one more if it is still asserted then.
+// TestLine checks that a level gives one event until it is unmasked, and another one if it is still asserted then.
 func TestLine(t *testing.T) {
 	d := serve(t)
 	c := d.connect(t)

@@ -19,25 +19,25 @@ var (
 	ErrBusMaster = errors.New("the function may not use the bus: Bus Master Enable is clear, or it is not in D0")
 )
 
-// Bounds of what a client can make the server keep.
+// Bounds of what a client can make the server store.
 const (
 	pageSize  = 4096  // of mappings: pgsizes
 	maxRanges = 65535 // max_dma_maps; QEMU refuses a device that offers more
 	maxMapped = 64    // files
 )
 
-// Memory is what the machine has mapped for the function: the view of its IOMMU. It implements model.Bus. The zero value
-// is ready and has nothing mapped; it belongs to one Server.
+// Memory is the memory that the machine has mapped for the function, as seen through its IOMMU. It implements model.Bus.
+// The zero value is ready for use, with nothing mapped, and belongs to one Server.
 //
-// A machine's RAM is one file or few, and mappings of an IOMMU are many and short-lived. So each file is mapped once and
-// whole, and what the function reaches is a sorted table of ranges in these files.
+// A machine's RAM consists of one or a few files, while IOMMU mappings are numerous and short-lived. Therefore each file
+// is mapped once as a whole, and the accessible memory is a sorted table of ranges in these files.
 type Memory struct {
-	refused func(Refusal) // told of every access to what is not mapped
+	refused func(Refusal) // called for each access to unmapped memory
 
-	// mu is held for reading during an access, so that an unmapping is answered when no access is under way.
+	// mu is held for reading during an access, so that an unmapping is answered only when no access is in progress.
 	mu     sync.RWMutex
 	master bool // the function may use the bus
-	// attached says that a machine is there, and has let the function use the bus since it came.
+	// attached means that a machine is connected and has since enabled bus mastering.
 	attached bool
 	ranges   []span
 	files    map[fileID]*file
@@ -49,7 +49,7 @@ type Memory struct {
 type span struct {
 	addr, size uint64
 	flags      uint32
-	file       *file // nil: the client keeps this memory to itself
+	file       *file // nil: the client does not share this memory
 	bytes      []byte
 }
 
@@ -64,18 +64,18 @@ func (s *span) allows(write bool) bool {
 
 type fileID struct{ dev, ino uint64 }
 
-// file is a mapped file. The mapping keeps its inode, so that its number is nobody else's.
+// file is a mapped file. The mapping keeps its inode, so that the inode's number is not reused.
 type file struct {
 	bytes    []byte
 	writable bool
 	ranges   int
 }
 
-// Read copies len(p) bytes from bus address addr on to p, whole or not at all. An error wraps ErrUnmapped or
+// Read copies len(p) bytes from bus address addr to p, completely or not at all. An error wraps ErrUnmapped or
 // ErrBusMaster.
 func (m *Memory) Read(addr uint64, p []byte) error { return m.access(addr, p, false) }
 
-// Write copies p to bus address addr, whole or not at all, with Read's errors.
+// Write copies p to bus address addr, completely or not at all, with Read's errors.
 func (m *Memory) Write(addr uint64, p []byte) error { return m.access(addr, p, true) }
 
 func (m *Memory) access(addr uint64, p []byte, write bool) error {
@@ -95,7 +95,7 @@ func (m *Memory) access(addr uint64, p []byte, write bool) error {
 	return fmt.Errorf("bus access to %#x, %d bytes, stopped at %#x: %w", addr, len(p), at, err)
 }
 
-// move does an access and returns where it was refused, and whether there is a machine.
+// move performs an access. It returns m.attached, and, with an error, the address at which the access was refused.
 func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, attached bool, err error) {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -107,7 +107,7 @@ func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, attached bo
 	if at, ok := m.covered(first, addr, uint64(len(p)), write); !ok {
 		return at, attached, ErrUnmapped
 	}
-	// A file that its owner has cut shorter has no memory behind the mapping.
+	// A file that its owner has truncated has no memory behind the mapping.
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	at = addr
 	defer func() {
@@ -132,18 +132,19 @@ func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, attached bo
 	return at, attached, nil
 }
 
-// find is the first range that ends at addr or behind it.
+// find returns the index of the first range that ends at or after addr.
 func (m *Memory) find(addr uint64) int {
 	return sort.Search(len(m.ranges), func(i int) bool { return m.ranges[i].last() >= addr })
 }
 
-// covered says whether the ranges from i on have all of the n bytes at addr, and where not.
+// covered reports whether the ranges from i on contain all n bytes at addr and permit the access. If not, at is the
+// first address for which that is not so.
 func (m *Memory) covered(i int, addr, n uint64, write bool) (at uint64, ok bool) {
 	for ; ; i++ {
 		if i >= len(m.ranges) || m.ranges[i].addr > addr || !m.ranges[i].allows(write) {
 			return addr, false
 		}
-		rest := m.ranges[i].last() - addr // one less than the bytes from addr on
+		rest := m.ranges[i].last() - addr // the number of bytes from addr on, minus one
 		if n-1 <= rest {
 			return addr, true
 		}
@@ -154,16 +155,17 @@ func (m *Memory) covered(i int, addr, n uint64, write bool) (at uint64, ok bool)
 	}
 }
 
-// setMaster lets the function use the bus, or not; no access is under way when it returns.
+// setMaster enables or disables bus mastering. No access is in progress when it returns.
 func (m *Memory) setMaster(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.master, m.attached = on, m.attached || on
 }
 
-// add maps a range. fd, -1 for none, stays the caller's. An address that is mapped is EEXIST; what is no whole number of
-// pages or lies outside the file is EINVAL; more than the tables hold is ENOSPC.
-func (m *Memory) add(r mapRequest, fd int) unix.Errno {
+// mapRange maps a range. fd, or -1 for none, remains the caller's. It returns EEXIST for an address that is already
+// mapped, EINVAL for partial pages, a range outside the file or anything but a regular file, EACCES for a writable
+// range of a read-only file, ENOSPC if a table is full, or the error of mmap.
+func (m *Memory) mapRange(r mapRequest, fd int) unix.Errno {
 	if r.size == 0 || (r.addr|r.size|r.offset)%pageSize != 0 || r.addr+(r.size-1) < r.addr {
 		return unix.EINVAL
 	}
@@ -197,7 +199,7 @@ func (m *Memory) add(r mapRequest, fd int) unix.Errno {
 	return 0
 }
 
-// open maps a file whole, unless it is.
+// open maps a whole file unless it is already mapped.
 func (m *Memory) open(fd int) (*file, unix.Errno) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size <= 0 {
@@ -243,8 +245,9 @@ func (m *Memory) closeFiles(which func(*file) bool) {
 	}
 }
 
-// remove unmaps every range that lies within this one. That there is none is no error: QEMU unmaps whole windows of an
-// IOMMU to be sure. A range that lies there in part is EINVAL, and all stay.
+// remove unmaps every range within r. It is no error if there is none: QEMU unmaps whole windows of an IOMMU as a
+// precaution. If r does not consist of whole pages, or a range lies only partly within r, remove returns EINVAL and
+// unmaps nothing.
 func (m *Memory) remove(r unmapRequest) unix.Errno {
 	if !r.all && (r.size == 0 || (r.addr|r.size)%pageSize != 0 || r.addr+(r.size-1) < r.addr) {
 		return unix.EINVAL
@@ -270,7 +273,7 @@ func (m *Memory) remove(r unmapRequest) unix.Errno {
 	return 0
 }
 
-// drop forgets what a client has mapped that has gone.
+// drop removes all mappings of a client that has disconnected.
 func (m *Memory) drop() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

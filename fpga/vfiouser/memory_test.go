@@ -71,14 +71,14 @@ func TestMap(t *testing.T) {
 		fails(t, name, r.got, r.errno)
 	}
 	for _, r := range [][2]uint64{{0x40000, page}, {1 << 40, 1 << 43}, {0x0f000, 6 * page}, {0x10000, 4 * page}} {
-		works(t, "unmap", c.Unmap(r[0], r[1], 0), vt.Cat(uint32(24), no, r[0], r[1])) // also where nothing is
+		works(t, "unmap", c.Unmap(r[0], r[1], 0), vt.Cat(uint32(24), no, r[0], r[1])) // also where nothing is mapped
 	}
 	works(t, "map again", c.Map(0x10000, 4*page, 0, both, fd), nil)
 	works(t, "unmap all", c.Unmap(0, 0, 2), vt.Cat(uint32(24), uint32(2), uint64(0), uint64(0)))
 	works(t, "map again", c.Map(^uint64(page-1), page, 0, both, fd), nil)
 }
 
-// TestAccess reads and writes over ranges that adjoin, and finds every hole.
+// TestAccess reads and writes across adjacent ranges, and finds every hole.
 func TestAccess(t *testing.T) {
 	d := serve(t)
 	c := d.connect(t)
@@ -103,7 +103,7 @@ func TestAccess(t *testing.T) {
 	for _, x := range accesses {
 		x.check(t, d)
 	}
-	if before[6*page-1] = 0; !bytes.Equal(ram.Bytes, before) { // the one write that was allowed
+	if before[6*page-1] = 0; !bytes.Equal(ram.Bytes, before) { // the only permitted write
 		t.Error("an access that was refused has moved bytes")
 	}
 	for i := range 40 {
@@ -118,7 +118,7 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// access is one of n bytes, which stops at an address; 0 is nowhere.
+// access is an access of n bytes that is refused at an address; 0: it succeeds.
 type access struct {
 	addr  uint64
 	n     int
@@ -126,10 +126,10 @@ type access struct {
 	at    uint64
 }
 
-// accesses are done on TestAccess's ranges.
+// accesses are made on TestAccess's ranges.
 var accesses = []access{
 	{0x10fff, 2, false, 0},
-	{0x11fff, 2, true, 0x12000}, // may not be written
+	{0x11fff, 2, true, 0x12000}, // read-only
 	{0x12fff, 2, false, 0x13000},
 	{0x13fff, 2, true, 0x14000}, // no file
 	{0x0ffff, 2, false, 0x0ffff},
@@ -161,7 +161,8 @@ func (x access) check(t *testing.T, d *device) {
 	}
 }
 
-// TestFileIsMappedOnce: also by another descriptor, and not longer than the client is there.
+// TestFileIsMappedOnce checks that a file is mapped once, even for another descriptor, and only while the client is
+// connected.
 func TestFileIsMappedOnce(t *testing.T) {
 	d := serve(t)
 	c := d.ready(t)
@@ -182,12 +183,12 @@ func TestFileIsMappedOnce(t *testing.T) {
 	eventually(t, "the file is unmapped", func() bool { return mappings(t, "once") == 0 })
 }
 
-// TestBounds: the tables hold so much and no more.
+// TestBounds checks the bounds of the tables.
 func TestBounds(t *testing.T) {
 	d := serve(t)
 	c := d.ready(t)
 	for range maxMapped {
-		works(t, "map", c.Map(0, page, 0, both, memfd(t, "many", page)), nil) // unmapped at once, the file may go
+		works(t, "map", c.Map(0, page, 0, both, memfd(t, "many", page)), nil) // unmapped at once, so that the file may be removed
 		c.Unmap(0, page, 0)
 	}
 	for i := range maxMapped {
@@ -199,7 +200,7 @@ func TestBounds(t *testing.T) {
 	}
 	c.Unmap(0, 0, 2)
 	for i := range uint64(maxRanges) {
-		if errno := d.memory.add(mapRequest{addr: i * page, size: page}, -1); errno != 0 {
+		if errno := d.memory.mapRange(mapRequest{addr: i * page, size: page}, -1); errno != 0 {
 			t.Fatalf("range %d: %v", i, errno)
 		}
 	}
@@ -232,7 +233,7 @@ func TestReadOnlyFile(t *testing.T) {
 	}
 }
 
-// TestFileIsCut: a client that cuts its file shorter harms itself alone.
+// TestFileIsCut checks that a client that truncates its file harms only itself.
 func TestFileIsCut(t *testing.T) {
 	d := serve(t)
 	c := d.ready(t)
@@ -253,11 +254,11 @@ func TestFileIsCut(t *testing.T) {
 	}
 }
 
-// TestUnmapWaits: when an unmapping is answered no access to it is under way, and none begins.
+// TestUnmapWaits checks that no access is in progress, and none begins, once an unmapping is answered.
 func TestUnmapWaits(t *testing.T) {
 	d := serve(t)
 	c := d.ready(t)
-	const size = 1024 * page // a write takes a while
+	const size = 1024 * page // makes a write take a while
 	ram, zero := c.NewRAM(2*size), make([]byte, size)
 	var done atomic.Int64
 	stop := make(chan struct{})
@@ -287,7 +288,7 @@ func TestUnmapWaits(t *testing.T) {
 			time.Sleep(10 * time.Microsecond)
 		}
 		works(t, "unmap", c.Unmap(0x10000, size, 0), vt.Cat(uint32(24), no, uint64(0x10000), uint64(size)))
-		clear(ram.Bytes[:size]) // the memory is not the device's any more
+		clear(ram.Bytes[:size]) // the memory no longer belongs to the device
 		time.Sleep(time.Duration(rand.IntN(100)) * time.Microsecond)
 		if !bytes.Equal(ram.Bytes[:size], zero) {
 			t.Fatalf("round %d: the memory was written after the unmapping was answered", round)
@@ -299,12 +300,12 @@ func BenchmarkMapUnmap(b *testing.B) {
 	var m Memory
 	fd := memfd(b, "ram", 1<<30)
 	for i := range uint64(4096) {
-		m.add(mapRequest{flags: both, offset: i * page, addr: 2 * i * page, size: page}, fd)
+		m.mapRange(mapRequest{flags: both, offset: i * page, addr: 2 * i * page, size: page}, fd)
 	}
 	b.ReportAllocs()
 	for i := uint64(0); b.Loop(); i++ {
 		addr := (2*(i%4096) + 1) * page
-		if m.add(mapRequest{flags: both, offset: i % 4096 * page, addr: addr, size: page}, fd) != 0 || m.remove(unmapRequest{addr: addr, size: page}) != 0 {
+		if m.mapRange(mapRequest{flags: both, offset: i % 4096 * page, addr: addr, size: page}, fd) != 0 || m.remove(unmapRequest{addr: addr, size: page}) != 0 {
 			b.Fatal("map and unmap")
 		}
 	}
@@ -316,7 +317,7 @@ func BenchmarkAccess(b *testing.B) {
 			m := Memory{master: true}
 			fd := memfd(b, "ram", 64<<20)
 			for i := range uint64(16384) {
-				m.add(mapRequest{flags: both, offset: i * page, addr: i * page, size: page}, fd)
+				m.mapRange(mapRequest{flags: both, offset: i * page, addr: i * page, size: page}, fd)
 			}
 			p := make([]byte, n)
 			b.SetBytes(int64(n))

@@ -24,9 +24,9 @@ const (
 	cmdSetIRQs    = 8
 	cmdRead       = 9
 	cmdWrite      = 10
-	cmdDMARead    = 11 // this one is the server's
+	cmdDMARead    = 11 // sent by the server
 	cmdReset      = 13
-	commands      = 19 // the highest that the protocol has, and one
+	commands      = 19 // the highest command of the protocol, plus one
 )
 
 // The header (vfio-user, "Header").
@@ -40,29 +40,29 @@ const (
 	flagBits    = typeBits | flagNoReply | flagError
 )
 
-// What a message may hold.
+// Limits of a message.
 const (
 	maxTransfer = 1 << 20                       // max_data_xfer_size: bytes of one region access
-	maxMessage  = headerSize + 16 + maxTransfer // a region write's
+	maxMessage  = headerSize + 16 + maxTransfer // of a region write
 	maxFiles    = 16                            // max_msg_fds
 )
 
-var le = binary.LittleEndian // the order of arm64 and amd64; the protocol has the host's
+var le = binary.LittleEndian // byte order of arm64 and amd64; the protocol uses the host's
 
-// errProtocol is wrapped by what ends a connection: the messages cannot be told apart any more.
+// errProtocol is wrapped by errors that end a connection, because messages can no longer be separated.
 var errProtocol = errors.New("the client broke the protocol")
 
-// message is what a client has sent. Its descriptors are closed when it has been handled, but for those that take has
-// given away.
+// message is a message from a client. Its descriptors are closed after handling, except for those passed on by
+// takeFile.
 type message struct {
 	id, command uint16
 	flags       uint32
-	body        []byte // until the next message is received
+	body        []byte // valid until the next message is received
 	files       []int
 }
 
-// take gives the ith descriptor away.
-func (m *message) take(i int) int {
+// takeFile passes on the ith descriptor.
+func (m *message) takeFile(i int) int {
 	fd := m.files[i]
 	m.files[i] = -1
 	return fd
@@ -77,7 +77,7 @@ func (m *message) close() {
 	m.files = nil
 }
 
-// parseHeader reads the first 16 bytes of a message and returns the length of its body.
+// parseHeader parses the 16 bytes of a message's header and returns the length of its body.
 func (m *message) parseHeader(b []byte) (body int, err error) {
 	m.id, m.command, m.flags = le.Uint16(b), le.Uint16(b[2:]), le.Uint32(b[8:])
 	size := le.Uint32(b[4:])
@@ -90,7 +90,7 @@ func (m *message) parseHeader(b []byte) (body int, err error) {
 	return int(size) - headerSize, nil
 }
 
-// receiver reads messages; its buffers are used again.
+// receiver reads messages and reuses its buffers.
 type receiver struct {
 	conn   *net.UnixConn
 	header [headerSize]byte
@@ -102,8 +102,8 @@ func newReceiver(c *net.UnixConn) *receiver {
 	return &receiver{conn: c, oob: make([]byte, unix.CmsgSpace(4*maxFiles))}
 }
 
-// next waits for a message. At the end of the connection it returns io.EOF. The caller closes the message, after an
-// error, too.
+// next waits for a message. At the end of the connection it returns io.EOF. The caller must close the message, even after
+// an error.
 func (r *receiver) next() (m message, err error) {
 	if err := r.readHeader(&m); err != nil {
 		return m, err
@@ -122,8 +122,8 @@ func (r *receiver) next() (m message, err error) {
 	return m, nil
 }
 
-// readHeader reads the header alone. Descriptors come with a message's first byte, so none of the next message's come
-// here and none of this one's later.
+// readHeader reads only the header. Descriptors arrive with a message's first byte, so it receives all descriptors of
+// this message, and none of the next.
 func (r *receiver) readHeader(m *message) error {
 	for have := 0; have < headerSize; {
 		n, oobn, flags, _, err := r.conn.ReadMsgUnix(r.header[have:], r.oob)
@@ -172,14 +172,14 @@ func noEOF(err error) error {
 	return err
 }
 
-// gone says that an error means no more than that the client, or the connection, has ended.
+// gone reports whether an error only means that the client or the connection has ended.
 func gone(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE) ||
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
 }
 
-// putReply writes the header of the answer to m before the body that is in b from byte 16 on, and returns the whole. An
-// error's answer has no body.
+// putReply writes the header of the answer to m in front of the body, which is in b from byte 16 on, and returns both.
+// An answer with an error has no body.
 func (m *message) putReply(b []byte, errno unix.Errno) []byte {
 	flags := uint32(typeReply)
 	if errno != 0 {

@@ -41,7 +41,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestGreetings: what is no version ends the connection, and the next client is served.
+// TestGreetings checks that a message other than the version ends the connection, and that the next client is served.
 func TestGreetings(t *testing.T) {
 	for name, x := range map[string]struct {
 		b   []byte
@@ -127,13 +127,13 @@ func TestRegions(t *testing.T) {
 	works(t, "write", c.Write(bar, 0x10, vt.Cat(uint32(0x44332211), uint32(0x88776655))), vt.Cat(uint64(0x10), bar, uint32(8)))
 	read(bar, 0x10, 4, vt.Cat(uint32(0x44332211)))
 	read(bar, 0x10, 8, vt.Cat(uint32(0x44332211), uint32(0x88776655)))
-	for off := range 8 { // bytes of words, wherever they begin
+	for off := range 8 { // bytes of words at any position
 		for n := 1; off+n <= 8; n++ {
 			read(bar, uint64(0x10+off), n, []byte{0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88}[off:off+n])
 		}
 	}
 	d.regs.Write32(0x10000, 9)
-	read(2, 0x10000, 4, vt.Cat(no)) // without registers
+	read(2, 0x10000, 4, vt.Cat(no)) // no registers there
 	read(2, 4<<30+0x10, 4, vt.Cat(no))
 	read(2, 8<<30-4, 4, vt.Cat(no))
 	works(t, "write behind the registers", c.Write(2, 0x10000, vt.Cat(uint32(7))), vt.Cat(uint64(0x10000), uint32(2), uint32(4)))
@@ -179,14 +179,14 @@ func TestReset(t *testing.T) {
 	works(t, "reset", c.Do(vt.Reset, nil), nil)
 	works(t, "BAR after reset", c.Read(cfg, 0x10, 4), vt.Cat(uint64(0x10), cfg, uint32(4), no))
 	c.Write(cfg, 4, []byte{6, 0})
-	c.Write(cfg, 0x78, []byte{0x10, 0xa8}) // Function Level vt.Reset
+	c.Write(cfg, 0x78, []byte{0x10, 0xa8}) // Function Level Reset
 	works(t, "command after FLR", c.Read(cfg, 4, 2), vt.Cat(uint64(4), cfg, uint32(2), uint16(0)))
 	if d.resets != 2 || d.Books().Resets != 2 {
 		t.Errorf("%d resets, %d in the books", d.resets, d.Books().Resets)
 	}
 }
 
-// TestConfigSpace checks every byte against what a second hand wrote down, and that nothing else can be changed.
+// TestConfigSpace checks every byte against an independent description, and that nothing else can be changed.
 func TestConfigSpace(t *testing.T) {
 	c := serve(t).connect(t)
 	space := func() []byte { return c.Read(cfg, 0, 4096).Body[16:] }
@@ -216,7 +216,7 @@ func TestConfigSpace(t *testing.T) {
 		}
 	}
 	c.Write(cfg, 0, slices.Repeat([]byte{0xff}, 0x78))
-	c.Write(cfg, 0x7a, slices.Repeat([]byte{0xff}, 4096-0x7a)) // all but FLR
+	c.Write(cfg, 0x7a, slices.Repeat([]byte{0xff}, 4096-0x7a)) // everything but FLR
 	put(4, 0x46, 5)
 	put(0x0c, 0xff)
 	put(0x10, 0, 0, 0xff, 0xff)

@@ -17,7 +17,7 @@ const (
 
 const ones = 0xff
 
-// regionSize is 0 for a region that is not there.
+// regionSize returns the size of a region, or 0 if it does not exist.
 func (s *Server) regionSize(index uint32) uint64 {
 	if index == regionConfig {
 		return configSize
@@ -44,7 +44,7 @@ func (s *Server) regionInfo(m *message, out []byte) ([]byte, unix.Errno) {
 	return le.AppendUint64(le.AppendUint64(out, bytes), 0), 0
 }
 
-// access decodes an access and checks that it lies in its region.
+// access decodes an access and checks that it lies within its region.
 func (s *Server) access(m *message, write bool) (r accessRequest, errno unix.Errno) {
 	if r, errno = m.accessRequest(write); errno != 0 {
 		return r, errno
@@ -76,7 +76,7 @@ func (s *Server) readRegion(m *message, out []byte) ([]byte, unix.Errno) {
 	return out[:at+r.count], 0
 }
 
-// readBAR reads the words that the bytes are in.
+// readBAR appends the n bytes at off to out, and the rest of the register that contains the last of them.
 func (s *Server) readBAR(b *BAR, out []byte, off uint64, n int) []byte {
 	first := int(off % 4)
 	at := len(out)
@@ -115,7 +115,7 @@ func (s *Server) writeRegion(m *message, out []byte) ([]byte, unix.Errno) {
 		return out, 0
 	}
 	if r.offset%4 != 0 || r.count%4 != 0 {
-		return nil, unix.EINVAL // registers have 32 bits
+		return nil, unix.EINVAL // registers are 32 bits wide
 	}
 	b := s.f.bar(int(r.region))
 	for i := 0; i < r.count && s.config.awake(); i += 4 {
@@ -126,7 +126,8 @@ func (s *Server) writeRegion(m *message, out []byte) ([]byte, unix.Errno) {
 	return out, 0
 }
 
-// writeConfig follows what a write to configuration space means: the bus, the line, power, a Function Level Reset.
+// writeConfig applies the effects of a write to configuration space: bus mastering, the line, power, a Function Level
+// Reset.
 func (s *Server) writeConfig(off int, p []byte) {
 	s.lookForAborts()
 	if s.config.write(off, p)&devControlFLR != 0 {
@@ -136,7 +137,7 @@ func (s *Server) writeConfig(off int, p []byte) {
 	s.configured()
 }
 
-// lookForAborts brings the status register up to date.
+// lookForAborts records in the status register a read that was refused since the last call.
 func (s *Server) lookForAborts() {
 	if s.aborted.Swap(false) {
 		s.config.abort()

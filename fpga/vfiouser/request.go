@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The requests as they are decoded. A body of another size than its command has, an argsz that is too small, an unknown
-// flag and a descriptor too many are EINVAL.
+// The decoded requests. A body of the wrong size, an argsz that is too small, an unknown flag or an unexpected descriptor
+// gives EINVAL.
 
-// versionRequest: major u16, minor u16, then optionally JSON and a NUL. Every minor version has what 0.0 has.
+// versionRequest: major u16, minor u16, then optionally JSON and a NUL. Every minor version includes 0.0.
 func (m *message) versionRequest() unix.Errno {
 	if len(m.body) < 4 || len(m.files) > 0 {
 		return unix.EINVAL
@@ -33,7 +33,7 @@ const (
 	mapWritable = 2
 )
 
-// mapRequest: argsz u32, flags u32, offset u64, address u64, size u64; the file comes as a descriptor, or not at all.
+// mapRequest: argsz u32, flags u32, offset u64, address u64, size u64. The file, if any, comes as a descriptor.
 type mapRequest struct {
 	flags              uint32
 	offset, addr, size uint64
@@ -70,8 +70,8 @@ func (m *message) unmapRequest() (r unmapRequest, errno unix.Errno) {
 	return r, 0
 }
 
-// infoRequest is one of the three questions: argsz u32, flags u32, then, but for the device's, index u32. The rest of
-// its size bytes is for the answer.
+// infoRequest decodes one of the three queries: argsz u32, flags u32, and, except for the device's, index u32. The rest
+// of its size bytes is for the answer.
 func (m *message) infoRequest(size int) (index uint32, errno unix.Errno) {
 	if len(m.body) != size || le.Uint32(m.body) < uint32(size) || len(m.files) > 0 {
 		return 0, unix.EINVAL
@@ -91,8 +91,8 @@ const (
 	irqActions = irqMask | irqUnmask | irqTrigger
 )
 
-// irqRequest: argsz u32, flags u32, index u32, start u32, count u32; a byte for each vector with irqBool, descriptors
-// with irqEventfd.
+// irqRequest: argsz u32, flags u32, index u32, start u32, count u32. With irqBool a byte per vector follows; with
+// irqEventfd there are descriptors.
 type irqRequest struct {
 	data, action uint32
 	index        uint32
@@ -129,7 +129,7 @@ func (m *message) irqRequest() (r irqRequest, errno unix.Errno) {
 	return r, unix.EINVAL
 }
 
-// accessRequest: offset u64, region u32, count u32, and with a write the data.
+// accessRequest: offset u64, region u32, count u32, and, for a write, the data.
 type accessRequest struct {
 	offset uint64
 	region uint32

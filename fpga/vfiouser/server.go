@@ -11,24 +11,25 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// ErrRunning says that Run was called a second time.
+// ErrRunning means that Run was called a second time.
 var ErrRunning = errors.New("the server was run already: make a new one")
 
-// Server shows one function to one client at a time. When the client has gone the next one may come: the machine has
-// unplugged the function and plugs it again. What the function is does not change with it; the client's mappings and
-// eventfds are given back.
+// Server presents one function to one client at a time. After a client has disconnected, the next one may connect: the
+// machine has unplugged the function and plugs it in again. The function keeps its state; the client's mappings and
+// eventfds are released.
 type Server struct {
 	f        Function
 	memory   *Memory
 	irqs     *interrupts
 	listener *net.UnixListener
-	handle   int // the socket's file, O_PATH: it has no name
+	handle   int // the socket's file, opened with O_PATH, since it has no name
 	refusals chan Refusal
-	aborted  atomic.Bool // a read was refused since the configuration space was looked at
+	aborted  atomic.Bool // a read was refused since the last check of the configuration space
 	books    serverBooks
 	ended    chan struct{} // closed when Run has returned
 
@@ -37,11 +38,11 @@ type Server struct {
 	closing bool
 	conn    *net.UnixConn // of the client
 
-	config *configSpace // of the goroutine that serves
+	config *configSpace // used only by the goroutine that serves
 }
 
-// New makes a server whose socket is ready for a client. The memory is the one by which f does its DMA. An error wraps
-// ErrFunction when f is none.
+// New returns a server whose socket is ready for a client. f does its DMA through memory. An error wraps ErrFunction if f
+// is invalid.
 func New(f Function, memory *Memory) (*Server, error) {
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("vfio-user: %w", err)
@@ -55,7 +56,7 @@ func New(f Function, memory *Memory) (*Server, error) {
 	return s, nil
 }
 
-// listen makes a socket without a name: QEMU finds it as a descriptor of this process.
+// listen opens a socket without a name. QEMU finds it as a descriptor of this process.
 func (s *Server) listen() error {
 	dir, err := os.MkdirTemp("", "vfio-user-")
 	if err != nil {
@@ -76,17 +77,17 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// Path is the socket as QEMU's -device takes it, as long as the server is not closed:
+// Path returns the socket's path for QEMU's -device. It is valid until the server is closed:
 //
 //	{"driver":"vfio-user-pci","bus":"slot0","socket":{"type":"unix","path":PATH}}
 func (s *Server) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.handle) }
 
-// Raise sends the message of an interrupt vector, and says that the line may have risen. A message without a receiver
-// waits for one.
+// Raise sends the message of an interrupt vector, or, if the client uses the line, the line's interrupt if it is
+// asserted. A message without a receiver is kept until there is one.
 func (s *Server) Raise(vector int) { s.irqs.raise(vector) }
 
-// Run serves clients, one after the other, until ctx ends or Close is called, and returns nil then. The server is closed
-// when it returns. The second Run fails with ErrRunning.
+// Run serves clients one after the other until ctx ends or Close is called, and then returns nil, or until the socket
+// fails. The server is closed when Run returns. A second call returns ErrRunning.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -101,6 +102,9 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve()
 }
 
+// shortPause is the pause before the server retries to accept a client for lack of descriptors or memory.
+const shortPause = 100 * time.Millisecond
+
 func (s *Server) serve() error {
 	for {
 		c, err := s.listener.AcceptUnix()
@@ -110,16 +114,19 @@ func (s *Server) serve() error {
 			return nil
 		case errors.Is(err, unix.ECONNABORTED):
 			continue
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOBUFS):
+			time.Sleep(shortPause)
+			continue
 		default:
 			return fmt.Errorf("vfio-user: %w", err)
 		}
-		if !s.take(c) {
+		if !s.setClient(c) {
 			c.Close()
 			return nil
 		}
 		s.books.clients.Add(1)
 		err = s.session(c)
-		s.take(nil)
+		s.setClient(nil)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -128,15 +135,15 @@ func (s *Server) serve() error {
 	}
 }
 
-// take makes c the client, and reports whether there may be one.
-func (s *Server) take(c *net.UnixConn) bool {
+// setClient makes c the client, or nil for none, and reports whether the server is still open.
+func (s *Server) setClient(c *net.UnixConn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conn = c
 	return !s.closing
 }
 
-// hangUp ends the socket and the client's connection.
+// hangUp closes the socket and the client's connection.
 func (s *Server) hangUp() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,7 +157,7 @@ func (s *Server) hangUp() {
 	}
 }
 
-// Close ends the client's connection and Run. When it returns nothing of the client is left: no mapping, no eventfd.
+// Close ends the client's connection and Run. When it returns, all mappings and eventfds of the client are released.
 func (s *Server) Close() {
 	s.hangUp()
 	s.mu.Lock()
@@ -161,7 +168,7 @@ func (s *Server) Close() {
 	}
 }
 
-// reset puts the function into its reset state. Mappings and eventfds are the client's and stay.
+// reset resets the function. It keeps mappings and eventfds, which are the client's.
 func (s *Server) reset() {
 	s.books.resets.Add(1)
 	s.aborted.Store(false)
@@ -173,7 +180,7 @@ func (s *Server) reset() {
 	}
 }
 
-// configured follows the configuration space.
+// configured applies the configuration space to the memory and the interrupts.
 func (s *Server) configured() {
 	command := s.config.command()
 	s.memory.setMaster(command&commandMaster != 0 && s.config.awake())

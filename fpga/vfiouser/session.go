@@ -11,23 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is one client's connection. One goroutine handles its messages in their order, and nothing that it does waits
-// for the client but the writing of the answer, which QEMU always reads. Another one asks about refused accesses.
+// session is one client's connection. One goroutine handles its messages in order. It waits for the client only when it
+// writes an answer, which QEMU always reads. Another goroutine reports refused accesses.
 type session struct {
 	s    *Server
 	conn *net.UnixConn
 	out  []byte // an answer, with room for the header
 
-	write sync.Mutex // a message is written whole
+	write sync.Mutex // held while a message is written
 
-	question atomic.Uint32 // 1<<16 and the id of the one that is open, 0 for none
+	question atomic.Uint32 // 1<<16 and the id of the open question; 0: none
 	answered chan struct{}
 }
 
-// The answer that grows with the request is that of a read.
+// smallAnswer is the initial size in bytes of the buffer for answers. Only the answer to a read can need more, because
+// it grows with the request.
 const smallAnswer = 4096
 
-// session serves a client until it goes; an error says why the connection had to end.
+// session serves a client until it disconnects. An error is the reason why the connection had to end.
 func (s *Server) session(c *net.UnixConn) error {
 	t := &session{s: s, conn: c, out: make([]byte, smallAnswer), answered: make(chan struct{}, 1)}
 	var asking sync.WaitGroup
@@ -44,7 +45,7 @@ func (s *Server) session(c *net.UnixConn) error {
 		return hidden(err)
 	}
 	for len(s.refusals) > 0 {
-		<-s.refusals // of the time before this client
+		<-s.refusals // from before this client
 	}
 	asking.Go(func() { t.ask(ended) })
 	for {
@@ -54,7 +55,7 @@ func (s *Server) session(c *net.UnixConn) error {
 	}
 }
 
-// hidden takes away the error that is none: the end.
+// hidden returns err unless it is the normal end of a connection.
 func hidden(err error) error {
 	if gone(err) {
 		return nil
@@ -62,7 +63,7 @@ func hidden(err error) error {
 	return fmt.Errorf("vfio-user: %w", err)
 }
 
-// greet wants the version first.
+// greet handles the first message, which must be the version.
 func (t *session) greet(r *receiver) error {
 	m, err := r.next()
 	defer m.close()
@@ -80,11 +81,11 @@ func (t *session) greet(r *receiver) error {
 	return t.send(m.putReply(body, 0))
 }
 
-// capabilities: no REGION_WRITE_MULTI, 4 KiB pages, and the bounds of the tables.
+// capabilities announces no REGION_WRITE_MULTI, 4 KiB pages, and the bounds of the tables.
 var capabilities = fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d,"max_dma_maps":%d,"pgsizes":%d,"write_multiple":false}}`+"\x00",
 	maxFiles, maxTransfer, maxRanges, pageSize)
 
-// one handles one message.
+// one receives and handles one message.
 func (t *session) one(r *receiver) error {
 	m, err := r.next()
 	defer m.close()
@@ -95,7 +96,7 @@ func (t *session) one(r *receiver) error {
 		return t.answer(&m)
 	}
 	t.s.books.requests.Add(1)
-	body, errno := t.s.do(&m, t.out[:headerSize])
+	body, errno := t.s.answerRequest(&m, t.out[:headerSize])
 	if errno != 0 {
 		t.s.books.errors.Add(1)
 		body = t.out[:headerSize]
@@ -103,7 +104,7 @@ func (t *session) one(r *receiver) error {
 	if cap(body) > cap(t.out) {
 		t.out = body[:cap(body)]
 	}
-	m.close() // whoever sees the answer finds them closed
+	m.close() // before the answer, so that the client finds them closed
 	if m.flags&flagNoReply != 0 {
 		return nil
 	}
@@ -117,8 +118,8 @@ func (t *session) send(b []byte) error {
 	return err
 }
 
-// do handles a request and appends the answer to out.
-func (s *Server) do(m *message, out []byte) ([]byte, unix.Errno) {
+// answerRequest performs a request and appends the answer to out.
+func (s *Server) answerRequest(m *message, out []byte) ([]byte, unix.Errno) {
 	if m.flags&^flagBits != 0 || m.flags&flagError != 0 {
 		return nil, unix.EINVAL
 	}
@@ -130,7 +131,7 @@ func (s *Server) do(m *message, out []byte) ([]byte, unix.Errno) {
 		if errno == 0 {
 			errno = s.memory.remove(r)
 		}
-		return append(out, m.body...), errno // the answer is the request
+		return append(out, m.body...), errno // the answer repeats the request
 	case cmdInfo:
 		_, errno := m.infoRequest(16)
 		return words(out, 16, deviceReset|devicePCI, regions, irqKinds), errno
@@ -156,7 +157,7 @@ func (s *Server) do(m *message, out []byte) ([]byte, unix.Errno) {
 		s.reset()
 		return out, 0
 	case cmdVersion:
-		return nil, unix.EINVAL // it was agreed upon
+		return nil, unix.EINVAL // already negotiated
 	}
 	return nil, unix.ENOTSUP
 }
@@ -176,7 +177,7 @@ func (s *Server) mapMemory(m *message) unix.Errno {
 	if len(m.files) > 0 {
 		fd = m.files[0]
 	}
-	return s.memory.add(r, fd)
+	return s.memory.mapRange(r, fd)
 }
 
 func words(out []byte, v ...uint32) []byte {
@@ -186,8 +187,8 @@ func words(out []byte, v ...uint32) []byte {
 	return out
 }
 
-// noteRefusal keeps a refused access for the status register and the IOMMU's report. It waits for nobody: what is too
-// much is only counted.
+// noteRefusal stores a refused access for the status register and the IOMMU's report. It does not block: excess accesses
+// are only counted.
 func (s *Server) noteRefusal(r Refusal) {
 	if !r.Write {
 		s.aborted.Store(true)
@@ -198,9 +199,9 @@ func (s *Server) noteRefusal(r Refusal) {
 	}
 }
 
-// ask shows refused accesses to the machine's IOMMU, one at a time: the client reads the address as the function, fails
-// as it did, and the machine reports it as it reports any device's. It is always a read, which does no harm if the
-// address is mapped by now.
+// ask shows refused accesses to the machine's IOMMU, one at a time: the client reads the address on behalf of the
+// function, fails as the function did, and the machine reports this as for any device. It is always a read, which is
+// harmless if the address has been mapped meanwhile.
 func (t *session) ask(ended <-chan struct{}) {
 	var b [headerSize + 16]byte
 	for id := uint16(0); ; id++ {
@@ -226,7 +227,7 @@ func (t *session) ask(ended <-chan struct{}) {
 	}
 }
 
-// answer takes the reply to a question, an error as a rule.
+// answer handles the reply to a question, normally an error.
 func (t *session) answer(m *message) error {
 	if m.command != cmdDMARead || !t.question.CompareAndSwap(1<<16|uint32(m.id), 0) {
 		return fmt.Errorf("%w: a reply to command %d, which nobody has sent", errProtocol, m.command)

@@ -20,7 +20,7 @@ import (
 	vt "github.com/tegracast/tegracast/fpga/vfiouser/vfiousertest"
 )
 
-// TestPieces sends messages in pieces, byte by byte and several at once; descriptors come with the first byte.
+// TestPieces sends messages in pieces, byte by byte, and several at once. Descriptors come with the first byte.
 func TestPieces(t *testing.T) {
 	d := serve(t)
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: d.Path(), Net: "unix"})
@@ -54,7 +54,7 @@ func TestPieces(t *testing.T) {
 	eventually(t, "the reset is done", func() bool { return d.Books().Resets == 1 })
 }
 
-// TestDescriptors: those of a request that has no use for them are closed, and too many end the connection.
+// TestDescriptors checks that unused descriptors of a request are closed, and that too many end the connection.
 func TestDescriptors(t *testing.T) {
 	d := serve(t)
 	fd := memfd(t, "descriptors", page)
@@ -79,7 +79,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestUnaskedReply: a reply to nothing ends the connection.
+// TestUnaskedReply checks that a reply without a question ends the connection.
 func TestUnaskedReply(t *testing.T) {
 	d := serve(t)
 	c := d.connect(t)
@@ -90,12 +90,12 @@ func TestUnaskedReply(t *testing.T) {
 	eventually(t, "why it ended", func() bool { return strings.Contains(d.Books().LastError, "nobody has sent") })
 }
 
-// TestReports: the machine is asked for one address at a time, and for no more than it can answer.
+// TestReports checks that the machine is asked about one address at a time, and not about more than it can answer.
 func TestReports(t *testing.T) {
 	d := serve(t)
 	d.memory.setMaster(true)
 	for i := range 40 {
-		_ = d.memory.Read(uint64(i), make([]byte, 1)) // nobody is there to be told
+		_ = d.memory.Read(uint64(i), make([]byte, 1)) // before a machine is connected
 	}
 	c := d.ready(t)
 	for i := range uint64(40) {
@@ -121,7 +121,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// TestDisconnects ends connections in every state, with DMA and interrupts under way; nothing is left over.
+// TestDisconnects ends connections in every state, during DMA and interrupts. Nothing may be left.
 func TestDisconnects(t *testing.T) {
 	d := serve(t)
 	eventually(t, "it runs", func() bool { d.Server.mu.Lock(); defer d.Server.mu.Unlock(); return d.ran })
@@ -164,7 +164,7 @@ func TestDisconnects(t *testing.T) {
 		if rand.IntN(2) == 0 {
 			time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
 		}
-		conn.Close() // with answers unread it is a reset
+		conn.Close() // a reset, if answers are unread
 	}
 	close(stop)
 	device.Wait()
@@ -177,7 +177,7 @@ func TestDisconnects(t *testing.T) {
 	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= routines })
 }
 
-// TestClose ends a server with and without client, by Close and by its context, and finds nothing left.
+// TestClose ends a server with and without a client, by Close and by its context. Nothing may be left.
 func TestClose(t *testing.T) {
 	files, events, routines := open(t), eventfds(t), runtime.NumGoroutine()
 	for _, how := range []string{"not run", "idle", "connected", "silent", "deaf", "context"} {
@@ -185,7 +185,7 @@ func TestClose(t *testing.T) {
 	}
 	eventually(t, "the descriptors are closed", func() bool { return slices.Equal(open(t), files) })
 	eventually(t, "the goroutines have ended", func() bool { return runtime.NumGoroutine() <= routines })
-	if n := eventfds(t); n > events+2 { // the clients', which the test's end closes
+	if n := eventfds(t); n > events+2 { // the clients' own, which are closed at the test's end
 		t.Errorf("%d eventfds are open, %d before", n, events)
 	}
 }
@@ -233,7 +233,8 @@ func closeOne(t *testing.T, how string) {
 	}
 }
 
-// attach connects without a word, or asks until the server waits for a client that does not read its answers.
+// attach connects without sending anything, or, if deaf, sends requests until the server waits for a client that does not
+// read its answers.
 func attach(t *testing.T, d *device, deaf bool) *net.UnixConn {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: d.Path(), Net: "unix"})
@@ -251,7 +252,7 @@ func attach(t *testing.T, d *device, deaf bool) *net.UnixConn {
 	return conn
 }
 
-// TestPath: the socket has no name in the file system.
+// TestPath checks that the socket has no name in the file system.
 func TestPath(t *testing.T) {
 	before, err := os.ReadDir(os.TempDir())
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// set does a SET_IRQS (vfio-user, "VFIO_USER_DEVICE_SET_IRQS"). Only the line can be masked.
+// set handles a SET_IRQS (vfio-user, "VFIO_USER_DEVICE_SET_IRQS"). Only the line can be masked.
 func (t *interrupts) set(m *message) unix.Errno {
 	r, errno := m.irqRequest()
 	if errno != 0 {
@@ -56,7 +56,7 @@ func (t *interrupts) mask(r irqRequest) {
 	}
 }
 
-// accept takes the message's descriptors, which must be eventfds: a write to anything else could wait for ever.
+// accept takes the message's descriptors, which must be eventfds, because a write to anything else could block for ever.
 func (t *interrupts) accept(kind int, r irqRequest, m *message) unix.Errno {
 	for _, fd := range m.files {
 		if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || !strings.Contains(link, "[eventfd]") {
@@ -68,14 +68,14 @@ func (t *interrupts) accept(kind int, r irqRequest, m *message) unix.Errno {
 	}
 	fds := make([]int, r.count)
 	for i := range fds {
-		fds[i] = m.take(i)
+		fds[i] = m.takeFile(i)
 	}
 	t.assign(kind, r.start, r.count, fds)
 	t.flush()
 	return 0
 }
 
-// trigger raises vectors as the function would: a test of the client's.
+// trigger raises vectors as the function would, for tests by the client.
 func (t *interrupts) trigger(kind int, r irqRequest) {
 	for i := range r.count {
 		if fd := t.fds[kind][r.start+i]; fd >= 0 && r.chooses(i) {

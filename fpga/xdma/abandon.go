@@ -4,12 +4,13 @@ package xdma
 
 import "errors"
 
-// Abandon frees a ring whose engine does not stop. It is for devices behind an IOMMU alone: closing coherent memory
-// unmaps it there, so that whatever the engine still does ends in a fault of the IOMMU, for as long as nobody else gets the
-// addresses: the caller fences the function before (tegra.Fencer). The channel can be taken again as soon as it is not busy any more.
+// Abandon frees a ring whose engine does not stop. It may only be used behind an IOMMU: there, closing coherent memory
+// unmaps it, so that any further access by the engine ends in an IOMMU fault, as long as nobody else is given the
+// addresses. Therefore the caller must fence the function first (tegra.Fencer). The channel can be used again once it
+// is no longer busy.
 func (r *Ring) Abandon() error { return r.feed.abandon() }
 
-// Abandon is Ring.Abandon for the other direction. Slots that are with the device are not given back.
+// Abandon is Ring.Abandon for the other direction. SendConfig.Done is not called for slots that the device owns.
 func (r *SendRing) Abandon() error { return r.feed.abandon() }
 
 func (f *feed) abandon() error {
@@ -21,7 +22,7 @@ func (f *feed) abandon() error {
 	}
 	f.slots, f.frames = nil, nil
 	errs = append(errs, f.freeMemory())
-	// Whoever takes the channel next finds out whether it is still busy.
+	// The next user of the channel finds out whether it is still busy.
 	if f.state != idle {
 		f.state = idle
 		f.c.dirty.Store(true)

@@ -9,24 +9,24 @@ import (
 	"unsafe"
 )
 
-// Of the memory for scrap.
+// Layout of the memory for scrap.
 const (
 	scrapBytes = 64 << 10
-	scrapBack  = descriptorPage / 2 // its write-back
+	scrapBack  = descriptorPage / 2 // offset of the scrap's write-back
 	scrapData  = descriptorPage
 )
 
-// A scrap takes what a bare stream sends before the first pixel of a frame. The design behind it does not know when the
+// A scrap receives what a bare stream sends before the first pixel of a frame. The design does not know when the
 // channel is started, so the first data may come from the middle of a packet.
 //
-// It is one descriptor that continues at itself, and the engine has never more than one credit for it. When its
-// write-back shows the end of a packet, the next data is a frame's first pixel, and the descriptor, which nobody fetches
-// before the next credit, becomes a copy of the head of position 0.
+// It is a single descriptor that points to itself, for which the engine never has more than one credit. When its
+// write-back shows the end of a packet, the next data starts with a frame's first pixel. The descriptor, which is not
+// fetched before the next credit, then becomes a copy of the head of position 0.
 type scrap struct {
 	memory Coherent
-	wanted bool   // the first pixel of a frame has not been found
-	found  bool   // it comes next
-	count  uint32 // descriptors asked for since the start
+	wanted bool   // no frame is received yet, see aligning
+	found  bool   // the first pixel of a frame comes next
+	count  uint32 // descriptors requested since the start
 }
 
 func (c *channel) newScrap() (*scrap, error) {
@@ -40,7 +40,7 @@ func (c *channel) newScrap() (*scrap, error) {
 func (s *scrap) addr() uint64      { return s.memory.Segments[0].Addr }
 func (s *scrap) writeBack() []byte { return s.memory.Bytes[scrapBack : scrapBack+writeBackSize] }
 
-// reset begins a search.
+// reset starts a new search.
 func (s *scrap) reset() {
 	s.wanted, s.found, s.count = true, false, 1
 	clear(s.writeBack())
@@ -48,14 +48,15 @@ func (s *scrap) reset() {
 		link(0, s.addr(), 0)
 }
 
-// aligning says that the frames that were placed do not get credits yet.
+// aligning reports whether frames are not received yet: either the first pixel of a frame has not been found, or no
+// frame has been placed since. Until then, placed frames get no credits.
 func (f *feed) aligning() bool { return f.scrap != nil && f.scrap.wanted }
 
-// align serves the channel as long as the first pixel of a frame is wanted.
+// align serves the channel while aligning returns true.
 func (r *Ring) align(why reason) error {
 	s := r.scrap
 	if s.found {
-		return nil // there is no frame that it could be put into
+		return nil // no frame has been placed that could take it
 	}
 	_, end, ok := written(s.writeBack())
 	if !ok {
@@ -81,8 +82,9 @@ func (r *Ring) align(why reason) error {
 	return r.pump()
 }
 
-// begin lets the engine go on with position 0 when the first pixel of a frame comes next.
-func (f *feed) begin() {
+// alignFrame makes the engine continue at position 0 if the first pixel of a frame comes next and a frame has been
+// placed.
+func (f *feed) alignFrame() {
 	if !f.aligning() || !f.scrap.found || len(f.frames) == 0 {
 		return
 	}

@@ -26,10 +26,10 @@ func newBare(t testing.TB, width, height, slots, segment int, options ...func(*C
 	return newBareMSI(t, 0, width, height, slots, segment, options...)
 }
 
-// padding is what lies behind a frame in its slot, and stays.
+// padding follows each frame in its slot, and must stay unchanged.
 var padding = bytes.Repeat([]byte{0xa5}, 64)
 
-// newBareMSI has a core with so many vectors of MSI.
+// newBareMSI is newBare on a core with that many MSI vectors.
 func newBareMSI(t testing.TB, msi, width, height, slots, segment int, options ...func(*Config)) *bare {
 	t.Helper()
 	s, err := model.NewSensor(model.SensorConfig{
@@ -42,7 +42,7 @@ func newBareMSI(t testing.TB, msi, width, height, slots, segment int, options ..
 	b := &bare{camera: camera{sensor: s, bus: newBus()}}
 	cfg := model.Camera(b.bus, s)
 	cfg.MSI = msi
-	b.device, b.model, b.tap = run(t, cfg, options...)
+	b.device, b.model, b.tap = startModel(t, cfg, options...)
 	for range slots {
 		m := b.bus.memory((s.FrameBytes()+63)&^63, segment)
 		copy(m.Bytes[s.FrameBytes():], padding)
@@ -100,8 +100,8 @@ func (b *bare) try(t testing.TB) (slot int, err error) {
 	return done.Slot, nil
 }
 
-// take receives and frees n frames.
-func (b *bare) take(t testing.TB, n int) {
+// receiveFrames receives and frees n frames.
+func (b *bare) receiveFrames(t testing.TB, n int) {
 	t.Helper()
 	for range n {
 		slot, err := b.try(t)
@@ -114,7 +114,7 @@ func (b *bare) take(t testing.TB, n int) {
 	}
 }
 
-// Every start finds the first pixel of a frame: the packet that the engine left in its middle goes on.
+// Every start finds the first pixel of a frame, although the packet that the engine left halfway continues.
 func TestBareRing(t *testing.T) {
 	for _, c := range []struct{ width, height, slots, segment int }{
 		{64, 8, 2, 4096},
@@ -123,7 +123,7 @@ func TestBareRing(t *testing.T) {
 		{88, 5, 3, 4096},   // 48 bytes more than a multiple of 64
 		{72, 10, 3, 64},    // 32
 		{72, 13, 3, 960},   // 16
-		{512, 240, 3, 128}, // more descriptors than the credit counter holds, and more than one scrap a frame
+		{512, 240, 3, 128}, // more descriptors than the credit counter can hold, and more than one scrap per frame
 	} {
 		for name, msi := range map[string]int{"interrupts": 0, "poll": -1, "a shared vector": 1} {
 			t.Run(fmt.Sprintf("%+v %s", c, name), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestBareRing(t *testing.T) {
 					}
 					for range 4 {
 						b.start(t)
-						b.take(t, 2*c.slots)
+						b.receiveFrames(t, 2*c.slots)
 						if err := b.ring.Stop(); err != nil {
 							t.Fatal(err)
 						}
@@ -148,7 +148,7 @@ func TestBareRing(t *testing.T) {
 	}
 }
 
-// open leaves the stream in the middle of a packet: an engine with one descriptor takes a part of a frame.
+// open leaves the stream in the middle of a packet: an engine with one descriptor takes part of a frame.
 func (b *bare) open(t testing.TB, n int) {
 	t.Helper()
 	c := b.device.c2h[0]
@@ -164,12 +164,12 @@ func (b *bare) open(t testing.TB, n int) {
 	for c.read(regCompleted) == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := c.stop(c.dev.cfg.StopBound, nil); err != nil {
+	if err := c.stop(stopBound, nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A start in the middle of a packet throws the rest of it away, and nothing more.
+// A start in the middle of a packet discards the rest of it, and nothing else.
 func TestBareRingStartsInTheMiddleOfAPacket(t *testing.T) {
 	for _, n := range []int{64, 4096, 6144 - 64} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestBareRingStartsInTheMiddleOfAPacket(t *testing.T) {
 				b := newBare(t, 64, 48, 3, 960)
 				b.open(t, n) // of frame 0
 				b.start(t)
-				b.take(t, 1)
+				b.receiveFrames(t, 1)
 				if b.last != 1 {
 					t.Errorf("the first frame is %d, want 1", b.last)
 				}
@@ -186,14 +186,14 @@ func TestBareRingStartsInTheMiddleOfAPacket(t *testing.T) {
 	}
 }
 
-// Slots that come when the first pixel of a frame has been found already are filled from it on.
+// Slots freed after the first pixel of a frame has been found are filled from that pixel on.
 func TestBareRingWaitsForASlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t, 64, 48, 3, 960)
 		if err := b.ring.Start(nil); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time the packets have ended
+		for range 2 { // the second time, the packets have ended
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			if done, err := b.ring.Next(ctx); !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("slot %d, %v: no slot was freed", done.Slot, err)
@@ -208,18 +208,18 @@ func TestBareRingWaitsForASlot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.take(t, 10)
+		b.receiveFrames(t, 10)
 	})
 }
 
-// Packets of the wrong length are no frames, and a new start finds the next one that is right.
+// Packets of the wrong length are never returned as frames, and a new start finds the next correct one.
 func TestBareRingRealigns(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBare(t, 64, 48, 4, 960, options...)
 				for kind := range 6 { // each kind twice
-					b.open(t, 64) // else the fault would strike what is thrown away
+					b.open(t, 64) // otherwise the fault would hit data that is discarded
 					if err := b.model.Inject(model.F8); err != nil {
 						t.Fatal(err)
 					}
@@ -242,7 +242,7 @@ func TestBareRingRealigns(t *testing.T) {
 					}
 				}
 				b.start(t)
-				b.take(t, 10)
+				b.receiveFrames(t, 10)
 				if n := b.model.FaultCounts()[model.F8]; n != 6 {
 					t.Errorf("%d faults", n)
 				}
@@ -251,7 +251,7 @@ func TestBareRingRealigns(t *testing.T) {
 	}
 }
 
-// A host that is slow loses whole frames, of which the ring sees nothing.
+// A slow host loses whole frames, which the ring does not notice.
 func TestStarvedBareRing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t, 64, 48, 3, 960)
@@ -267,27 +267,27 @@ func TestStarvedBareRing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		b.take(t, 10)
+		b.receiveFrames(t, 10)
 		if n := b.model.Counters(0); n.Dropped < 10 || n.Lost != 0 {
 			t.Errorf("%+v", n)
 		}
 	})
 }
 
-// The wake-ups of scrap may get lost, and its write-back may come late, as those of frames.
+// The wake-ups for the scrap may be lost, and its write-back may be late, like those of frames.
 func TestBareRingWithoutWakeUps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBare(t, 512, 240, 3, 4096)
 		b.tap.lose(func(context.Context, int) bool { return true })
 		for range 3 {
 			b.start(t)
-			b.take(t, 2)
+			b.receiveFrames(t, 2)
 			if err := b.ring.Stop(); err != nil {
 				t.Fatal(err)
 			}
 		}
 		b.tap.lose(nil)
-		b.open(t, 64<<10) // three more, of which the last one shows the end
+		b.open(t, 64<<10) // three more; the last one shows the end
 		late := 0
 		b.bus.onWrite(func(p []byte, write func()) bool {
 			if end := p[0] == 1; len(p) == 8 && (end && late < 2 || late == 0) {
@@ -321,10 +321,10 @@ func TestBareRingRefusals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, _, _ := run(t, model.Camera(b, s))
+	d, _, _ := startModel(t, model.Camera(b, s))
 	wide := b.memory(4096, 4096)
 	for _, c := range []struct{ frame, slot int }{
-		{8, 64}, {16, 64}, {64, 64}, {1032, 4096}, // nothing for a chain, no whole beats
+		{8, 64}, {16, 64}, {64, 64}, {1032, 4096}, // nothing left for a chain, or no whole beats
 		{1040, 1040}, {1072, 1072}, {2048, 1984}, {2048, 1024}, // no room for a multiple of 64
 	} {
 		mem := fpga.Memory{Segments: []fpga.Segment{{Addr: wide.Segments[0].Addr, Len: c.slot}}}

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// A frame costs the ring no allocation.
+// Frames cost the ring no allocations.
 func TestRingDoesNotAllocate(t *testing.T) {
 	p := newPair(t, func(c *Config) { c.Watchdog = time.Hour })
 	s := newSender(t, p, 2, 2)
@@ -46,7 +46,7 @@ func TestRingDoesNotAllocate(t *testing.T) {
 	}
 }
 
-// cpu is the time that this process has used, in user and system mode.
+// cpu returns the time that this process has used, in user and system mode.
 func cpu(tb testing.TB) time.Duration {
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
@@ -55,8 +55,8 @@ func cpu(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// void is host memory in which only descriptors, trailers and write-backs are real: pixels cost nothing, so that what
-// is measured is the driver and the model's registers.
+// void is host memory in which only descriptors, trailers and write-backs exist. Pixels cost nothing, so that only the
+// driver and the model's registers are measured.
 type void struct{ *bus }
 
 func (v void) Read(addr uint64, p []byte) error {
@@ -86,13 +86,13 @@ type way struct {
 	reads, writes int64
 }
 
-// BenchmarkFrame compares, in one run and in turns, what a 1080p frame of 64 segments costs in CPU time: by the ring, by
-// a prepared transfer, and by one call per copy that makes its descriptors each time, as NVIDIA's demonstration has it.
+// BenchmarkFrame compares the CPU time of a 1080p frame of 64 segments, in one run and alternating: with the ring, with
+// a prepared transfer, and with one call per copy that makes its descriptors each time, as in NVIDIA's demonstration.
 func BenchmarkFrame(b *testing.B) {
 	const size, segments, batch = 1920 * 1080 * 2, 64, 50
 	host := void{newBus()}
 	var count *counted
-	d, _, _ := run(b, model.Config{
+	d, _, _ := startModel(b, model.Config{
 		Bus: host, H2C: []model.Interface{model.Stream, model.MemoryMapped}, C2H: []model.Interface{model.MemoryMapped}, RAM: 8 << 20,
 	}, func(c *Config) {
 		count = &counted{Registers: c.BARs[1].Registers}
@@ -197,7 +197,7 @@ func callWay(b *testing.B, d *Device, memory []fpga.Memory) *way {
 	}}
 }
 
-// cached keeps coherent memory that was closed: its allocation is not what is compared.
+// cached reuses coherent memory that was closed, because its allocation is not part of the comparison.
 func cached(alloc func(int) (Coherent, error)) func(int) (Coherent, error) {
 	spare := map[int][]Coherent{}
 	return func(size int) (Coherent, error) {

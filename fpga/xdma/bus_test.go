@@ -17,22 +17,22 @@ import (
 
 var errFault = errors.New("address is not mapped")
 
-// bus is host memory as the device sees it: scattered segments at addresses that nothing else uses.
+// bus is host memory as seen by the device: scattered segments at unique addresses.
 type bus struct {
 	mu     sync.RWMutex
 	next   uint64
-	areas  map[uint64][]byte // by first address; each at most 1 MiB apart
+	areas  map[uint64][]byte // by first address, a multiple of stride
 	faults int
 
-	rules    []error    // of PG195 that the driver broke
-	breaking model.Rule // the one that a test lets it break
+	rules    []error    // of PG195, broken by the driver
+	breaking model.Rule // the one that a test allows it to break
 
-	intercept func(p []byte, write func()) bool // takes a write upon itself
+	intercept func(p []byte, write func()) bool // may handle a write itself
 	held      uint64                            // reads of this address wait for hold
 	hold      chan struct{}
 }
 
-const stride = 1 << 28 // distance of the areas
+const stride = 1 << 28 // distance between the areas
 
 func newBus() *bus { return &bus{next: 4 * stride, areas: map[uint64][]byte{}} }
 
@@ -49,7 +49,7 @@ func (b *bus) area(addr uint64, n int) ([]byte, error) {
 	return mem[off : off+uint64(n)], nil
 }
 
-// broken notes that the driver broke a rule.
+// broken records that the driver broke a rule.
 func (b *bus) broken(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *bus) broken(err error) {
 	}
 }
 
-// check fails the test when the driver broke a rule.
+// check fails the test if the driver broke a rule.
 func (b *bus) check(t testing.TB) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -74,7 +74,8 @@ func (b *bus) hang(addr uint64, hold chan struct{}) {
 	b.held, b.hold = addr, hold
 }
 
-// onWrite lets f see every write of the device first; f returns true when it does it itself, or not at all.
+// onWrite passes every write of the device to f first; f returns true if it handles the write itself, possibly by
+// dropping it.
 func (b *bus) onWrite(f func(p []byte, write func()) bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -113,7 +114,7 @@ func (b *bus) Write(addr uint64, p []byte) error {
 	return nil
 }
 
-// memory makes size bytes in segments of the given length; the last one is shorter.
+// memory allocates size bytes in segments of the given length; the last one may be shorter.
 func (b *bus) memory(size, segment int) fpga.Memory {
 	m := fpga.Memory{Bytes: alloc(size)}
 	b.mu.Lock()
@@ -131,12 +132,12 @@ func (b *bus) coherent(size int) (Coherent, error) {
 	return Coherent{Memory: b.memory(size, max(size, 1)), Close: func() error { return nil }}, nil
 }
 
-// tap stands between driver and model: it changes what registers read, swallows writes and loses interrupts.
+// tap sits between driver and model: it changes what registers read, swallows writes and loses interrupts.
 type tap struct {
 	fpga.Interrupts
 	mu    sync.Mutex
-	read  func(off, v uint32) uint32 // nil: as it is
-	write func(off, v uint32) bool   // whether it arrives; nil: all do
+	read  func(off, v uint32) uint32 // nil: unchanged
+	write func(off, v uint32) bool   // reports whether it arrives; nil: all do
 	raise func(ctx context.Context, vector int) (lost bool)
 	raw   fpga.Registers
 }
@@ -172,22 +173,22 @@ func (x *tap) Wait(ctx context.Context, vector int) error {
 	}
 }
 
-// on sets what the tap does.
+// on sets how register accesses are changed.
 func (x *tap) on(read func(off, v uint32) uint32, write func(off, v uint32) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.read, x.write = read, write
 }
 
-// lose sets which interrupts do not arrive.
+// lose sets which interrupts are lost.
 func (x *tap) lose(raise func(ctx context.Context, vector int) bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.raise = raise
 }
 
-// run starts a model and opens the driver on it.
-func run(t testing.TB, cfg model.Config, options ...func(*Config)) (*Device, *model.Device, *tap) {
+// startModel starts a model and opens the driver on it.
+func startModel(t testing.TB, cfg model.Config, options ...func(*Config)) (*Device, *model.Device, *tap) {
 	t.Helper()
 	if b, ok := cfg.Bus.(*bus); ok {
 		cfg.Broken = b.broken
@@ -231,7 +232,7 @@ func random(n int) []byte {
 	return b
 }
 
-// alloc maps memory outside the Go heap, as the real thing is.
+// alloc maps memory outside the Go heap, like that of real devices.
 func alloc(n int) []byte {
 	b, err := unix.Mmap(-1, 0, (n+4095)&^4095, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {

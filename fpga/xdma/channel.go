@@ -11,21 +11,21 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// channel is one DMA channel's registers.
+// channel holds the registers of one DMA channel.
 type channel struct {
 	dev        *Device
 	dir        fpga.Direction
 	index      int
-	base       uint32 // of the channel block
-	sgdma      uint32 // of the channel's SGDMA block
+	base       uint32 // offset of the channel block
+	sgdma      uint32 // offset of the channel's SGDMA block
 	common     uint32 // the channel's bit in the common SGDMA block
 	bit        uint32 // the channel's bit in the IRQ block
 	line       *line  // nil in poll mode
 	stream     bool
 	identifier uint32
 
-	used  atomic.Bool // somebody has it
-	dirty atomic.Bool // it must be recovered before it is started
+	used  atomic.Bool // by a transfer or ring
+	dirty atomic.Bool // must be recovered before it is started
 }
 
 func (c *channel) read(off uint32) uint32     { return c.dev.regs.Read32(c.base + off) }
@@ -39,7 +39,8 @@ func (c *channel) errorf(err error, format string, a ...any) error {
 	return fmt.Errorf("%s channel %d: %w: %s", c.dir, c.index, err, fmt.Sprintf(format, a...))
 }
 
-// goneError is for registers that cannot read all ones while the device is there.
+// goneError returns the error for a register that read as all ones although it never has this value while the device is
+// present. It marks the channel as dirty.
 func (c *channel) goneError(while string) error {
 	c.dirty.Store(true)
 	return c.errorf(ErrGone, "while %s", while)
@@ -55,7 +56,7 @@ func (c *channel) claim() error {
 
 func (c *channel) release() { c.used.Store(false) }
 
-// ready recovers the channel if something has failed since.
+// ready recovers the channel if something has failed since the last recovery.
 func (c *channel) ready() error {
 	if c.dirty.Load() {
 		return c.recover()
@@ -63,8 +64,8 @@ func (c *channel) ready() error {
 	return nil
 }
 
-// start arms the channel at the first descriptor: clear Run, clear the status, unmask, give the address, set Run. poll
-// is the bus address for the poll-mode write-back, if that is used.
+// start starts the channel at the first descriptor: it clears Run and the status, unmasks interrupts, writes the
+// address and sets Run. poll is the bus address for the poll-mode write-back, if that is used.
 func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 	c.write(regControlW1C, controlRun)
 	switch status := c.read(regStatusClear); {
@@ -74,7 +75,7 @@ func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 		c.dirty.Store(true)
 		return c.errorf(ErrBusy, "before it was started, status %#08x", status)
 	}
-	control := uint32(bitsLogged | controlRun) // PG195 asks for desc_completed logging in poll mode
+	control := uint32(bitsLogged | controlRun) // PG195 requires desc_completed logging in poll mode
 	if c.dev.cfg.Poll {
 		control |= controlPoll
 		c.write(regPollLow, uint32(poll))
@@ -88,11 +89,11 @@ func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 	c.sgWrite(regDescHigh, uint32(first>>32))
 	c.sgWrite(regDescAdj, uint32(adjacent))
 	c.write(regControl, control)
-	return c.running("it was started") // the read also pushes the posted writes out
+	return c.running("it was started") // the read also flushes the posted writes
 }
 
-// running looks whether the channel still has the Run bit that it was given: a stopped engine keeps it, a reset
-// clears it.
+// running checks that the channel still has its Run bit set: an engine that has stopped keeps it, while a reset clears
+// it.
 func (c *channel) running(while string) error {
 	switch control := c.read(regControl); {
 	case control == gone:
@@ -104,18 +105,18 @@ func (c *channel) running(while string) error {
 	return nil
 }
 
-// stop clears Run, waits until the channel is not busy, at most for bound, pulses the descriptor fetch's halt, and masks the
-// interrupts. Half the time into the wait it halts the fetch and calls unblock, if not nil, to end the descriptor under
-// way. Until stop has returned nil or ErrGone, memory that the channel knows must not be reused.
+// stop clears Run, waits for at most bound until the channel is not busy, pulses the halt of descriptor fetching, and
+// masks the interrupts. Halfway through the wait it halts fetching and calls unblock, if not nil, to end the current
+// descriptor. Until stop has returned nil or ErrGone, memory known to the channel must not be reused.
 func (c *channel) stop(bound time.Duration, unblock func()) error {
 	c.write(regControlW1C, controlRun)
-	err := c.idle(bound / 2)
+	err := c.idle(bound/2, bound)
 	if errors.Is(err, ErrBusy) {
 		c.commonWrite(regHaltW1S)
 		if unblock != nil {
 			unblock()
 		}
-		err = c.idle(bound - bound/2)
+		err = c.idle(bound-bound/2, bound)
 	}
 	if err != nil {
 		c.dirty.Store(true)
@@ -129,9 +130,10 @@ func (c *channel) stop(bound time.Duration, unblock func()) error {
 	return nil
 }
 
-// idle waits until the channel is not busy.
-func (c *channel) idle(bound time.Duration) error {
-	deadline := time.Now().Add(bound)
+// idle waits until the channel is not busy. It returns an error that wraps ErrBusy after wait; bound is the time since Run
+// was cleared that the error then gives.
+func (c *channel) idle(wait, bound time.Duration) error {
+	deadline := time.Now().Add(wait)
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		status := c.read(regStatus)
 		if status == gone {
@@ -141,19 +143,19 @@ func (c *channel) idle(bound time.Duration) error {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return c.errorf(ErrBusy, "%v after Run was cleared, status %#08x", c.dev.cfg.StopBound, status)
+			return c.errorf(ErrBusy, "%v after Run was cleared, status %#08x", bound, status)
 		}
 		time.Sleep(pause)
 	}
 }
 
-// recover brings the channel from any state to the one in which it can be started.
+// recover brings the channel from any state into one in which it can be started.
 func (c *channel) recover() error {
 	if id := c.read(regIdentifier); id != c.identifier {
 		c.dirty.Store(true)
 		return c.errorf(ErrGone, "its identifier reads %#08x and was %#08x", id, c.identifier)
 	}
-	if err := c.stop(c.dev.cfg.StopBound, nil); err != nil {
+	if err := c.stop(stopBound, nil); err != nil {
 		return err
 	}
 	c.write(regControl, 0)
@@ -163,8 +165,8 @@ func (c *channel) recover() error {
 	return nil
 }
 
-// rearm brings back an interrupt that was lost: when the cause still stands after the status was read, unmasking
-// makes it rise again; and in case the core was reset in between, the vectors are written again.
+// rearm restores an interrupt that was lost: if its cause is still present after the status was read, unmasking raises
+// it again. It also rewrites the vectors, in case the core was reset in the meantime.
 func (c *channel) rearm() {
 	if c.dev.cfg.Poll {
 		return
@@ -175,7 +177,8 @@ func (c *channel) rearm() {
 	c.write(regIntEnable, bitsRaised)
 }
 
-// takeStatus reads and clears the status, which lets the next interrupt come.
+// takeStatus reads and clears the status, which enables the next interrupt. It returns a StatusError if an error bit
+// was set.
 func (c *channel) takeStatus() (uint32, error) {
 	status := c.read(regStatusClear)
 	c.dev.unmask(c)
@@ -189,7 +192,8 @@ func (c *channel) takeStatus() (uint32, error) {
 	return status, nil
 }
 
-// counter reads a register that may be all ones by itself: then the identifier decides whether the device is there.
+// counter reads a register whose value may legitimately be all ones: in that case the identifier shows whether the
+// device is present.
 func (c *channel) counter(off uint32) (uint32, error) {
 	v := c.read(off)
 	if v == gone && c.read(regIdentifier) == gone {
@@ -198,10 +202,10 @@ func (c *channel) counter(off uint32) (uint32, error) {
 	return v, nil
 }
 
-// completed is how many descriptors have been completed since Run was set.
+// completed returns the number of descriptors completed since Run was set.
 func (c *channel) completed() (uint32, error) { return c.counter(regCompleted) }
 
-// credits is how many descriptors the engine may still fetch.
+// credits returns how many more descriptors the engine may fetch.
 func (c *channel) credits() (int, error) {
 	v := c.dev.regs.Read32(c.sgdma + regDescCredits)
 	if v == gone {

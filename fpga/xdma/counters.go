@@ -2,15 +2,16 @@
 
 package xdma
 
-// Counters are a channel's performance counters (PG195, channel performance monitor). They have 42 bits: cycles of
-// 250 MHz fill them in 4.9 hours.
+// Counters are a channel's performance counters (PG195, channel performance monitor). They have 42 bits: at 250 MHz,
+// the cycle counter reaches its maximum after 4.9 hours.
 type Counters struct {
 	Cycles uint64 // of the data path's clock, while the channel ran
-	Bytes  uint64 // data beats times the width of the data path: a partial beat counts whole
-	Full   bool   // a counter has stopped at its largest value
+	Bytes  uint64 // data beats times the width of the data path: a partial beat counts as a whole one
+	Full   bool   // a counter has stopped at its maximum
 }
 
-// clearCounters arms the counters for one run: they stop with Run, or at a descriptor with the Stop bit.
+// clearCounters clears the counters and prepares them for one run: they stop with Run, or at a descriptor with the Stop
+// bit.
 func (c *channel) clearCounters() {
 	c.write(regPerfControl, perfClear)
 	c.write(regPerfControl, perfRun|perfAuto)
@@ -30,7 +31,7 @@ func (c *channel) counters() (Counters, error) {
 
 // counter42 reads the two halves of a counter that may be running: the upper half must be the same before and after.
 func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
-	const most = 4 // it changes every 17 s at 250 MHz: twice in a row is no counter
+	const most = 4 // it changes every 17 s at 250 MHz: if it changes twice in a row, it is not a counter
 	for range most {
 		before := c.read(high)
 		lo, err := c.counter(low)
@@ -48,16 +49,16 @@ func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
 	return 0, false, c.errorf(ErrLost, "the performance counter at %#x keeps changing while it is read", c.base+high)
 }
 
-// Stats count what a ring did since it was made.
+// Stats are counters since the ring was created.
 type Stats struct {
 	Frames      uint64 // completed
 	Descriptors uint64 // of these frames
 	Starts      uint64
-	Interrupts  uint64 // in poll mode: changes of the write-back
-	Spurious    uint64 // interrupts that found nothing logged: duplicate, late, or overtaken by a tick
-	Missed      uint64 // frames that a tick of the watchdog found: their interrupt was lost or is late
-	Doubted     uint64 // write-backs that the descriptor counter did not confirm at once: stale, or ahead of it
-	Late        uint64 // frames whose write-backs had not come when the counter said complete
+	Interrupts  uint64 // interrupts; in poll mode, changes of the write-back
+	Spurious    uint64 // interrupts without a logged cause: duplicate, late, or overtaken by a tick
+	Missed      uint64 // frames found by a tick of the watchdog, because their interrupt was lost or late
+	Doubted     uint64 // write-backs not confirmed by the first reading of the descriptor counter: stale, or ahead of it
+	Late        uint64 // frames whose write-backs were missing although the counter said complete
 	Credits     uint64 // granted
-	CreditsLost uint64 // of those written, how many did not arrive; they were written again
+	CreditsLost uint64 // written but not received; they were written again
 }

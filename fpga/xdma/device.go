@@ -12,45 +12,46 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Coherent is memory that CPU and device see alike; Close frees it.
+// Coherent is memory of which CPU and device have the same view. Close frees it.
 type Coherent struct {
 	fpga.Memory
 	Close func() error
 }
 
-// Config is what a device is opened with.
+// Config configures a Device.
 type Config struct {
 	BARs       []fpga.BAR
 	Interrupts fpga.Interrupts
-	// Alloc makes memory for descriptors and write-backs: at least size bytes in one segment, 4 KiB aligned.
+	// Alloc allocates memory for descriptors and write-backs: at least size bytes in one segment, 4 KiB aligned.
 	Alloc func(size int) (Coherent, error)
 
-	// Poll makes channels announce completions by a write-back to memory that is looked at, between sleeps, instead
-	// of interrupts (PG195, poll mode). It is so anyway when Interrupts is nil or has no vector.
+	// Poll makes channels announce completions by a write-back to memory, which is polled with sleeps in between,
+	// instead of by interrupts (PG195, poll mode). Poll mode is always used if Interrupts is nil or has no vector.
 	Poll bool
-	// Watchdog is how often the registers are looked at without any announcement; 0: 50 ms.
+	// Watchdog is the interval at which registers are checked without any announcement; 0: 50 ms.
 	Watchdog time.Duration
-	// StopBound is how long a channel may stay busy after Run was cleared; 0: 2 s. The current descriptor completes
-	// first (PG195, channel control), and 256 MiB take less than this on all but the slowest links.
-	StopBound time.Duration
 }
 
-// A Device is an XDMA core. Its channels work independently of each other; one channel serves one caller at a time.
+// stopBound is the time for which a channel may stay busy after Run was cleared. The current descriptor is completed
+// first (PG195, channel control); except on the slowest links, even 256 MiB take less.
+const stopBound = 2 * time.Second
+
+// A Device is an XDMA core. Its channels work independently of each other; each channel serves one caller at a time.
 type Device struct {
 	cfg   Config
 	regs  fpga.Registers
-	bar   int // whose registers they are
-	width int // of the data path, bytes
+	bar   int // index of the BAR with the registers
+	width int // of the data path, in bytes
 	h2c   []*channel
 	c2h   []*channel
 
 	lines []*line // by vector; none in poll mode
 
-	seen [userInterrupts]atomic.Uint64 // raises of lines that user interrupts share
+	seen [userInterrupts]atomic.Uint64 // by user interrupt: raises of its shared line that WaitUser has seen
 
 	mu      sync.Mutex
 	user    uint32 // enabled user interrupts
-	enabled uint32 // channels whose interrupts are let through
+	enabled uint32 // channels with enabled interrupts
 }
 
 // A ChannelInfo describes one channel.
@@ -61,16 +62,13 @@ type ChannelInfo struct {
 	Version   int
 }
 
-// Open finds the BAR with the DMA registers by the identifiers of its IRQ and config blocks, and the channels by
-// theirs. It writes the interrupt vectors: a channel gets that of its bit in the IRQ block, the user interrupts follow;
-// where there are fewer vectors, they are shared.
-// A channel is left as it is until it is used for the first time; then it is recovered, whoever left it in what state.
+// Open finds the BAR with the DMA registers by the identifiers of its IRQ and config blocks, and the channels by their
+// own identifiers. It writes the interrupt vectors: a channel gets the vector that corresponds to its bit in the IRQ
+// block, and the user interrupts follow. If there are fewer vectors, they are shared. Open leaves the channels as they
+// are. Each is recovered on first use, whatever state it was left in.
 func Open(cfg Config) (*Device, error) {
 	if cfg.Watchdog <= 0 {
 		cfg.Watchdog = 50 * time.Millisecond
-	}
-	if cfg.StopBound <= 0 {
-		cfg.StopBound = 2 * time.Second
 	}
 	vectors := 0
 	if cfg.Interrupts != nil && !cfg.Poll {
@@ -105,14 +103,14 @@ func (d *Device) open(vectors int) error {
 		return fmt.Errorf("%w: the core has no channel", ErrChannel)
 	}
 	for i, c := range d.channels() {
-		c.bit = uint32(1) << i // channel bits pack all H2C, then all C2H
+		c.bit = uint32(1) << i // channel bits: first all of H2C, then all of C2H
 	}
 	d.share(vectors)
 	d.writeVectors()
 	return nil
 }
 
-// share gives every channel and user interrupt one of the vectors, if there are any.
+// share assigns one of the vectors, if there are any, to every channel and user interrupt.
 func (d *Device) share(vectors int) {
 	if vectors == 0 {
 		return
@@ -131,7 +129,8 @@ func (d *Device) share(vectors int) {
 	}
 }
 
-// lineOf is the line of source i: channels by their bits, then user interrupts.
+// lineOf returns the line of source i: channels in the order of their bits, then user interrupts. Sources share lines
+// if there are fewer vectors than sources.
 func (d *Device) lineOf(i int) *line { return d.lines[i%len(d.lines)] }
 
 func (d *Device) userLine(i int) *line { return d.lineOf(len(d.h2c) + len(d.c2h) + i) }
@@ -156,7 +155,8 @@ func (d *Device) find(dir fpga.Direction, target, identifier uint32) (found []*c
 
 func (d *Device) channels() []*channel { return append(append([]*channel{}, d.h2c...), d.c2h...) }
 
-// writeVectors writes what a reset of the core clears and all channels share. It may be done at any time.
+// writeVectors writes the registers that all channels share and a reset of the core clears: the interrupt vectors and
+// the enabled user interrupts. It may be called at any time.
 func (d *Device) writeVectors() {
 	var vectors [2 + userInterrupts/4]uint32
 	if !d.cfg.Poll {
@@ -179,7 +179,7 @@ func (d *Device) writeVectors() {
 	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, d.user)
 }
 
-// enable lets a channel's interrupts through, or no more.
+// enable enables or disables a channel's interrupts.
 func (d *Device) enable(c *channel, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,8 +192,8 @@ func (d *Device) enable(c *channel, on bool) {
 	d.regs.Write32(targetIRQ<<12|register, c.bit)
 }
 
-// mask keeps all sources of a shared line quiet until each of them has looked: the line cannot rise for one while it is
-// up for another.
+// mask masks all sources of a shared line until each has been checked: while the line is raised for one source, it
+// cannot rise for another.
 func (d *Device) mask(l *line) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -201,7 +201,7 @@ func (d *Device) mask(l *line) {
 	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1C, l.users&d.user)
 }
 
-// unmask lets a channel's interrupts through again, after it has looked.
+// unmask enables a channel's interrupts again after it has been checked, if its line is shared.
 func (d *Device) unmask(c *channel) {
 	if c.line == nil || !c.line.shared {
 		return
@@ -211,7 +211,7 @@ func (d *Device) unmask(c *channel) {
 	d.regs.Write32(targetIRQ<<12|regChannelIntEnableW1S, c.bit&d.enabled)
 }
 
-// unmaskUser does so for a user interrupt.
+// unmaskUser is unmask for a user interrupt.
 func (d *Device) unmaskUser(i int) {
 	if !d.userLine(i).shared {
 		return
@@ -229,15 +229,17 @@ func (d *Device) Channels() (list []ChannelInfo) {
 	return list
 }
 
-// DataPathWidth is the width of the data path in bytes.
+// DataPathWidth returns the width of the data path in bytes.
 func (d *Device) DataPathWidth() int { return d.width }
 
-// Recover brings a channel that nobody uses back to the state in which it can be started: after any of its errors, a
-// device that was gone for a while, or a reset of the core. It writes again what a reset has cleared, also what the
-// channel shares with others, which does not disturb them. An error wraps ErrBusy when the channel is in use or does
-// not stop: then memory that it knows must stay mapped; or ErrGone when the device is not there, or is another one.
+// Recover brings an unused channel back into a state in which it can be started: after any of its errors, after the
+// device was gone for a while, or after a reset of the core. It also rewrites the registers that a reset clears and the
+// channel shares with others; this does not disturb the others. The error wraps ErrBusy if the channel is in use or
+// does not stop, in which case memory known to it must stay mapped, ErrGone if the device is missing or a different
+// one, ErrChannel if there is no such channel, or ctx's error.
 //
-// A channel that has failed is recovered before its next start anyway; Recover is for who must know before.
+// A channel that has failed is recovered before its next start in any case; Recover is for callers that need to know
+// earlier.
 func (d *Device) Recover(ctx context.Context, dir fpga.Direction, index int) error {
 	c, err := d.at(dir, index)
 	if err != nil {

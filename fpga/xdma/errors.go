@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Errors that callers tell apart.
+// Errors that callers distinguish.
 var (
 	ErrNotFound = errors.New("no XDMA registers in any BAR")
 	ErrGone     = errors.New("registers read all ones, or another core's: the device has left the bus (link lost, reset or reprogrammed)")
@@ -26,7 +26,7 @@ var (
 	ErrUser     = errors.New("no such user interrupt")
 )
 
-// Kinds of errors that a channel's status register shows: errors.Is finds them in a StatusError.
+// Kinds of errors shown by a channel's status register. They can be found in a StatusError with errors.Is.
 var (
 	ErrAlign      = errors.New("source and destination differ in alignment")
 	ErrMagic      = errors.New("the engine fetched data that is not a descriptor")
@@ -36,7 +36,7 @@ var (
 	ErrDescriptor = errors.New("the engine could not fetch a descriptor")
 )
 
-// A StatusError says which error bits a channel's status register showed. The channel has stopped.
+// A StatusError holds the error bits of a channel's status register. The channel has stopped.
 type StatusError struct {
 	Channel   int
 	Direction fpga.Direction
@@ -47,7 +47,7 @@ type StatusError struct {
 type StatusBit struct {
 	Register uint32 // address in the DMA BAR
 	Bit      int
-	Name     string // PG195's, with the index in fields of several bits: "read_error[2]"
+	Name     string // as in PG195, with the index for fields of several bits: "read_error[2]"
 	Meaning  string
 	Kind     error // ErrAlign to ErrDescriptor
 }
@@ -56,7 +56,7 @@ func (b StatusBit) String() string {
 	return fmt.Sprintf("register %#06x bit %d, %s: %s", b.Register, b.Bit, b.Name, b.Meaning)
 }
 
-// A field is a run of error bits with a meaning each.
+// A field is a run of error bits, each with its own meaning.
 type field struct {
 	name     string
 	kind     error
@@ -70,7 +70,7 @@ var (
 	cardErrors = []string{"AXI decode error", "AXI slave error", "reserved", "reserved", "reserved"}
 )
 
-// errorFields are the error bits: what is read and written depends on the direction.
+// errorFields returns the fields of error bits. The direction determines which side is read and which is written.
 func errorFields(dir fpga.Direction) []field {
 	read, write := hostErrors, cardErrors
 	if dir == fpga.C2H {
@@ -86,7 +86,7 @@ func errorFields(dir fpga.Direction) []field {
 	}
 }
 
-// Bits are the error bits that were set, lowest first.
+// Bits returns the error bits that are set, lowest first.
 func (e *StatusError) Bits() (list []StatusBit) {
 	register := (targetH2C+uint32(e.Direction))<<12 | uint32(e.Channel)<<8 | regStatus
 	for _, f := range errorFields(e.Direction) {
@@ -113,7 +113,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("%s channel %d stopped, status %#08x: %s", e.Direction, e.Channel, e.Status, strings.Join(names, "; "))
 }
 
-// Is reports whether one of the bits is of the kind target.
+// Is reports whether any of the bits is of the kind target.
 func (e *StatusError) Is(target error) bool {
 	for _, b := range e.Bits() {
 		if b.Kind == target {

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Every error bit of PG195's status register is named, in both directions, and found by its kind.
+// Every error bit of PG195's status register has a name, in both directions, and is found by its kind.
 func TestStatusErrorNamesEveryBit(t *testing.T) {
 	host := "unsupported request|completer abort|parity error|poisoned header (EP)|unexpected completion"
 	card := "AXI decode error|AXI slave error|reserved|reserved|reserved"

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/fpga/xdma"
 )
 
-// hostMemory is memory that the device reaches at the bus addresses from first on. On a board it comes from package
-// tegra, which pins it.
+// hostMemory is memory that the device reaches at bus addresses from first on. On a board, package tegra provides and
+// pins it.
 type hostMemory struct {
 	bytes []byte
 	first uint64
@@ -35,7 +35,7 @@ func (h *hostMemory) alloc(size int) (xdma.Coherent, error) {
 	}, nil
 }
 
-// Read and Write are the device's side.
+// Read and Write are called by the device.
 func (h *hostMemory) Read(addr uint64, p []byte) error {
 	copy(p, h.bytes[addr-h.first:])
 	return nil
@@ -46,7 +46,7 @@ func (h *hostMemory) Write(addr uint64, p []byte) error {
 	return nil
 }
 
-// A buffer goes to the block RAM of the FPGA, which is the model here, and comes back into another buffer.
+// A buffer is copied to the block RAM of the FPGA, which is simulated here, and back into another buffer.
 func Example() {
 	pages, err := unix.Mmap(-1, 0, 64<<10, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {

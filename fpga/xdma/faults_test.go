@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// Packets of the wrong length are never frames, and a restart realigns.
+// Packets of the wrong length are never returned as frames, and a restart realigns.
 func TestPacketsOfTheWrongLength(t *testing.T) {
 	for name, packets := range map[string][]int{
 		"short":                        {4096, 6272, 6272},
@@ -32,7 +32,7 @@ func TestPacketsOfTheWrongLength(t *testing.T) {
 				for _, n := range packets {
 					p.raw(n)
 				}
-				if name == "zero length" { // the model sends none: what the IP writes back after one
+				if name == "zero length" { // the model sends none, so write what the IP would
 					copy(p.in.slots[0].writeBacks, []byte{1, 0, 0xb4, 0x52, 0, 0, 0, 0})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -45,14 +45,14 @@ func TestPacketsOfTheWrongLength(t *testing.T) {
 	}
 }
 
-// A hot reset: every register is back at its reset state while the ring runs.
+// A hot reset sets every register to its reset state while the ring is running.
 func TestHotReset(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond, options...)
 				cam.start(t)
-				cam.take(t, 5)
+				cam.receiveFrames(t, 5)
 				for _, off := range []uint32{0x1004, 0x1090, 0x2004, 0x2010, 0x20a0, 0x20a4, 0x2080, 0x6010, 0x6020} {
 					cam.tap.raw.Write32(off, 0)
 				}
@@ -68,7 +68,7 @@ func TestHotReset(t *testing.T) {
 				}
 				before := cam.ring.Stats().Missed
 				cam.restart(t)
-				cam.take(t, 10)
+				cam.receiveFrames(t, 10)
 				if s := cam.ring.Stats(); s.Missed != before {
 					t.Errorf("interrupts do not come again: %+v", s)
 				}
@@ -77,14 +77,15 @@ func TestHotReset(t *testing.T) {
 	}
 }
 
-// The device leaves the bus: every wait says so within a tick, and when it is back everything can start again.
+// The device leaves the bus: every wait reports it within a tick, and when the device is back, everything can be
+// started again.
 func TestDeviceThatLeavesAndComesBack(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond, options...)
 				cam.start(t)
-				cam.take(t, 5)
+				cam.receiveFrames(t, 5)
 				cam.tap.on(func(uint32, uint32) uint32 { return gone }, func(uint32, uint32) bool { return false })
 				took, err := cam.fails(t)
 				if !errors.Is(err, ErrGone) || took > 100*time.Millisecond {
@@ -110,16 +111,16 @@ func TestDeviceThatLeavesAndComesBack(t *testing.T) {
 				}
 				cam.tap.on(nil, nil)
 				cam.restart(t)
-				cam.take(t, 5)
+				cam.receiveFrames(t, 5)
 			})
 		})
 	}
 }
 
-// A counter that reads all ones by itself is no lost device.
+// A counter whose value happens to be all ones does not mean that the device is lost.
 func TestCounterOfAllOnes(t *testing.T) {
 	b := newBus()
-	d, _, x := run(t, model.Loopback(b))
+	d, _, x := startModel(t, model.Loopback(b))
 	x.on(func(off, v uint32) uint32 {
 		if off == regCompleted || off == regPerfCyclesLo {
 			return gone
@@ -134,14 +135,14 @@ func TestCounterOfAllOnes(t *testing.T) {
 	}
 }
 
-// Busy stays set: nothing is freed or started until it is clear, and the design is asked to end its packet.
+// Busy stays set: until it is clear, nothing may be freed or started, and the design is asked to end its packet.
 func TestBusyNeverClears(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond)
 		unblocked := 0
 		cam.ring.unblock = func() { unblocked++ }
 		cam.start(t)
-		cam.take(t, 2)
+		cam.receiveFrames(t, 2)
 		cam.tap.on(func(off, v uint32) uint32 {
 			if off == 0x1040 || off == 0x1044 {
 				v |= statusBusy
@@ -154,7 +155,7 @@ func TestBusyNeverClears(t *testing.T) {
 				t.Fatalf("stop: %v", err)
 			}
 		}
-		if took := time.Since(begin); took > 2500*time.Millisecond || unblocked != 2 { // it is waited for once
+		if took := time.Since(begin); took > 2500*time.Millisecond || unblocked != 2 { // only the first stop waits the full time
 			t.Errorf("two stops took %v, unblocked %d times", took, unblocked)
 		}
 		if err := cam.ring.Close(); !errors.Is(err, ErrBusy) {
@@ -171,16 +172,16 @@ func TestBusyNeverClears(t *testing.T) {
 		}
 		cam.tap.on(nil, nil)
 		cam.restart(t)
-		cam.take(t, 5)
+		cam.receiveFrames(t, 5)
 	})
 }
 
-// A transfer that hangs is stopped by its context; while the engine holds on to the memory nothing is freed, and
-// afterwards the channel works again without a new Device.
+// A hanging transfer is stopped by its context. While the engine holds on to the memory, nothing is freed; afterwards
+// the channel works again without a new Device.
 func TestTransferThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
-		d, _, _ := run(t, model.Loopback(b))
+		d, _, _ := startModel(t, model.Loopback(b))
 		mem := b.memory(8192, 4096)
 		tr, err := d.NewTransfer(fpga.H2C, 0, mem, 0)
 		if err != nil {
@@ -220,12 +221,12 @@ func TestTransferThatHangs(t *testing.T) {
 func TestTransferAndReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
-		d, _, x := run(t, model.Loopback(b))
+		d, _, x := startModel(t, model.Loopback(b))
 		tr, err := d.NewTransfer(fpga.H2C, 0, b.memory(8192, 4096), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.on(nil, func(off, _ uint32) bool { return off != 0x4080 && off != 0x4084 }) // it does not find its descriptors
+		x.on(nil, func(off, _ uint32) bool { return off != 0x4080 && off != 0x4084 }) // the engine does not find its descriptors
 		time.AfterFunc(time.Millisecond, func() { x.raw.Write32(regControl, 0) })
 		x.lose(func(context.Context, int) bool { return true })
 		x.on(func(off, v uint32) uint32 {
@@ -261,7 +262,7 @@ func TestOneUserOfAChannel(t *testing.T) {
 	if err := other.Close(); err != nil {
 		t.Error(err)
 	}
-	cam.take(t, 3)
+	cam.receiveFrames(t, 3)
 }
 
 func TestUserInterrupts(t *testing.T) {
@@ -272,7 +273,7 @@ func TestUserInterrupts(t *testing.T) {
 			t.Fatal(err)
 		}
 		cam.EnableEvents(fpga.EventDropped)
-		cam.start(t) // two slots, none is freed: frames are dropped
+		cam.start(t) // two slots, none of which is freed: frames are dropped
 		for _, lost := range []bool{false, true} {
 			cam.tap.lose(func(_ context.Context, vector int) bool { return lost && vector == 2 })
 			for range 3 {
@@ -309,7 +310,7 @@ func TestUserInterrupts(t *testing.T) {
 	})
 }
 
-// A ring that was abandoned takes no later call amiss.
+// Calls on an abandoned ring do no harm.
 func TestAbandon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -347,6 +348,6 @@ func TestAbandon(t *testing.T) {
 		if err := p.device.Recover(t.Context(), fpga.H2C, 0); err != nil {
 			t.Errorf("recover when it is not busy any more: %v", err)
 		}
-		_ = s.Close() // whatever it says, it does not panic
+		_ = s.Close() // may return an error, but must not panic
 	})
 }

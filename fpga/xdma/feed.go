@@ -12,43 +12,45 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// pumpEvery is how often a long frame announces itself so that the 10-bit credit counter can be topped up: half of it.
+// pumpEvery is the interval, in descriptors, at which a long frame announces itself so that the 10-bit credit counter
+// can be topped up: half the counter's range.
 const pumpEvery = 512
 
-// grantTries is how often credits that did not arrive are written again before the next hint or tick.
+// grantTries limits how often pump writes credits if some do not arrive, and how often settled reads them again.
 const grantTries = 3
 
-// feed hands frames to a stream channel, in either direction, and knows when each is done. A descriptor credit is the
-// engine's lease on the memory behind the descriptor: it gets those of a frame when the frame is handed to it.
+// feed passes frames to a stream channel, in either direction, and knows when each is done. A descriptor credit gives
+// the engine a lease on the memory behind the descriptor: the engine gets a frame's credits when the frame is handed
+// over.
 //
-// The engine walks through positions. Each has two descriptors that are written when a frame is put there: the head, a
-// copy of the first descriptor of the slot's pixels, which continues in the slot's own list; and the tail, for the
-// trailer, in which that list ends. A tail always continues at the head of the next position: so all descriptors of a
-// frame may be fetched before it is known what comes after it, slots may come in any order, and the rest of a slot's
-// descriptors is made once. Where packets have no trailer, the tail takes the last pixels.
+// The engine walks through positions. Each position has two descriptors, which are written when a frame is placed
+// there. The head is a copy of the first descriptor of the slot's pixels and continues in the slot's own list. The
+// tail, for the trailer, is where that list ends. A tail always continues at the head of the next position. So all
+// descriptors of a frame may be fetched before it is known what follows, slots may come in any order, and the other
+// descriptors of a slot are made only once. If packets have no trailer, the tail takes the last pixels.
 //
-// The head of a position without frame has no magic number. If an engine gets beyond the last frame that it was given,
-// because it ignores credits or counts them wrongly, it stops there with magic_stopped and has overwritten nothing.
+// The head of a position without a frame has no magic number. If an engine goes beyond its last frame, because it
+// ignores or miscounts credits, it stops there with magic_stopped and has overwritten nothing.
 type feed struct {
 	c         *channel
 	memory    Coherent // positions, write-backs of their tails, poll-mode write-back
 	positions int
 	poll      uint64
 	wait      waiter
-	scrap     *scrap // of a bare stream, else nil
+	scrap     *scrap // for a bare stream, otherwise nil
 
-	mu      sync.Mutex // held for a few register accesses, never while something is waited for
+	mu      sync.Mutex // held for a few register accesses, never during a wait
 	state   feedState
-	stuck   bool // it was waited for, and has not stopped
+	stuck   bool // a full wait for the engine to stop has failed
 	slots   []*slot
-	frames  []frame // with the engine, oldest first
+	frames  []frame // owned by the engine, oldest first
 	next    int     // position of the next frame
-	allowed int     // credits that may be granted
-	end     uint32  // descriptors of all frames that were handed over since the start
-	granted uint32  // credits since the start
-	reached uint32  // completed descriptors since the start, as far as known
-	base    uint32  // what their counter was at the start: PG195 says 0
-	failed  error   // of credits that could not be granted, for who serves the ring
+	allowed int     // credits that may still be granted
+	end     uint32  // descriptors of all frames handed over since base
+	granted uint32  // credits granted since base
+	reached uint32  // descriptors known to be completed since base
+	base    uint32  // counter of completed descriptors at position 0: at the start, where PG195 says 0, or where a bare stream was aligned
+	failed  error   // error while granting credits, for the goroutine that serves the ring
 	stats   Stats
 }
 
@@ -57,16 +59,16 @@ type feedState int
 const (
 	idle feedState = iota
 	running
-	stopping // or the channel did not stop
+	stopping // also if the channel did not stop
 )
 
 // frame is a slot at a position.
 type frame struct {
 	slot, position int
-	end            uint32 // completed descriptors with which it is done
+	end            uint32 // number of completed descriptors at which the frame is done
 }
 
-// newFeed makes the descriptors of n positions. Their tails have the given length.
+// newFeed makes the descriptors of n positions. tail is the length of their tails in bytes.
 func newFeed(c *channel, n, tail int) (*feed, error) {
 	if tail < 1 || tail > descriptorPage {
 		return nil, c.errorf(ErrMemory, "a trailer has 1 to %d bytes, not %d", descriptorPage, tail)
@@ -90,27 +92,28 @@ func newFeed(c *channel, n, tail int) (*feed, error) {
 		clear(d)
 		le.PutUint32(d[0:], control)
 		le.PutUint32(d[4:], uint32(tail))
-		le.PutUint64(d[8:], m.Segments[0].Addr+uint64(writeBacks+p*writeBackSize)) // of an H2C tail: place overwrites it
+		le.PutUint64(d[8:], m.Segments[0].Addr+uint64(writeBacks+p*writeBackSize)) // for H2C, place overwrites it
 		le.PutUint64(d[24:], f.at(2*((p+1)%n)))
 	}
 	return f, nil
 }
 
-// descriptor is descriptor i of the positions: 2p is the head and 2p+1 the tail of position p.
+// descriptor returns descriptor i of the positions: 2p is the head and 2p+1 the tail of position p.
 func (f *feed) descriptor(i int) []byte {
 	return f.memory.Bytes[i*descriptorSize : (i+1)*descriptorSize]
 }
 
-// at is its bus address.
+// at returns the bus address of descriptor i.
 func (f *feed) at(i int) uint64 { return f.memory.Segments[0].Addr + uint64(i*descriptorSize) }
 
-// writeBack is that of the tail of position p (C2H).
+// writeBack returns the write-back of the tail of position p (C2H).
 func (f *feed) writeBack(p int) []byte {
 	at := roundUp(2*f.positions*descriptorSize) + p*writeBackSize
 	return f.memory.Bytes[at : at+writeBackSize]
 }
 
-// place puts slot i at the next position and allows its credits. The engine cannot be there: it has no credit for it.
+// place puts slot i at the next position and allows its credits. The engine cannot be at that position, because it has
+// no credit for it.
 func (f *feed) place(i int) {
 	s, p, le := f.slots[i], f.next, binary.LittleEndian
 	s.placed = true
@@ -140,8 +143,8 @@ func (f *feed) place(i int) {
 	f.frames = append(f.frames, frame{slot: i, position: p, end: f.end})
 }
 
-// take removes the oldest frame, which is done.
-func (f *feed) take() {
+// removeOldest removes the oldest frame, which is done.
+func (f *feed) removeOldest() {
 	done := f.frames[0]
 	copy(f.frames, f.frames[1:])
 	f.frames = f.frames[:len(f.frames)-1]
@@ -152,13 +155,13 @@ func (f *feed) take() {
 	f.stats.Descriptors += uint64(s.chain.n + 1)
 }
 
-// forget makes the head of a position invalid.
+// forget invalidates the head of a position.
 func (f *feed) forget(p int) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&f.descriptor(2 * p)[0])), 0)
 }
 
-// start runs the engine from position 0 on, with the given slots there. When it fails the engine has been stopped,
-// unless the error wraps ErrBusy.
+// start starts the engine at position 0, with the given slots. If start fails, the engine has been stopped, unless the
+// error wraps ErrBusy.
 func (f *feed) start(slots []int) error {
 	f.mu.Lock()
 	if f.state != idle {
@@ -175,7 +178,7 @@ func (f *feed) start(slots []int) error {
 	f.mu.Lock()
 	if err == nil {
 		f.reset(slots)
-		err = f.run()
+		err = f.startEngine()
 	}
 	if err == nil {
 		f.state = running
@@ -188,7 +191,7 @@ func (f *feed) start(slots []int) error {
 	return nil
 }
 
-// reset forgets the run before.
+// reset clears the state of the previous run and places the given slots.
 func (f *feed) reset(slots []int) {
 	f.frames, f.next, f.allowed, f.end, f.granted, f.reached = f.frames[:0], 0, 0, 0, 0, 0
 	for p := range f.positions {
@@ -208,7 +211,7 @@ func (f *feed) reset(slots []int) {
 	f.c.clearCounters()
 }
 
-func (f *feed) run() error {
+func (f *feed) startEngine() error {
 	f.c.commonWrite(regCreditW1S)
 	first := f.at(0)
 	if f.scrap != nil {
@@ -218,16 +221,16 @@ func (f *feed) run() error {
 		return err
 	}
 	var err error
-	if f.base, err = f.c.completed(); err != nil { // without credits, nothing has been completed
+	if f.base, err = f.c.completed(); err != nil { // no credits yet, so nothing has been completed
 		return err
 	}
 	return f.pump()
 }
 
 // pump grants as many of the allowed credits as the counter has room for. While the engine's fetch is halted, the
-// counter must show exactly what was written: credits that got lost are written again.
+// counter must show exactly what was written; lost credits are written again.
 func (f *feed) pump() error {
-	f.begin()
+	f.alignFrame()
 	if f.allowed == 0 {
 		return nil
 	}
@@ -260,7 +263,7 @@ func (f *feed) pump() error {
 	return nil
 }
 
-// settled reads the credits until a fetch that was under way when it was halted has taken its own.
+// settled reads the credits until a fetch that was in progress when it was halted has used its own.
 func (f *feed) settled() (int, error) {
 	before, err := f.c.credits()
 	for range grantTries {
@@ -276,7 +279,7 @@ func (f *feed) settled() (int, error) {
 	return before, err
 }
 
-// count reads the counter of completed descriptors and checks it against what was granted.
+// count updates f.reached from the counter of completed descriptors, after checking it against the credits granted.
 func (f *feed) count() error {
 	n, err := f.c.completed()
 	n -= f.base // wraps around with the counter
@@ -295,7 +298,7 @@ func (f *feed) count() error {
 	return nil
 }
 
-// done reports whether a frame has been completed.
+// done reports whether a frame has been completed. end is the frame's end.
 func (f *feed) done(end uint32) (bool, error) {
 	if int32(f.reached-end) >= 0 {
 		return true, nil
@@ -304,8 +307,8 @@ func (f *feed) done(end uint32) (bool, error) {
 	return err == nil && int32(f.reached-end) >= 0, err
 }
 
-// look serves the channel after a hint or a tick.
-func (f *feed) look(hint bool) error {
+// serveHint serves the channel after a hint or a tick.
+func (f *feed) serveHint(hint bool) error {
 	status, err := f.c.takeStatus()
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -330,7 +333,7 @@ func (f *feed) look(hint bool) error {
 	return f.audit()
 }
 
-// audit looks for what nothing announces: a device that has gone or was reset, and credits that do not add up.
+// audit checks for what nothing announces: a device that has gone or was reset, and credits that do not add up.
 func (f *feed) audit() error {
 	if err := f.c.running("the ring was audited"); err != nil {
 		return err
@@ -347,10 +350,11 @@ func (f *feed) audit() error {
 
 func (f *feed) stopped() error { return f.c.errorf(ErrStopped, "start it first") }
 
-// stuckBound divides the time for which an engine is waited for that has not stopped in the whole of it before: whoever ends waits once.
+// stuckBound divides the time to wait for an engine that has already failed to stop within the full time: only the
+// first stop waits that long.
 const stuckBound = 20
 
-// stop stops the engine. It may be called again when it returned an error that wraps ErrBusy.
+// stop stops the engine. It may be called again after an error that wraps ErrBusy.
 func (f *feed) stop(unblock func()) error {
 	f.mu.Lock()
 	if f.state == idle {
@@ -358,7 +362,7 @@ func (f *feed) stop(unblock func()) error {
 		return nil
 	}
 	f.state = stopping
-	bound := f.c.dev.cfg.StopBound
+	bound := stopBound
 	if f.stuck {
 		bound /= stuckBound
 	}
@@ -380,7 +384,7 @@ func (f *feed) stop(unblock func()) error {
 	return err
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (f *feed) Stats() Stats {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// noise is a device whose registers, interrupts and writes to memory are bytes of the fuzzer's. Identifiers are right,
-// so that the driver gets beyond them, unless the bytes say otherwise.
+// noise is a device whose registers, interrupts and memory writes come from the fuzzer's bytes. Identifiers are
+// correct, so that the driver gets past them, unless the bytes say otherwise.
 type noise struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -78,7 +78,7 @@ func (n *noise) Wait(ctx context.Context, _ int) error {
 }
 
 func (n *noise) coherent(size int) (Coherent, error) {
-	b := alloc(size) // not of the Go heap: the device's writes race with the driver's reads, as they do
+	b := alloc(size) // outside the Go heap: the device's writes race with the driver's reads, as they do in reality
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.mem = append(n.mem, b)
@@ -99,7 +99,7 @@ func (n *noise) unmap(t *testing.T) {
 	n.mem = nil
 }
 
-// FuzzDevice does everything that the driver can do on a device that behaves anyhow: no panic, no wait without end.
+// FuzzDevice exercises the whole driver on a device with arbitrary behaviour: it must neither panic nor wait forever.
 func FuzzDevice(f *testing.F) {
 	f.Add([]byte{}, false)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, true)

@@ -4,8 +4,8 @@ package xdma
 
 import "github.com/tegracast/tegracast/fpga"
 
-// HaltList is what stops all channels without the driver, when the memory is taken from under them: Run of each is cleared
-// (PG195, channel control). Each completes the descriptor that it is at.
+// HaltList returns the accesses that stop all channels without the driver, when memory is about to be taken away from
+// them: they clear Run of each channel (PG195, channel control). Each channel completes its current descriptor.
 func (d *Device) HaltList() (list []fpga.HaltOp) {
 	for _, c := range d.channels() {
 		list = append(list, fpga.HaltOp{BAR: d.bar, Offset: c.base + regControlW1C, Value: controlRun})

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// take receives and frees n frames.
-func (c *camera) take(t testing.TB, n int) {
+// receiveFrames receives and frees n frames.
+func (c *camera) receiveFrames(t testing.TB, n int) {
 	t.Helper()
 	for range n {
 		slot, _ := c.next(t)
@@ -33,7 +33,7 @@ func (c *camera) restart(t testing.TB) {
 	c.start(t)
 }
 
-// fails waits until Next fails and returns with what, and how long it took.
+// fails waits until Next fails; it returns the time that took, and the error.
 func (c *camera) fails(t testing.TB) (time.Duration, error) {
 	t.Helper()
 	begin := time.Now()
@@ -55,7 +55,7 @@ func TestPollMode(t *testing.T) {
 		cam := newCamera(t, 320, 240, 3, 128, 2*time.Millisecond, polling)
 		cam.start(t)
 		begin := time.Now()
-		cam.take(t, 10)
+		cam.receiveFrames(t, 10)
 		if s := cam.ring.Stats(); s.Missed != 0 || s.Interrupts == 0 || s.Frames != 10 || s.Descriptors != 10*1201 {
 			t.Errorf("%+v", s)
 		}
@@ -72,7 +72,7 @@ func TestPollMode(t *testing.T) {
 func TestPollModeTransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
-		d, _, _ := run(t, model.Loopback(b), polling)
+		d, _, _ := startModel(t, model.Loopback(b), polling)
 		mem := b.memory(8192, 4096)
 		tr, err := d.NewTransfer(fpga.H2C, 0, mem, 0)
 		if err != nil {
@@ -83,7 +83,7 @@ func TestPollModeTransfer(t *testing.T) {
 				t.Fatalf("%v, %v", r.Elapsed, err)
 			}
 		}
-		// Nothing there: the error arrives by the write-back's bit 31 or by the tick.
+		// Nothing is mapped there: the error is reported by bit 31 of the write-back or by the tick.
 		bad, err := d.NewTransfer(fpga.H2C, 0, fpga.Memory{Segments: []fpga.Segment{{Addr: 77 << 40, Len: 4096}}}, 0)
 		if err != nil {
 			t.Fatal(err)
@@ -97,14 +97,14 @@ func TestPollModeTransfer(t *testing.T) {
 	})
 }
 
-// Without a single interrupt every frame and transfer still arrives, a tick late.
+// Without any interrupt, every frame and transfer still arrives, a tick late.
 func TestLostInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 4, 960, 97*time.Millisecond)
 		cam.tap.lose(func(context.Context, int) bool { return true })
 		cam.start(t)
 		begin := time.Now()
-		cam.take(t, 20)
+		cam.receiveFrames(t, 20)
 		if took := time.Since(begin); took > 2200*time.Millisecond {
 			t.Errorf("20 frames at 97 ms took %v", took)
 		}
@@ -112,23 +112,24 @@ func TestLostInterrupts(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		cam.tap.lose(nil)
-		cam.take(t, 5)
+		cam.receiveFrames(t, 5)
 		if s := cam.ring.Stats(); s.Missed > 21 || s.Interrupts < 4 {
 			t.Errorf("interrupts work again: %+v", s)
 		}
 	})
 }
 
-// Registers that let interrupts through are lost while the ring runs: the first tick that finds a frame writes them again.
+// The registers that enable interrupts are cleared while the ring is running. The first tick that finds a frame must
+// write them again.
 func TestInterruptsThatWereSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 4, 960, 3*time.Millisecond)
 		cam.start(t)
-		cam.take(t, 5)
+		cam.receiveFrames(t, 5)
 		for _, off := range []uint32{0x1090, 0x2010, 0x20a0} {
 			cam.tap.raw.Write32(off, 0)
 			before, begin := cam.ring.Stats().Missed, time.Now()
-			cam.take(t, 20)
+			cam.receiveFrames(t, 20)
 			if n, took := cam.ring.Stats().Missed-before, time.Since(begin); n < 1 || took > 120*time.Millisecond {
 				t.Errorf("register %#x cleared: %d ticks found a frame, 20 frames at 3 ms took %v", off, n, took)
 			}
@@ -136,12 +137,12 @@ func TestInterruptsThatWereSwitchedOff(t *testing.T) {
 	})
 }
 
-// A write-back from another run is there before the transfer is done: it is not done then, and it is not found a tick
-// late either.
+// A write-back from another run arrives before the transfer is done. The transfer must not be taken as done, nor be
+// noticed a tick late.
 func TestStaleWriteBackOfATransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
-		d, _, x := run(t, model.Loopback(b), polling)
+		d, _, x := startModel(t, model.Loopback(b), polling)
 		mem := b.memory(8192, 4096)
 		tr, err := d.NewTransfer(fpga.H2C, 0, mem, 0)
 		if err != nil {
@@ -165,7 +166,7 @@ func TestStaleWriteBackOfATransfer(t *testing.T) {
 func TestLostInterruptOfATransfer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBus()
-		d, _, x := run(t, model.Loopback(b))
+		d, _, x := startModel(t, model.Loopback(b))
 		x.lose(func(context.Context, int) bool { return true })
 		tr, err := d.NewTransfer(fpga.C2H, 0, b.memory(8192, 4096), 0)
 		if err != nil {
@@ -198,14 +199,14 @@ func TestDuplicateInterrupts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond, func(c *Config) { c.Interrupts = &stutter{Interrupts: c.Interrupts} })
 		cam.start(t)
-		cam.take(t, 20)
+		cam.receiveFrames(t, 20)
 		if s := cam.ring.Stats(); s.Frames != 20 || s.Spurious < 40 {
 			t.Errorf("%+v", s)
 		}
 	})
 }
 
-// Every third write of credits is lost, also in part: they are written again, and no frame is missed.
+// Every third write of credits is lost, partly or wholly: the credits must be written again, and no frame missed.
 func TestLostCredits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 320, 240, 3, 128, 2*time.Millisecond)
@@ -236,8 +237,8 @@ func TestLostCredits(t *testing.T) {
 	})
 }
 
-// An engine that has more credits than it was given stops at the empty position behind the last frame: it overwrites
-// nothing, and the ring says so.
+// An engine with more credits than it was given stops at the empty position after the last frame: it overwrites
+// nothing, and the ring reports it.
 func TestTooManyCredits(t *testing.T) {
 	for name, write := range map[string]func(cam *camera){
 		"granted twice":     func(cam *camera) { cam.tap.raw.Write32(0x508c, 300) },
@@ -246,9 +247,9 @@ func TestTooManyCredits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cam := newCamera(t, 64, 48, 4, 960, 2*time.Millisecond)
-				cam.bus.breaking = model.RuleMagic // of the empty position
+				cam.bus.breaking = model.RuleMagic // at the empty position
 				cam.start(t)
-				for range 7 { // positions and slots in no order
+				for range 7 { // positions and slots out of order
 					a, _ := cam.next(t)
 					b, _ := cam.next(t)
 					c, _ := cam.next(t)
@@ -273,20 +274,20 @@ func TestTooManyCredits(t *testing.T) {
 					}
 				}
 				cam.restart(t)
-				cam.take(t, 5)
+				cam.receiveFrames(t, 5)
 			})
 		})
 	}
 }
 
-// Write-backs of a frame before are there already: they are not taken for the frame's.
+// Write-backs of an earlier frame are there already. They must not be taken for those of the current frame.
 func TestStaleWriteBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 3, 960, 20*time.Millisecond)
 		if err := cam.ring.Start([]int{0, 1, 2}); err != nil {
 			t.Fatal(err)
 		}
-		for p, s := range cam.ring.slots { // as if they had been delayed since another lap
+		for p, s := range cam.ring.slots { // as if delayed since an earlier lap
 			copy(cam.ring.writeBack(p), []byte{1, 0, 0xb4, 0x52, 128, 0, 0, 0})
 			for k, n := range s.lengths {
 				copy(s.writeBacks[k*writeBackSize:], []byte{0, 0, 0xb4, 0x52, byte(n), byte(n >> 8), 0, 0})
@@ -303,11 +304,11 @@ func TestStaleWriteBack(t *testing.T) {
 		if err := cam.Start(); err != nil {
 			t.Fatal(err)
 		}
-		cam.take(t, 10)
+		cam.receiveFrames(t, 10)
 	})
 }
 
-// A write-back that comes late is waited for, and one that never comes is an error.
+// A late write-back is waited for, and one that never arrives is an error.
 func TestLateWriteBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cam := newCamera(t, 64, 48, 3, 960, 20*time.Millisecond)
@@ -324,7 +325,7 @@ func TestLateWriteBack(t *testing.T) {
 			return true
 		})
 		cam.start(t)
-		cam.take(t, 10)
+		cam.receiveFrames(t, 10)
 		if s := cam.ring.Stats(); s.Late == 0 {
 			t.Errorf("%+v", s)
 		}
@@ -335,6 +336,6 @@ func TestLateWriteBack(t *testing.T) {
 		}
 		late.Store(0)
 		cam.restart(t)
-		cam.take(t, 5)
+		cam.receiveFrames(t, 5)
 	})
 }

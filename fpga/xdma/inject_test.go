@@ -15,13 +15,13 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// Every fault of the model, several times in each of its variants, on a stream of frames: what the ring delivers is the
-// frame that its trailer names, or Next says what is wrong within a bound, and a stop and a start recover. F10 and F11
-// are not for the driver to see: the trailer's CRC and the pin show them.
+// Injects every fault of the model, several times in each of its variants, into a stream of frames. Either the ring
+// delivers the frame that its trailer names, or Next reports the fault in time, and a stop and a start recover. F10 and
+// F11 are invisible to the driver: the trailer's CRC and the pin reveal them.
 func TestInjectedFaults(t *testing.T) {
 	for _, c := range []struct {
 		id   model.FaultID
-		want []error // one of them; none: it costs no restart
+		want []error // one of these; none: no restart is needed
 	}{
 		{model.F2, nil},
 		{model.F4, []error{ErrGone, ErrReset}},
@@ -38,7 +38,7 @@ func TestInjectedFaults(t *testing.T) {
 					cam := newCamera(t, 64, 48, 4, 960, 10*time.Millisecond, options...)
 					cam.start(t)
 					for range 12 {
-						cam.take(t, 3)
+						cam.receiveFrames(t, 3)
 						if err := cam.model.Inject(c.id); err != nil {
 							t.Fatal(err)
 						}
@@ -46,14 +46,14 @@ func TestInjectedFaults(t *testing.T) {
 							cam.revive(t)
 						}
 					}
-					cam.take(t, 5)
+					cam.receiveFrames(t, 5)
 				})
 			})
 		}
 	}
 }
 
-// survive takes ten frames, or ends with one of the errors that are wanted.
+// survive takes ten frames, or ends with one of the expected errors.
 func (c *camera) survive(t *testing.T, want []error) (restart bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -70,7 +70,7 @@ func (c *camera) survive(t *testing.T, want []error) (restart bool) {
 		}
 		tr, err := fpga.ParseTrailer(done.Trailer)
 		if err != nil {
-			if len(want) > 0 { // the stream is out of step: capture restarts it
+			if len(want) > 0 { // the stream is out of step, and package capture would restart it
 				return true
 			}
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func (c *camera) survive(t *testing.T, want []error) (restart bool) {
 	return false
 }
 
-// revive stops and starts ring and camera until the device is back.
+// revive stops and starts the ring and the camera until the device is back.
 func (c *camera) revive(t *testing.T) {
 	t.Helper()
 	for range 50 {

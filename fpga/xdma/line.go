@@ -7,34 +7,34 @@ import (
 	"sync"
 )
 
-// A line is an interrupt vector. Several channels and user interrupts share it where the function has fewer vectors than
-// they are: then each of them sees every raise, and looks whether it is meant.
+// A line is an interrupt vector. If the function has fewer vectors than there are channels and user interrupts, these
+// share it: each of them sees every raise and checks whether it is affected.
 type line struct {
 	dev      *Device
 	vector   int
-	channels uint32 // bits in the IRQ block of those that have it
+	channels uint32 // IRQ block bits of the channels that use the line
 	users    uint32
 	shared   bool
 
-	lead chan struct{} // full: somebody waits for the vector, and tells the others
+	lead chan struct{} // full: a goroutine waits for the vector and will notify the others
 
 	mu     sync.Mutex
-	count  uint64        // raises that were seen
-	raised chan struct{} // closed at the next one
+	count  uint64        // raises seen
+	raised chan struct{} // closed at the next raise
 }
 
 func newLine(d *Device, vector int) *line {
 	return &line{dev: d, vector: vector, lead: make(chan struct{}, 1), raised: make(chan struct{})}
 }
 
-// add gives the line to a channel or to a user interrupt.
+// add assigns the line to a channel or a user interrupt.
 func (l *line) add(channel, user uint32) {
 	l.shared = l.channels|l.users != 0
 	l.channels |= channel
 	l.users |= user
 }
 
-// wait returns nil when the vector was raised since the last wait with the same seen returned nil.
+// wait returns nil once the vector has been raised since the last wait with the same seen returned nil.
 func (l *line) wait(ctx context.Context, seen *uint64) error {
 	if !l.shared {
 		return l.dev.cfg.Interrupts.Wait(ctx, l.vector)
@@ -52,14 +52,15 @@ func (l *line) wait(ctx context.Context, seen *uint64) error {
 			return ctx.Err()
 		}
 		err := l.follow(ctx, seen)
-		<-l.lead // ends: it has put a value there
+		<-l.lead // ends: lead holds this goroutine's own value
 		if err != nil {
 			return err
 		}
 	}
 }
 
-// next is closed at the next raise. missed: there was one since the last time, which seen counts now.
+// next returns a channel that is closed at the next raise. missed reports whether there was a raise since the last
+// call; seen then includes it.
 func (l *line) next(seen *uint64) (next chan struct{}, missed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +69,8 @@ func (l *line) next(seen *uint64) (next chan struct{}, missed bool) {
 	return l.raised, missed
 }
 
-// follow waits for the vector as the one who leads, unless the last one who did has seen a raise meanwhile.
+// follow waits for the vector as the leader, unless the previous leader has seen a raise in the meantime. After a raise
+// it masks the line's sources and notifies the others.
 func (l *line) follow(ctx context.Context, seen *uint64) error {
 	l.mu.Lock()
 	missed := *seen != l.count

@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// busy is a core with five channels that are all at work: two cameras and three transfers.
+// busy is a core with five active channels: two cameras and three transfers.
 type busy struct {
 	bus     *bus
 	device  *Device
@@ -27,7 +27,8 @@ func newBusy(t *testing.T, msi int, options ...func(*Config)) *busy {
 	return newBusyOf(t, model.SensorConfig{Width: 64, Height: 48, Period: 2 * time.Millisecond}, msi, 0, options...)
 }
 
-// newBusyOf has sensors of which geometry and times are given, the second a millisecond slower, and rings with such slices.
+// newBusyOf uses sensors with the given geometry and times, the second one a millisecond slower, and rings with the
+// given slices.
 func newBusyOf(t *testing.T, sensor model.SensorConfig, msi, slice int, options ...func(*Config)) *busy {
 	t.Helper()
 	format := fpga.NewFourCC([4]byte{'R', 'G', '1', '0'})
@@ -45,7 +46,7 @@ func newBusyOf(t *testing.T, sensor model.SensorConfig, msi, slice int, options 
 		}
 		cfg.Sensors = append(cfg.Sensors, s)
 	}
-	d, m, x := run(t, cfg, options...)
+	d, m, x := startModel(t, cfg, options...)
 	b.device = d
 	for i, s := range cfg.Sensors {
 		c := &camera{sensor: s, bus: b.bus, device: d, model: m, tap: x}
@@ -90,7 +91,8 @@ func (b *busy) transfer(t *testing.T, dir fpga.Direction, channel, n int) {
 	}
 }
 
-// TestSharedVectors has fewer vectors than channels: none waits for the watchdog's tick, be the others slow or fast.
+// TestSharedVectors has fewer vectors than channels. No channel may have to wait for the watchdog's tick, whether the
+// others are slow or fast.
 func TestSharedVectors(t *testing.T) {
 	for _, msi := range []int{-1, 1, 2, 3, 5, 21} {
 		t.Run(fmt.Sprint(msi), func(t *testing.T) {
@@ -126,7 +128,7 @@ func TestSharedVectors(t *testing.T) {
 	}
 }
 
-// TestSharedUserInterrupt has a camera's events come by the vector that all channels have.
+// TestSharedUserInterrupt checks a camera's events over a vector shared by all channels.
 func TestSharedUserInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBusy(t, 1)

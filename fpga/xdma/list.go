@@ -11,14 +11,14 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// part is one descriptor to be: n bytes from src to dst.
+// part describes one descriptor to be made: n bytes from src to dst.
 type part struct {
 	src, dst uint64
 	n        int
 	control  uint32
 }
 
-// pieces cuts segments where they are longer than a descriptor can say.
+// pieces splits segments that are too long for one descriptor.
 func pieces(segments []fpga.Segment) (list []fpga.Segment) {
 	const most = maxDescriptor &^ (descriptorPage - 1)
 	for _, s := range segments {
@@ -40,9 +40,9 @@ type chain struct {
 	n     int
 }
 
-// writeChain lays out the descriptors of parts at addr. Each one's next field points at its neighbour, and its Nxt_adj
-// says how many more follow that one in the same 4 KiB, so that the engine may fetch any prefix of a block. The last
-// one's next is 0.
+// writeChain writes the descriptors of parts at addr. The next field of each points to its neighbour, and its Nxt_adj
+// says how many more follow that neighbour within the same 4 KiB, so that the engine may fetch any prefix of a block.
+// The next field of the last one is 0.
 func writeChain(mem []byte, addr uint64, parts []part) chain {
 	c := chain{bytes: mem[:len(parts)*descriptorSize], addr: addr, n: len(parts)}
 	for i, p := range parts {
@@ -60,18 +60,18 @@ func writeChain(mem []byte, addr uint64, parts []part) chain {
 	return c
 }
 
-// at is the bus address of descriptor i.
+// at returns the bus address of descriptor i.
 func (c chain) at(i int) uint64 { return c.addr + uint64(i*descriptorSize) }
 
-// adjacent is how many descriptors follow descriptor i directly without crossing 4 KiB: what a block that begins
-// at i may fetch beyond it.
+// adjacent returns how many descriptors directly follow descriptor i without crossing 4 KiB: as many as a block fetch
+// that starts at i may additionally fetch.
 func (c chain) adjacent(i int) int {
 	inPage := int((descriptorPage - c.at(i)%descriptorPage) / descriptorSize)
 	return min(c.n-i, inPage, maxAdjacent+1) - 1
 }
 
-// link makes descriptor i continue at next, whose block has adjacent more descriptors. The engine must not be able
-// to fetch i at this moment.
+// link makes descriptor i continue at next, which is followed by adjacent more descriptors in its block. The engine
+// must not be able to fetch i at this moment.
 func (c chain) link(i int, next uint64, adjacent int) {
 	d := c.bytes[i*descriptorSize:]
 	control := (*uint32)(unsafe.Pointer(&d[0]))

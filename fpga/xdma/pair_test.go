@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// pair is an H2C stream channel whose packets come back on a C2H one, with rings of slots of 6144 bytes.
+// pair is an H2C stream channel whose packets return on a C2H one, with rings of slots of 6144 bytes.
 type pair struct {
 	bus    *bus
 	device *Device
@@ -23,7 +23,7 @@ type pair struct {
 func newPair(t testing.TB, options ...func(*Config)) *pair {
 	t.Helper()
 	p := &pair{bus: newBus(), t: t}
-	p.device, _, p.tap = run(t, model.Config{Bus: p.bus, H2C: []model.Interface{model.Stream}, C2H: []model.Interface{model.Stream}}, options...)
+	p.device, _, p.tap = startModel(t, model.Config{Bus: p.bus, H2C: []model.Interface{model.Stream}, C2H: []model.Interface{model.Stream}}, options...)
 	for range 3 {
 		p.inMem = append(p.inMem, p.bus.memory(6144, 1920))
 	}
@@ -42,7 +42,7 @@ func newPair(t testing.TB, options ...func(*Config)) *pair {
 	return p
 }
 
-// raw sends one packet of n bytes by hand.
+// raw sends one packet of n bytes without a ring.
 func (p *pair) raw(n int) {
 	p.t.Helper()
 	mem := p.bus.memory(n, n)

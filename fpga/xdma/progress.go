@@ -4,18 +4,18 @@ package xdma
 
 import "github.com/tegracast/tegracast/fpga"
 
-// progress is how much of the oldest frame Next has told of.
+// progress is the part of the oldest frame that Next has reported.
 type progress struct {
-	slice int // bytes; 0: it tells of complete frames only
-	count int // descriptors whose write-backs are right, from the first on
-	bytes int // of these
+	slice int // bytes; 0: only complete frames are reported
+	count int // descriptors, counted from the first, with correct write-backs
+	bytes int // bytes in these descriptors
 }
 
 func (p *progress) reset() { p.count, p.bytes = 0, 0 }
 
-// advance looks how much more of frame f has come since the last look, and says whether it is a slice or more. As for a whole
-// frame, a write-back counts when the counter of completed descriptors confirms it, which has just been read. A write-back
-// that does not fit ends the progress: the end of the frame says what is wrong.
+// advance checks how much more of frame f has arrived, and reports whether that is at least one more slice. As for a
+// whole frame, a write-back counts only if confirmed by the counter of completed descriptors, which has just been read.
+// A wrong write-back ends the progress; the cause is reported at the end of the frame.
 func (r *Ring) advance(f frame, s *slot) bool {
 	if r.told.slice == 0 {
 		return false
@@ -32,7 +32,7 @@ func (r *Ring) advance(f frame, s *slot) bool {
 	return r.told.bytes/r.told.slice > before
 }
 
-// bytes is how many bytes of pixels the slot has, but for those that a tail takes.
+// bytes returns the number of pixel bytes of the slot, without those that a tail takes.
 func (s *slot) bytes() (n int) {
 	for _, length := range s.lengths {
 		n += int(length)
@@ -40,7 +40,7 @@ func (s *slot) bytes() (n int) {
 	return n
 }
 
-// sliced cuts segments at the multiples of slice bytes from the first one's begin on; 0: nowhere.
+// sliced splits segments at multiples of slice bytes, counted from the start of the first one; 0: no splits.
 func sliced(segments []fpga.Segment, slice int) (list []fpga.Segment) {
 	if slice == 0 {
 		return segments

@@ -17,17 +17,17 @@ const (
 	identifierIRQ   = 0x1fc2
 	identifierConf  = 0x1fc3
 	maxChannels     = 4
-	gone            = ^uint32(0) // what a device that has left the bus reads
+	gone            = ^uint32(0) // value read from a device that has left the bus
 	maxCredits      = 1<<10 - 1  // PG195, descriptor credits: 10 bits
 	maxAdjacent     = 63         // PG195, Nxt_adj and adjacent descriptors: 6 bits
 	maxDescriptor   = 1<<28 - 1  // PG195, descriptor length: 28 bits
-	c2hGranularity  = 64         // PG195, Length Granularity: a C2H stream descriptor is a multiple of it
+	c2hGranularity  = 64         // PG195, Length Granularity: a C2H stream descriptor must be a multiple of it
 	descriptorSize  = 32
 	userInterrupts  = 16
-	descriptorPage  = 4096 // a block of adjacent descriptors must not cross it
+	descriptorPage  = 4096 // a block of adjacent descriptors must not cross this boundary
 	descriptorMagic = 0xad4b << 16
 	writeBackMagic  = 0x52b4
-	writeBackSize   = 32 // reserved for each C2H stream write-back, of which 8 bytes are written
+	writeBackSize   = 32 // space for each C2H stream write-back; 8 bytes of it are written
 )
 
 // Channel register block.
@@ -78,7 +78,8 @@ const (
 // Config block.
 const regDataWidth = 0x18 // 0: 64 bits, 1: 128, 2: 256, 3: 512
 
-// Control bits; the status and interrupt mask have the same positions from bit 1 on (PG195, channel control).
+// Control bits. From bit 1 on, the bits of the status and the interrupt mask have the same positions (PG195, channel
+// control).
 const (
 	controlRun       = 1 << 0
 	controlPoll      = 1 << 26 // poll-mode write-back
@@ -94,7 +95,7 @@ const (
 	bitsDescError    = 0x1f << 19
 	bitsFatal        = bitAlignMismatch | bitMagicStopped | bitInvalidLength | bitsReadError | bitsWriteError | bitsDescError
 	bitsLogged       = bitsFatal | bitDescStopped | bitDescCompleted | bitIdleStopped
-	bitsRaised       = bitsFatal | bitDescStopped | bitDescCompleted // those that interrupt
+	bitsRaised       = bitsFatal | bitDescStopped | bitDescCompleted // those that raise an interrupt
 )
 
 // Performance control bits (PG195, channel performance monitor).
@@ -102,7 +103,7 @@ const (
 	perfAuto  = 1 << 0
 	perfClear = 1 << 1
 	perfRun   = 1 << 2
-	perfFull  = 1 << 16 // of the high registers: the counter has stopped at its largest value
+	perfFull  = 1 << 16 // in the high registers: the counter has stopped at its maximum
 )
 
 // Descriptor control bits.

@@ -12,56 +12,59 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// lateTicks is how many ticks of the watchdog a write-back may be late.
+// lateTicks is the number of watchdog ticks after which a missing write-back is an error.
 const lateTicks = 20
 
 // RingConfig describes the frames of a C2H stream.
 type RingConfig struct {
 	Channel int
-	Slots   []fpga.Memory // a frame's pixels each, of equal size; mapped for the device until Close; at least two
-	// Frame is the number of pixel bytes of a bare stream's frame; 0: as many as a slot has. A slot must have room for a
-	// multiple of 64 bytes, as a descriptor has (PG195, Length Granularity). A packet that is too long may be written there.
+	Slots   []fpga.Memory // pixel memory of one frame each, all of the same size; at least two; must stay mapped for the device until Close
+	// Frame is the number of pixel bytes in a frame of a bare stream; 0: the size of a slot. A slot must have room for
+	// Frame rounded up to a multiple of 64 bytes, as each descriptor is (PG195, Length Granularity). A packet that is
+	// too long may fill all of it.
 	Frame int
-	// Trailer is how many bytes follow the pixels in each packet; they get a descriptor of their own. 0 is a bare stream:
-	// its packets are frames and nothing else, and the design goes on with the packet that it has begun when it is stopped
-	// and started. So what comes after Start is thrown away up to the end of a packet.
+	// Trailer is the number of bytes that follow the pixels in each packet; they get a separate descriptor. 0 means a
+	// bare stream: its packets consist of frames only, and when the channel is stopped and started, the design
+	// continues with the packet that it has begun. So everything received after Start is discarded up to the end of a
+	// packet.
 	Trailer int
-	// Slice, if not 0, is a number of bytes, a multiple of 64: Next returns each time so many more of a frame
-	// have come. A descriptor ends at each multiple of it, and announces that.
+	// Slice, if not 0, is a number of bytes, a multiple of 64: Next returns whenever this number of further bytes of a
+	// frame has arrived. A descriptor ends at each multiple of Slice and announces it.
 	Slice int
-	// Unblock is called, if not nil, when the engine does not stop because it waits for the rest of a packet: it makes
-	// the design end the packet.
+	// Unblock, if not nil, is called when the engine does not stop because it waits for the rest of a packet. It must
+	// make the design end the packet.
 	Unblock func()
 }
 
-// A Ring receives one stream packet per frame, each into a slot that was freed for it: a descriptor credit is the
-// device's lease on the slot, so it never writes a slot that was not freed. Slots may be freed in any order.
+// A Ring receives one stream packet for each frame, into slots freed for this purpose. A descriptor credit gives the
+// device a lease on the slot, so it never writes to a slot that was not freed. Slots may be freed in any order.
 //
 // A frame is complete when the write-backs of all its descriptors are there and the channel's counter of completed
-// descriptors, a register, confirms it. So a stale write-back (of an earlier frame, delayed) is not taken for the
-// frame's; a late or wrong one is given time to be replaced. Reading the register also makes sure that the frame's bytes have arrived: the answer
-// to a read does not overtake the writes before it (PCI Express, producer and consumer ordering).
+// descriptors, a register, confirms it. So a stale write-back (a delayed one of an earlier frame) is not mistaken for
+// the frame's; a late or wrong one is given time to be replaced. Reading the register also makes sure that the frame's
+// bytes have arrived, because the reply to a read does not overtake earlier writes (PCI Express, producer and consumer
+// ordering).
 //
-// Frames have a fixed length. When a packet is shorter or longer, Next returns ErrStream; Stop and Start realign
-// the stream: a design that sends trailers drops what it has begun while Run is 0, and a bare stream is searched for the
-// end of a packet.
+// Frames have a fixed length. If a packet is shorter or longer, Next returns ErrStream; Stop and Start realign the
+// stream: a design that sends trailers drops the packet that it has begun while Run is 0, and in a bare stream the ring
+// searches for the end of a packet.
 type Ring struct {
 	*feed
 	unblock func()
-	tail    int       // bytes that come with it
-	told    progress  // of the oldest frame, by Next
-	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero: they are not
+	tail    int       // bytes that the tail of a frame receives
+	told    progress  // part of the oldest frame that Next has reported
+	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero if they are not
 }
 
-// A Completion is a slot that the device has filled, or, with RingConfig.Slice, has begun to fill.
+// A Completion is a slot that the device has filled or, with RingConfig.Slice, has started to fill.
 type Completion struct {
 	Slot    int
-	Done    bool   // the frame is complete; else its first Filled bytes are there, and more of it comes next
+	Done    bool   // the frame is complete; otherwise its first Filled bytes are there, and Next will report the rest
 	Filled  int    // bytes of pixels
-	Trailer []byte // of a complete frame, valid until the slot is freed; nil of a bare stream
+	Trailer []byte // of a complete frame, valid until the slot is freed; nil for a bare stream
 }
 
-// NewRing lays out the descriptors of all slots.
+// NewRing creates a ring and writes the descriptors of all slots.
 func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	c, err := d.channel(fpga.C2H, cfg.Channel, true)
 	if err != nil {
@@ -70,7 +73,7 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	if len(cfg.Slots) < 2 {
 		return nil, c.errorf(ErrMemory, "a ring needs two slots, not %d", len(cfg.Slots))
 	}
-	// More positions than slots: the next one is always empty, and a write-back is not used again soon.
+	// There are more positions than slots, so that the next one is always empty and a write-back is not reused soon.
 	r := &Ring{unblock: cfg.Unblock, tail: cfg.Trailer}
 	r.told.slice = cfg.Slice
 	if cfg.Slice%c2hGranularity != 0 || cfg.Trailer%c2hGranularity != 0 {
@@ -93,7 +96,7 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 		if m.Size() != cfg.Slots[0].Size() {
 			err = c.errorf(ErrMemory, "slot %d has %d bytes, slot 0 has %d", i, m.Size(), cfg.Slots[0].Size())
 		} else {
-			_, err = r.add(m, frame, cfg.Trailer, cfg.Slice)
+			_, err = r.addSlot(m, frame, cfg.Trailer, cfg.Slice)
 		}
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
@@ -102,7 +105,7 @@ func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	return r, nil
 }
 
-// Start gives the device the slots listed, in this order, and runs the engine. Free gives it more.
+// Start gives the listed slots to the device, in this order, and starts the engine. Free adds more.
 func (r *Ring) Start(slots []int) error {
 	seen := make([]bool, len(r.slots))
 	for _, i := range slots {
@@ -116,8 +119,8 @@ func (r *Ring) Start(slots []int) error {
 	return r.start(slots)
 }
 
-// Free gives a slot to the device. It may be called from any goroutine; on a ring that does not run, or when the
-// device has the slot already, it has no effect.
+// Free gives a slot to the device. It may be called from any goroutine. It has no effect if the ring is not running or
+// the device already owns the slot.
 func (r *Ring) Free(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,15 +134,16 @@ func (r *Ring) Free(i int) error {
 	return r.pump()
 }
 
-// Next waits for the next frame in the order of the stream, or, with RingConfig.Slice, for the next slice of it. It serves
-// the channel; one goroutine calls it. After an error other than ctx's the ring must be stopped.
+// Next waits for the next frame of the stream or, with RingConfig.Slice, for the next slice of it. It also serves the
+// channel, so it must be called all the time, by one goroutine. After an error other than ctx's, the ring must be
+// stopped.
 func (r *Ring) Next(ctx context.Context) (Completion, error) {
 	for why := byNothing; ; {
 		done, ok, err := r.complete(why)
 		if ok || err != nil {
 			return done, err
 		}
-		if !r.late.IsZero() { // nothing will announce that they have come
+		if !r.late.IsZero() { // nothing will announce their arrival
 			if err := r.wait.sleep(ctx, pollMost); err != nil {
 				return Completion{}, err
 			}
@@ -149,7 +153,7 @@ func (r *Ring) Next(ctx context.Context) (Completion, error) {
 		if err != nil {
 			return Completion{}, err
 		}
-		if err := r.look(hint); err != nil {
+		if err := r.serveHint(hint); err != nil {
 			return Completion{}, err
 		}
 		if why = byTick; hint {
@@ -158,7 +162,7 @@ func (r *Ring) Next(ctx context.Context) (Completion, error) {
 	}
 }
 
-// reason is why the memory is looked at.
+// A reason is the reason why memory is checked for completions.
 type reason int
 
 const (
@@ -167,7 +171,8 @@ const (
 	byTick
 )
 
-// complete takes the oldest frame if it is complete.
+// complete takes the oldest frame if it is complete, or, with RingConfig.Slice, reports that more of it has arrived.
+// The bool is false if it does neither. While aligning returns true, complete only calls align.
 func (r *Ring) complete(why reason) (Completion, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -212,7 +217,7 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 	if !eop || int(length) != r.tail {
 		return Completion{}, false, r.misfit(f.slot, s.chain.n, length, eop, uint32(r.tail))
 	}
-	r.take()
+	r.removeOldest()
 	r.told.reset()
 	r.late = time.Time{}
 	if why == byTick {
@@ -221,8 +226,8 @@ func (r *Ring) complete(why reason) (Completion, bool, error) {
 	return Completion{Slot: f.slot, Done: true, Filled: s.bytes(), Trailer: s.trailer}, true, nil
 }
 
-// overdue looks, when something has been announced, whether descriptors are completed although their write-backs are not
-// there; lost: and have not come for too long.
+// overdue checks, after an announcement, whether descriptors are completed although their write-backs are missing. It
+// returns lost if they have been missing for too long.
 func (r *Ring) overdue(end uint32) (lost bool, err error) {
 	done, err := r.done(end)
 	switch {
@@ -239,8 +244,8 @@ func (r *Ring) overdue(end uint32) (lost bool, err error) {
 
 func (r *Ring) lateBound() time.Duration { return lateTicks * r.c.dev.cfg.Watchdog }
 
-// misfit is the error of a write-back that does not show what a frame's does, when it still does not after a tick of the
-// watchdog: it may be an earlier one, with the right one on its way.
+// misfit handles a write-back that does not match the frame. It returns an error only if this is still the case one
+// watchdog tick later: the write-back may be an earlier one, with the correct one still on its way.
 func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32) error {
 	switch {
 	case r.late.IsZero():
@@ -255,8 +260,8 @@ func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32
 		"the packet is not as long as the frame", descriptor, slot, length, eop, want, last)
 }
 
-// Stop stops the engine and waits until it has let go of all slots; until it has returned nil or ErrGone they must stay
-// mapped. After ErrBusy it may be called again.
+// Stop stops the engine and waits until it has released all slots; they must stay mapped until Stop has returned nil or
+// ErrGone. After ErrBusy, Stop may be called again.
 func (r *Ring) Stop() error {
 	if err := r.stop(r.unblock); err != nil {
 		return fmt.Errorf("stop: %w", err)
@@ -264,7 +269,8 @@ func (r *Ring) Stop() error {
 	return nil
 }
 
-// Pending reports whether the device has completed a frame that Next has not returned yet. What is wrong with the ring Next returns.
+// Pending reports whether the device has completed a frame that Next has not returned yet. Errors of the ring are left
+// for Next to return.
 func (r *Ring) Pending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -275,7 +281,7 @@ func (r *Ring) Pending() bool {
 	return done && err == nil
 }
 
-// Counters are the channel's performance counters since Start.
+// Counters returns the channel's performance counters since Start.
 func (r *Ring) Counters() (Counters, error) { return r.c.counters() }
 
 // Close frees descriptors and write-backs. The ring must be stopped.

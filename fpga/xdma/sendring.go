@@ -13,27 +13,28 @@ import (
 // SendConfig describes the frames of an H2C stream.
 type SendConfig struct {
 	Channel int
-	Trailer int // bytes that follow the pixels in each packet; they get a descriptor of their own
-	Depth   int // frames that may be with the device at once; 0: 2
-	// Done gives a slot back: with nil when the device has read all of it, or with why it was abandoned. Run calls it, one
-	// call at a time, exactly once for every Send that returned nil; it must not wait for Send or Drain.
+	Trailer int // bytes that follow the pixels in each packet; they get a separate descriptor
+	Depth   int // maximum number of frames owned by the device; 0: 2
+	// Done is called when the device no longer owns a slot: with nil if it has read all of it, or with the reason why
+	// it was abandoned. Run calls it exactly once for every Send that returned nil, one call at a time. It must not
+	// wait for Send or Drain.
 	Done func(slot int, err error)
 }
 
-// A SendRing sends frames continuously to the card, each as one stream packet: the slot's pixels, then a trailer. Slots
-// are registered once, at any time; any order of sending is possible.
+// A SendRing sends frames continuously to the card, each as one stream packet: the slot's pixels, then a trailer. Each
+// slot is registered once, at any time; slots may be sent in any order.
 //
-// A frame has been sent when the channel's counter of completed descriptors, a register, says so.
+// A frame counts as sent when the channel's counter of completed descriptors, a register, says so.
 type SendRing struct {
 	feed    *feed
 	trailer int
 	done    func(int, error)
-	room    chan struct{} // holds a value for each frame with the device
-	stopped chan struct{} // closed while the ring does not run; guarded by feed.mu
-	empty   chan struct{} // closed when no frame is with the device; guarded by feed.mu; nil: nobody waits
+	room    chan struct{} // holds a value for each frame owned by the device
+	stopped chan struct{} // closed while the ring is not running; guarded by feed.mu
+	empty   chan struct{} // closed when the device owns no frame; nil if nobody waits; guarded by feed.mu
 }
 
-// NewSendRing makes a ring without slots.
+// NewSendRing creates a ring without slots.
 func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
 	c, err := d.channel(fpga.H2C, cfg.Channel, true)
 	if err != nil {
@@ -54,13 +55,14 @@ func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
 	return r, nil
 }
 
-// Add registers a frame's memory and returns its slot. It may be called at any time; the memory must stay mapped for
+// Add registers a frame's memory and returns its slot. It may be called at any time. The memory must stay mapped for
 // the device until Close or Replace. Slots may differ in size.
 func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) {
-	return r.feed.add(mem, mem.Size(), r.trailer, 0)
+	return r.feed.addSlot(mem, mem.Size(), r.trailer, 0)
 }
 
-// Replace gives a slot other memory, in the place of what the device has lost. An error wraps ErrSlot while Run runs.
+// Replace gives a slot new memory, in place of memory that the device has lost. The error wraps ErrSlot while Run is
+// running, if there is no such slot, or if the device still owns it; other errors are those of Add.
 func (r *SendRing) Replace(slot int, mem fpga.Memory) error {
 	f := r.feed
 	s, err := f.c.newSlot(mem, mem.Size(), r.trailer, 0)
@@ -77,9 +79,10 @@ func (r *SendRing) Replace(slot int, mem fpga.Memory) error {
 	return old.memory.Close()
 }
 
-// Send hands a slot to the device, with the trailer that ends its packet. It waits while Depth frames are with the
-// device: that is the card's back pressure. The slot must not be written until Done was called for it. Errors wrap
-// ctx's, ErrStopped while Run does not run, and ErrSlot when the device has the slot. It may be called concurrently.
+// Send gives a slot to the device, together with the trailer that ends its packet. It waits while the device owns Depth
+// frames, which is the card's back pressure. The slot must not be written to until Done has been called for it. Errors
+// wrap ctx's error, ErrStopped if Run is not running, ErrSlot if there is no such slot or the device already owns it,
+// or ErrMemory if the trailer has the wrong length. Send may be called concurrently.
 func (r *SendRing) Send(ctx context.Context, slot int, trailer []byte) error {
 	f := r.feed
 	f.mu.Lock()
@@ -101,7 +104,7 @@ func (r *SendRing) Send(ctx context.Context, slot int, trailer []byte) error {
 	err := r.send(slot, trailer)
 	f.mu.Unlock()
 	if err != nil {
-		<-r.room // ends: it has put a value there
+		<-r.room // ends: room holds this goroutine's own value
 	}
 	return err
 }
@@ -119,16 +122,16 @@ func (r *SendRing) send(slot int, trailer []byte) error {
 	copy(f.slots[slot].trailer, trailer)
 	f.place(slot)
 	if err := f.pump(); err != nil {
-		f.failed = err // the frame is with the device, and Run has to end
+		f.failed = err // the device owns the frame, and Run must end
 	}
 	return nil
 }
 
-// Run starts the engine and serves it until ctx ends, and returns nil then, or until it fails. Before it returns the
-// engine is stopped, and every slot that is with the device is given back: unless the error wraps ErrBusy. Then they must
-// stay mapped, and Run or Close may be called again.
+// Run starts the engine and serves it until ctx ends or the engine fails. Before Run returns, it stops the engine and
+// calls Done for every slot owned by the device, unless the error wraps ErrBusy. In that case the slots must stay
+// mapped, and Run or Close may be called again. If ctx ends and the engine could be stopped, Run returns nil.
 func (r *SendRing) Run(ctx context.Context) (err error) {
-	if err := r.halt(); err != nil { // what a Run before could not
+	if err := r.halt(); err != nil { // left over from a previous Run
 		return err
 	}
 	f := r.feed
@@ -150,13 +153,13 @@ func (r *SendRing) Run(ctx context.Context) (err error) {
 			}
 			return err
 		}
-		if err := f.look(hint); err != nil {
+		if err := f.serveHint(hint); err != nil {
 			return err
 		}
 	}
 }
 
-// collect gives back the slots of all frames that have been sent.
+// collect calls Done for the slots of all frames that have been sent.
 func (r *SendRing) collect(hint bool) error {
 	for {
 		slot, ok, err := r.sent(hint)
@@ -180,7 +183,7 @@ func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	if ok, err = f.done(f.frames[0].end); !ok {
 		return 0, false, err
 	}
-	f.take()
+	f.removeOldest()
 	if !hint {
 		f.stats.Missed++
 	}
@@ -188,7 +191,7 @@ func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	return slot, true, nil
 }
 
-// signal tells Drain when no frame is left.
+// signal notifies Drain when no frame is left.
 func (r *SendRing) signal() {
 	if r.empty != nil && len(r.feed.frames) == 0 {
 		close(r.empty)
@@ -196,7 +199,7 @@ func (r *SendRing) signal() {
 	}
 }
 
-// halt stops the engine and gives back what it had.
+// halt stops the engine and calls Done for the slots that it owned, unless the error wraps ErrBusy.
 func (r *SendRing) halt() error {
 	f := r.feed
 	f.mu.Lock()
@@ -216,7 +219,7 @@ func (r *SendRing) halt() error {
 	}
 	f.mu.Lock()
 	if err == nil {
-		_ = f.count() // what was sent before it stopped
+		_ = f.count() // includes what was sent before the stop
 	}
 	left, reached := f.frames, f.reached
 	f.frames = nil
@@ -239,7 +242,7 @@ func (r *SendRing) halt() error {
 	return nil
 }
 
-// Drain waits until no frame is with the device, at most until ctx ends.
+// Drain waits until the device owns no frame, or until ctx ends.
 func (r *SendRing) Drain(ctx context.Context) error {
 	f := r.feed
 	f.mu.Lock()
@@ -260,10 +263,10 @@ func (r *SendRing) Drain(ctx context.Context) error {
 	}
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (r *SendRing) Stats() Stats { return r.feed.Stats() }
 
-// Counters are the channel's performance counters since Run was called.
+// Counters returns the channel's performance counters since Run was called.
 func (r *SendRing) Counters() (Counters, error) { return r.feed.c.counters() }
 
 // Close frees descriptors and trailers. Run must have returned.

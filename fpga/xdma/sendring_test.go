@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// sender is a ring to send on a pair.
+// sender is a send ring on a pair.
 type sender struct {
 	*SendRing
 	free   chan int   // slots given back
@@ -37,12 +37,12 @@ func newSender(t testing.TB, p *pair, depth, slots int) *sender {
 		t.Fatal(err)
 	}
 	for range slots {
-		s.add(t, p, 960)
+		s.addSlot(t, p, 960)
 	}
 	return s
 }
 
-func (s *sender) add(t testing.TB, p *pair, segment int) {
+func (s *sender) addSlot(t testing.TB, p *pair, segment int) {
 	t.Helper()
 	m := p.bus.memory(6144, segment)
 	slot, err := s.Add(m)
@@ -102,7 +102,8 @@ func (s *sender) stop(t testing.TB) {
 	}
 }
 
-// Both directions at once on one device, slots of any order and added while it runs: orders and bytes are right.
+// Runs both directions at once on one device, with slots in any order and added while it runs: order and bytes must be
+// correct.
 func TestSendRing(t *testing.T) {
 	for name, options := range map[string][]func(*Config){"interrupts": nil, "poll": {polling}} {
 		t.Run(name, func(t *testing.T) {
@@ -116,10 +117,10 @@ func TestSendRing(t *testing.T) {
 				go func() {
 					for n := range uint64(60) {
 						if n == 20 || n == 30 {
-							s.add(t, p, int(n)*48) // different lists of descriptors: 6144/960, 6144/1440
+							s.addSlot(t, p, int(n)*48) // different lists of descriptors: 6144/960, 6144/1440
 						}
 						if n == 40 {
-							s.add(t, p, 6144) // one descriptor
+							s.addSlot(t, p, 6144) // one descriptor
 						}
 						slot, trailer := s.frame(n)
 						if err := s.Send(t.Context(), slot, trailer); err != nil {
@@ -152,7 +153,7 @@ func TestSendRing(t *testing.T) {
 	}
 }
 
-// Nobody receives: Send waits, and every slot comes back exactly once when the ring ends. Then it starts again.
+// Nobody receives: Send waits, and every slot comes back exactly once when the ring ends. Then the ring starts again.
 func TestBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPair(t)
@@ -200,7 +201,7 @@ func TestBackPressure(t *testing.T) {
 		if err := <-waits; !errors.Is(err, ErrStopped) {
 			t.Errorf("Send while the ring ended: %v", err)
 		}
-		// The engine waits inside a descriptor for room: it cannot stop, and nothing comes back yet.
+		// The engine waits for room inside a descriptor: it cannot stop, and nothing is given back yet.
 		if !errors.Is(err, ErrBusy) || time.Since(begin) > 3*time.Second {
 			t.Fatalf("%v after %v, want ErrBusy", err, time.Since(begin))
 		}
@@ -241,7 +242,7 @@ func TestSendErrors(t *testing.T) {
 				t.Errorf("%+v: %v", c, err)
 			}
 		}
-		p.tap.on(func(off, v uint32) uint32 { // completions are not seen: the slot stays with the device
+		p.tap.on(func(off, v uint32) uint32 { // hides completions, so that the device keeps the slot
 			if off == regCompleted {
 				return 0
 			}

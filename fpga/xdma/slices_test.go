@@ -16,12 +16,13 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// Six slices of 16 lines, read out over most of the period.
+// Six slices of 16 lines each, read out over most of the period.
 const sliceBytes = 16 * 128
 
 var slicedSensor = model.SensorConfig{Width: 64, Height: 96, Period: 20 * time.Millisecond, Readout: 16 * time.Millisecond, Exposure: 2 * time.Millisecond}
 
-// TestSlices: Next tells of a frame's slices as they come, each with the bytes that it says, by MSI-X, by MSI and in poll mode.
+// TestSlices checks that Next reports a frame's slices as they arrive, each with the stated bytes, with MSI-X, with MSI
+// and in poll mode.
 func TestSlices(t *testing.T) {
 	for _, segment := range []int{1 << 20, 4096, 960} {
 		for name, msi := range map[string]int{"MSI-X": 0, "a vector of MSI": 1, "two of MSI": 2, "all of MSI": 32, "poll": -1} {
@@ -36,8 +37,8 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// TestSlicesBySharedVectors: the slices of two cameras come in time, be their vectors their own, or shared with three channels
-// that are busy.
+// TestSlicesBySharedVectors checks that the slices of two cameras arrive in time, whether their vectors are their own
+// or shared with three busy channels.
 func TestSlicesBySharedVectors(t *testing.T) {
 	for _, msi := range []int{0, 1, 2, 3, 5, -1} {
 		t.Run(fmt.Sprint(msi), func(t *testing.T) {
@@ -57,7 +58,8 @@ func TestSlicesBySharedVectors(t *testing.T) {
 	}
 }
 
-// takeSlices receives n frames from the first one on, slice by slice, each before the next one is there, and frees them.
+// takeSlices receives n frames, starting with the first, slice by slice, each before the next one is there, and frees
+// them.
 func (c *camera) takeSlices(t *testing.T, n int, poll bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -94,7 +96,7 @@ func (c *camera) takeSlices(t *testing.T, n int, poll bool) {
 		if err != nil || tr.Start != began || tr.Sequence != frames || tr.LastLine-tr.FirstLine < uint64(14*time.Millisecond) || filled != len(want) {
 			t.Errorf("%+v, %d bytes: %v", tr, filled, err)
 		}
-		if told < 5 { // of six slices the last may come with the trailer
+		if told < 5 { // the last of six slices may come together with the trailer
 			t.Errorf("frame %d was told of %d times", frames, told)
 		}
 		frames, told, filled = frames+1, 0, 0
@@ -107,7 +109,7 @@ func (c *camera) takeSlices(t *testing.T, n int, poll bool) {
 	}
 }
 
-// TestSlicesThatCannotBe are refused.
+// TestSlicesThatCannotBe checks that invalid slice sizes are rejected.
 func TestSlicesThatCannotBe(t *testing.T) {
 	cam := newCamera(t, 64, 8, 2, 4096, time.Millisecond)
 	if _, err := cam.device.NewRing(RingConfig{Slots: cam.slots, Trailer: fpga.TrailerSize, Slice: model.BeatBytes + 1}); !errors.Is(err, ErrMemory) {

@@ -10,20 +10,20 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// slot is a frame's memory: descriptors of its pixels, and its trailer.
+// slot is a frame's memory: the descriptors of its pixels, and its trailer.
 type slot struct {
 	memory      Coherent // descriptors, trailer, write-backs
-	chain       chain    // of the pixels; the first is the template of the head of whatever position the slot is at
-	lengths     []uint32 // of the pixel descriptors, bytes
+	chain       chain    // of the pixels; the first one is the template for the head of any position where the slot is placed
+	lengths     []uint32 // of the pixel descriptors, in bytes
 	writeBacks  []byte   // of the pixel descriptors (C2H)
-	trailer     []byte   // nil: the frame has none
-	trailerAddr uint64   // of what the tail takes
-	placed      bool     // with the engine
+	trailer     []byte   // nil if the frame has none
+	trailerAddr uint64   // of what the tail transfers
+	placed      bool     // owned by the engine
 }
 
-// newSlot lays out the descriptors of a frame of so many bytes. A C2H stream descriptor's source field is the address of its
-// write-back (PG195, C2H stream); an H2C one has no destination. With slice a descriptor ends at each multiple of it. Where a
-// frame has no trailer, its end takes the place of one.
+// newSlot makes the descriptors for a frame of the given number of bytes. The source field of a C2H stream descriptor
+// holds the address of its write-back (PG195, C2H stream); an H2C one has no destination. If slice is not 0, a
+// descriptor ends at each multiple of it. If a frame has no trailer, its last bytes take the place of one.
 func (c *channel) newSlot(mem fpga.Memory, frame, trailer, slice int) (*slot, error) {
 	segments, end, err := mem.Segments, uint64(0), error(nil)
 	if trailer == 0 {
@@ -31,11 +31,11 @@ func (c *channel) newSlot(mem fpga.Memory, frame, trailer, slice int) (*slot, er
 			return nil, err
 		}
 	}
-	if segments, err = c.whole(pieces(sliced(segments, slice))); err != nil {
+	if segments, err = c.checkLengths(pieces(sliced(segments, slice))); err != nil {
 		return nil, err
 	}
 	at := roundUp(len(segments) * descriptorSize)
-	back := at + roundUp(trailer) // pages of their own: no cache line is shared
+	back := at + roundUp(trailer) // separate pages, so that they share no cache line
 	m, err := c.allocate("a slot's descriptors", back+len(segments)*writeBackSize)
 	if err != nil {
 		return nil, err
@@ -64,9 +64,9 @@ func (c *channel) newSlot(mem fpga.Memory, frame, trailer, slice int) (*slot, er
 	return s, nil
 }
 
-// whole checks the lengths of a frame's descriptors: those of a C2H stream must be multiples of 64 bytes, those of an H2C stream,
-// which do not end the packet, multiples of what the channel says.
-func (c *channel) whole(segments []fpga.Segment) ([]fpga.Segment, error) {
+// checkLengths checks the lengths of a slot's pixel descriptors, which do not end the packet: they must be multiples of
+// what the channel reports, but of at least 64 bytes for a C2H stream.
+func (c *channel) checkLengths(segments []fpga.Segment) ([]fpga.Segment, error) {
 	if len(segments) == 0 {
 		return nil, c.errorf(ErrMemory, "a slot has no bytes")
 	}
@@ -87,7 +87,7 @@ func (c *channel) whole(segments []fpga.Segment) ([]fpga.Segment, error) {
 	return segments, nil
 }
 
-// tailBytes is how much of a frame without trailer its tail takes.
+// tailBytes returns how many bytes of a frame without trailer its tail takes.
 func tailBytes(frame int) int {
 	if n := frame % c2hGranularity; n != 0 {
 		return n
@@ -95,8 +95,8 @@ func tailBytes(frame int) int {
 	return c2hGranularity
 }
 
-// cutTail takes a frame's last bytes off the segments, and returns where the tail puts them. There it needs room for a whole
-// descriptor, which the end of the packet may close early: the memory must have as many bytes more.
+// cutTail removes a frame's last bytes from the segments, and returns the address where the tail puts them. The memory
+// there must have room for a whole descriptor, although the end of the packet may close it early.
 func (c *channel) cutTail(segments []fpga.Segment, frame int) (rest []fpga.Segment, addr uint64, err error) {
 	left := frame - tailBytes(frame)
 	if frame%c.dev.width != 0 || left <= 0 {
@@ -121,14 +121,15 @@ func (c *channel) cutTail(segments []fpga.Segment, frame int) (rest []fpga.Segme
 		frame, c2hGranularity)
 }
 
-// written reads a write-back: whether it is there, how many bytes came, and whether the packet ended with them.
+// written parses a write-back: whether it is there, how many bytes arrived, and whether the packet ended with them.
 func written(writeBack []byte) (length uint32, eop, ok bool) {
 	head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&writeBack[0])))
 	return binary.LittleEndian.Uint32(writeBack[4:]), head&1 == 1, head>>16 == writeBackMagic
 }
 
-// filled checks the write-backs of all pixel descriptors: whether they have all come, and the first that does not show
-// a full descriptor in the middle of a packet.
+// filled checks the write-backs of the pixel descriptors in their order. It returns false if one has not arrived. wrong
+// is the index of the first one that does not show a full descriptor in the middle of a packet, after which filled
+// checks no more, or -1.
 func (s *slot) filled() (all bool, wrong int) {
 	for k, want := range s.lengths {
 		length, eop, ok := written(s.writeBacks[k*writeBackSize:])
@@ -142,8 +143,8 @@ func (s *slot) filled() (all bool, wrong int) {
 	return true, -1
 }
 
-// add lays out one more slot.
-func (f *feed) add(mem fpga.Memory, frame, trailer, slice int) (int, error) {
+// addSlot makes the descriptors of one more slot, and returns its number.
+func (f *feed) addSlot(mem fpga.Memory, frame, trailer, slice int) (int, error) {
 	s, err := f.c.newSlot(mem, frame, trailer, slice)
 	if err != nil {
 		return 0, err

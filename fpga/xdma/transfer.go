@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// A Transfer is a prepared memory-mapped transfer: its descriptors are made, and Run does it as often as wanted.
+// A Transfer is a prepared memory-mapped transfer: its descriptors exist, and Run can execute it repeatedly.
 type Transfer struct {
 	c        *channel
 	memory   Coherent // descriptors, and the poll-mode write-back
@@ -25,8 +25,8 @@ type Transfer struct {
 	stuck    atomic.Bool // the engine may still use the descriptors
 }
 
-// NewTransfer prepares the copy of all of mem to (H2C) or from (C2H) the card address card. mem must stay mapped for
-// the device until Close.
+// NewTransfer prepares a copy of all of mem to (H2C) or from (C2H) the card address card. mem must stay mapped for the
+// device until Close.
 func (d *Device) NewTransfer(dir fpga.Direction, index int, mem fpga.Memory, card uint64) (*Transfer, error) {
 	c, err := d.channel(dir, index, false)
 	if err != nil {
@@ -58,16 +58,16 @@ func (d *Device) NewTransfer(dir fpga.Direction, index int, mem fpga.Memory, car
 	return t, nil
 }
 
-// Result is what a transfer took.
+// Result describes a completed transfer.
 type Result struct {
 	Bytes    int
-	Elapsed  time.Duration // from the doorbell to the completion seen by the CPU
+	Elapsed  time.Duration // from the start of the channel until the CPU saw the completion
 	Counters Counters
 }
 
-// Run does the transfer and waits for its end. When ctx ends first, the channel is stopped. On an error the channel
-// has been stopped when Run returns and can be used again, unless the error wraps ErrBusy: then the memory must stay
-// mapped until Device.Recover, another Run or Close returns nil.
+// Run executes the transfer and waits for its end. If ctx ends first, the channel is stopped. After an error the
+// channel has been stopped and can be used again, unless the error wraps ErrBusy: then the memory must stay mapped
+// until Device.Recover, another Run or Close returns nil.
 func (t *Transfer) Run(ctx context.Context) (Result, error) {
 	c := t.c
 	r := Result{Bytes: t.bytes}
@@ -90,7 +90,7 @@ func (t *Transfer) Run(ctx context.Context) (Result, error) {
 		r.Counters, err = c.counters()
 	}
 	if !errors.Is(err, ErrGone) {
-		stopErr := c.stop(c.dev.cfg.StopBound, nil)
+		stopErr := c.stop(stopBound, nil)
 		t.stuck.Store(errors.Is(stopErr, ErrBusy))
 		err = errors.Join(err, stopErr)
 	}
@@ -100,8 +100,8 @@ func (t *Transfer) Run(ctx context.Context) (Result, error) {
 	return r, nil
 }
 
-// finish waits until the engine has stopped at the last descriptor, and checks that it did all of them. A poll-mode
-// write-back may be stale: only the status counts.
+// finish waits until the engine has stopped at the last descriptor, and checks that it completed all of them. A
+// poll-mode write-back may be stale, so only the status counts.
 func (t *Transfer) finish(ctx context.Context) error {
 	c := t.c
 	for {
@@ -130,8 +130,8 @@ func (t *Transfer) finish(ctx context.Context) error {
 	return err
 }
 
-// Close frees the descriptors. The transfer must not run. After a Run that returned ErrBusy it tries to stop the channel
-// again, and frees nothing when that fails.
+// Close frees the descriptors. The transfer must not be running. After a Run that returned ErrBusy, Close tries again
+// to stop the channel, and frees nothing if that fails.
 func (t *Transfer) Close() error {
 	if t.stuck.Load() {
 		if err := t.c.dev.Recover(context.Background(), t.c.dir, t.c.index); err != nil && !errors.Is(err, ErrGone) {
@@ -142,7 +142,7 @@ func (t *Transfer) Close() error {
 	return t.memory.Close()
 }
 
-// Abandon frees the descriptors of a transfer whose engine does not stop, as Ring.Abandon does and with its conditions.
+// Abandon frees the descriptors of a transfer whose engine does not stop, under the same conditions as Ring.Abandon.
 func (t *Transfer) Abandon() error {
 	t.stuck.Store(false)
 	return t.memory.Close()

@@ -14,7 +14,7 @@ func checkUser(i int) error {
 	return nil
 }
 
-// EnableUser lets user interrupt i, 0 to 15, through (PG195, IRQ block user interrupt enable).
+// EnableUser enables user interrupt i, 0 to 15 (PG195, IRQ block user interrupt enable).
 func (d *Device) EnableUser(i int) error {
 	if err := checkUser(i); err != nil {
 		return err
@@ -38,9 +38,10 @@ func (d *Device) DisableUser(i int) error {
 	return nil
 }
 
-// WaitUser returns nil when user interrupt i was raised since the last WaitUser returned nil for it, or is still
-// raised although its message was lost. User interrupts are levels: who has been told clears the source. An error
-// wraps ctx's, ErrGone, or ErrReset when the core no longer has it enabled.
+// WaitUser returns nil once user interrupt i has been raised since WaitUser last returned nil for it, or if it is still
+// raised although its message was lost. User interrupts are levels, so the caller must clear the source. The error
+// wraps ctx's, ErrGone, or ErrReset if the core no longer has the interrupt enabled, or ErrUser if there is no
+// interrupt i.
 func (d *Device) WaitUser(ctx context.Context, i int) error {
 	if err := checkUser(i); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (d *Device) WaitUser(ctx context.Context, i int) error {
 	}
 }
 
-// awaitUser waits for the interrupt's message, or in poll mode for nothing, until the watchdog's tick.
+// awaitUser waits for the interrupt's message until the watchdog's tick. In poll mode it only waits for the tick.
 func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) {
 	tick, cancel := context.WithTimeout(ctx, d.cfg.Watchdog)
 	defer cancel()
@@ -82,10 +83,10 @@ func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) 
 	return false, fmt.Errorf("user interrupt %d: %w", i, err)
 }
 
-// masked says whether a shared line may have the user interrupt masked for now.
+// masked reports whether the user interrupt may currently be masked, that is, whether its line is shared.
 func (d *Device) masked(i int) bool { return !d.cfg.Poll && d.userLine(i).shared }
 
-// userEnabled looks whether the core still has what EnableUser has written.
+// userEnabled checks that the core still has the setting that EnableUser has written.
 func (d *Device) userEnabled(i int) error {
 	switch enabled := d.regs.Read32(targetIRQ<<12 | regUserIntEnable); {
 	case enabled == gone:

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// Poll mode looks at the write-back after pauses that grow from the first to the second.
+// Poll mode checks the write-back after pauses that grow from pollFirst to pollMost.
 const (
 	pollFirst = 20 * time.Microsecond
 	pollMost  = time.Millisecond
 )
 
-// A waiter waits for a hint that the channel has done something: its interrupt or a change of the poll-mode
-// write-back; and for the tick of the watchdog, by which whatever the hint was lost for is found. One goroutine uses it.
+// A waiter waits for a hint that the channel has done something, which is its interrupt or a change of the poll-mode
+// write-back, and for the tick of the watchdog, which finds events whose hint was lost. It is used by one goroutine.
 type waiter struct {
 	c    *channel
-	word *uint32 // poll-mode write-back; nil: interrupts
-	last uint32  // what it was
+	word *uint32 // poll-mode write-back; nil: interrupts are used
+	last uint32  // last value of word
 
-	seen   uint64          // raises of a shared line
-	parent <-chan struct{} // Done of the context that tick was made from
+	seen   uint64          // raises of a shared line that were seen
+	parent <-chan struct{} // Done of the context that tick was derived from
 	tick   context.Context // ends when the next tick is due
 	cancel context.CancelFunc
 
 	timer *time.Timer
-	doubt time.Duration // the last hint found nothing: look again after this long
-	due   time.Time     // of the next tick, in poll mode
+	doubt time.Duration // set if the last hint found nothing: check again after this long
+	due   time.Time     // time of the next tick, in poll mode
 }
 
 // wait returns true after a hint and false after a tick.
@@ -42,7 +42,7 @@ func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
 	if w.tick == nil || w.parent != ctx.Done() {
 		w.renew(ctx)
 	}
-	if w.tick.Err() == nil { // else ticks would wait as long as interrupts come
+	if w.tick.Err() == nil { // otherwise frequent interrupts would delay the tick
 		err := w.c.line.wait(w.tick, &w.seen)
 		switch {
 		case err == nil:
@@ -57,7 +57,7 @@ func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
 	return false, nil
 }
 
-// renew begins the time until the next tick. Its context is used for as many waits as fit, so that a frame costs no
+// renew starts the time until the next tick. Its context is reused for as many waits as fit, so that a frame costs no
 // allocation.
 func (w *waiter) renew(ctx context.Context) {
 	if w.cancel != nil {
@@ -91,8 +91,8 @@ func (w *waiter) poll(ctx context.Context) (hint bool, err error) {
 	}
 }
 
-// confirm says whether the registers confirmed what the last hint promised. The write-back is made before the status is
-// set, and it may be a stale one: until the status is there, it is looked at again after growing pauses.
+// confirm records whether the registers confirmed the last hint. The write-back happens before the status is set, and
+// may be a stale one: until the status follows, it is checked again after growing pauses.
 func (w *waiter) confirm(done bool) {
 	switch {
 	case done || w.word == nil || w.last == 0:
@@ -117,7 +117,7 @@ func (w *waiter) sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// clear forgets the write-back of the run before. The channel must be stopped.
+// clear resets the write-back of the previous run. The channel must be stopped.
 func (w *waiter) clear() {
 	if w.word != nil {
 		atomic.StoreUint32(w.word, 0)

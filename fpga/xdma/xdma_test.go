@@ -19,13 +19,13 @@ import (
 
 func TestTransfers(t *testing.T) {
 	b := newBus()
-	d, _, _ := run(t, model.Loopback(b))
+	d, _, _ := startModel(t, model.Loopback(b))
 	for _, c := range []struct{ size, segment, card int }{
 		{1, 4096, 0},
 		{4097, 4096, 100},
 		{64 << 10, 4096, 0},
 		{64 << 10, 1 << 20, 0},
-		{50000, 96, 1234}, // 521 descriptors: blocks of 64 and several pages of them
+		{50000, 96, 1234}, // 521 descriptors: blocks of 64, and several pages of them
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			src, dst := b.memory(c.size, c.segment), b.memory(c.size, c.segment)
@@ -38,7 +38,7 @@ func TestTransfers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for range 2 { // a prepared transfer runs again
+				for range 2 { // a prepared transfer can run repeatedly
 					r, err := tr.Run(t.Context())
 					if err != nil {
 						t.Fatal(err)
@@ -64,7 +64,7 @@ func TestTransfers(t *testing.T) {
 
 func TestTransferErrors(t *testing.T) {
 	b := newBus()
-	d, _, _ := run(t, model.Loopback(b))
+	d, _, _ := startModel(t, model.Loopback(b))
 	mem := b.memory(8192, 4096)
 	fails := func(dir fpga.Direction, mem fpga.Memory, card uint64) error {
 		tr, err := d.NewTransfer(dir, 0, mem, card)
@@ -85,7 +85,7 @@ func TestTransferErrors(t *testing.T) {
 	if err := fails(fpga.H2C, stale, 0); !errors.As(err, &status) || status.Status&bitsReadError == 0 {
 		t.Errorf("h2c from unmapped memory: %v", err)
 	}
-	// Writes over PCI Express are posted: the engine does not learn that one went astray, only the SMMU does.
+	// Writes over PCI Express are posted: the engine does not learn that one has gone astray, only the SMMU does.
 	before := b.faults
 	if err := fails(fpga.C2H, stale, 0); err != nil || b.faults == before {
 		t.Errorf("c2h to unmapped memory: %v, %d faults", err, b.faults-before)
@@ -99,12 +99,12 @@ func TestTransferErrors(t *testing.T) {
 	if _, err := d.NewRing(RingConfig{Slots: []fpga.Memory{mem, mem}, Trailer: 128}); !errors.Is(err, ErrChannel) {
 		t.Errorf("ring on a memory-mapped channel: %v", err)
 	}
-	if err := fails(fpga.C2H, mem, 0); err != nil { // the channel works after all of that
+	if err := fails(fpga.C2H, mem, 0); err != nil { // the channel still works after all that
 		t.Errorf("after the errors: %v", err)
 	}
 }
 
-// dead registers read all ones.
+// dead registers read as all ones.
 type dead struct{}
 
 func (dead) Read32(uint32) uint32       { return gone }
@@ -121,7 +121,7 @@ func TestChannelsAreListed(t *testing.T) {
 	cfg := model.Loopback(newBus())
 	cfg.H2C = []model.Interface{model.MemoryMapped, model.Stream}
 	cfg.C2H = []model.Interface{model.Stream, model.MemoryMapped, model.Stream}
-	d, _, _ := run(t, cfg)
+	d, _, _ := startModel(t, cfg)
 	var got []string
 	for _, c := range d.Channels() {
 		got = append(got, fmt.Sprint(c.Direction, c.Channel, c.Stream))
@@ -149,8 +149,8 @@ func newCamera(t testing.TB, width, height, slots, segment int, period time.Dura
 	return newCameraOf(t, model.SensorConfig{Width: width, Height: height, Period: period}, 0, slots, segment, 0, options...)
 }
 
-// newCameraOf makes a camera of a sensor of which geometry and times are given, on a core with MSI-X or so many vectors of MSI,
-// and a ring with such slices.
+// newCameraOf makes a camera from a sensor with the given geometry and times, on a core with MSI-X or that many MSI
+// vectors, and a ring with the given slices.
 func newCameraOf(t testing.TB, cfg model.SensorConfig, msi, slots, segment, slice int, options ...func(*Config)) *camera {
 	t.Helper()
 	cfg.Format, cfg.Shift = fpga.NewFourCC([4]byte{'R', 'G', '1', '0'}), 2
@@ -162,7 +162,7 @@ func newCameraOf(t testing.TB, cfg model.SensorConfig, msi, slots, segment, slic
 	c := &camera{sensor: s, bus: newBus()}
 	core := model.Camera(c.bus, s)
 	core.MSI = msi
-	c.device, c.model, c.tap = run(t, core, options...)
+	c.device, c.model, c.tap = startModel(t, core, options...)
 	for range slots {
 		c.slots = append(c.slots, c.bus.memory(s.FrameBytes(), segment))
 	}
@@ -224,7 +224,7 @@ func TestRing(t *testing.T) {
 		{64, 8, 2, 4096},
 		{64, 48, 3, 960},
 		{320, 240, 8, 4096},
-		{320, 240, 3, 128}, // 1,201 descriptors a frame: more than the credit counter holds
+		{320, 240, 3, 128}, // 1,201 descriptors per frame: more than the credit counter can hold
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			cam := newCamera(t, c.width, c.height, c.slots, c.segment, 2*time.Millisecond)
@@ -239,7 +239,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// Slots come back in any order and one never does: the stream goes on over the others, without a wrong byte.
+// Slots come back in any order, and one never does: the stream continues with the others, without a wrong byte.
 func TestRingWithSlotsFreedInAnyOrder(t *testing.T) {
 	cam := newCamera(t, 64, 48, 6, 960, time.Millisecond)
 	cam.start(t)
@@ -324,7 +324,7 @@ func TestStopAndStartAgain(t *testing.T) {
 func TestShortPacketIsNotTakenForAFrame(t *testing.T) {
 	cam := newCamera(t, 64, 48, 3, 4096, 20*time.Millisecond)
 	for _, s := range cam.ring.slots {
-		binary.LittleEndian.PutUint32(s.chain.bytes[(s.chain.n-1)*descriptorSize+4:], 64) // half a trailer fits
+		binary.LittleEndian.PutUint32(s.chain.bytes[(s.chain.n-1)*descriptorSize+4:], 64) // only half a trailer fits
 	}
 	cam.start(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package accept takes connections, also when the process or the machine is short of file descriptors for a while.
+// Package accept accepts connections, even if the process or the machine temporarily runs out of file descriptors.
 package accept
 
 import (
@@ -8,6 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
 // Pauses between attempts.
@@ -16,17 +19,55 @@ const (
 	maxPause   = time.Second
 )
 
-// Next calls accept, the method of a listener, until it returns a connection or net.ErrClosed. Between attempts that fail it pauses, each time
-// twice as long, up to a second; it logs the first failure.
-func Next[C any](accept func() (C, error), log *slog.Logger) (C, error) {
+// A Loop accepts the connections of a listener, for one goroutine.
+type Loop[C any] struct {
+	accept func() (C, error)
+	log    *slog.Logger
+	told   pipeline.FaultLog
+	rate   flood.Limit
+	pause  time.Duration // before the next connection
+}
+
+// burst and every limit the rate at which connections are accepted, so that a flood of them takes little CPU time from
+// the frames. The kernel queues up to 4,096 connections: a legitimate client behind those is accepted within two
+// seconds.
+const (
+	burst = 512
+	every = 500 * time.Microsecond
+)
+
+// From returns a Loop over a listener's Accept method.
+func From[C any](accept func() (C, error), log *slog.Logger) *Loop[C] {
+	return &Loop[C]{accept: accept, log: log, rate: flood.Limit{Burst: burst, Every: every}}
+}
+
+// Next waits for a connection and returns it. If too many connections have arrived, it first pauses. It returns an
+// error, net.ErrClosed, only when the listener is closed. After other errors it tries again, with pauses that double up
+// to a second, and logs at most once a minute.
+func (l *Loop[C]) Next() (C, error) {
+	time.Sleep(l.pause)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		conn, err := accept()
+		conn, err := l.accept()
 		if err == nil || errors.Is(err, net.ErrClosed) {
+			l.pause = l.rate.Pause(time.Now())
 			return conn, err
 		}
-		if pause == firstPause {
-			log.Warn("a connection cannot be accepted: trying again until it can", "error", err)
+		if left, due := l.told.Due("", time.Now()); due {
+			l.log.Warn("a connection cannot be accepted: trying again until it can", pipeline.Unlogged([]any{"error", err}, left)...)
 		}
 		time.Sleep(pause)
 	}
 }
+
+// Listener returns a listener whose Accept is Next.
+func Listener(l net.Listener, log *slog.Logger) net.Listener {
+	return listener{l, From(l.Accept, log)}
+}
+
+type listener struct {
+	net.Listener
+	loop *Loop[net.Conn]
+}
+
+// Accept implements net.Listener.
+func (l listener) Accept() (net.Conn, error) { return l.loop.Next() }

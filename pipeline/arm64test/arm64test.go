@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package arm64test runs tests of assembly for arm64 in an emulated processor.
 package arm64test
 
 import (
@@ -10,7 +9,8 @@ import (
 	"testing"
 )
 
-// Run runs those tests of the package in this folder that match the pattern. Libraries are those of the cross compiler.
+// Run runs, on an emulated processor, those tests of the package in the current folder that match the pattern. It uses
+// the libraries of the cross compiler.
 func Run(t *testing.T, pattern string) {
 	t.Helper()
 	qemu, err := exec.LookPath("qemu-aarch64")

@@ -9,16 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// processor is the time of a processor that this process has had.
+// processor returns the CPU time that this process has used.
 func processor() time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// bursts calls f so many times, 10,000 times a second: as results of frames come, 50 together, every 5 ms. It returns what it took.
+// bursts calls f count times, at 10,000 calls a second: 50 together every 5 ms, the way results of frames arrive. It
+// returns the elapsed and the CPU time.
 func bursts(count int, f func(n int)) (took, cpu time.Duration) {
 	begin, before := time.Now(), processor()
 	for n := range count {
@@ -30,13 +32,14 @@ func bursts(count int, f func(n int)) (took, cpu time.Duration) {
 	return time.Since(begin), processor() - before
 }
 
-// BenchmarkTenThousand publishes 10,000 messages a second to a server that is a process of its own, and says which share of a core this
-// process needs for that, JSON and acknowledgements included: go test -run '^$' -bench TenThousand -benchtime 100000x ./pipeline/bus
+// BenchmarkTenThousand publishes 10,000 messages a second to a server in another process and reports which share of a
+// core this process needs, including JSON and acknowledgements: go test -run '^$' -bench TenThousand -benchtime 100000x
+// ./pipeline/bus
 //
-// The benchmark is awoken 200 times a second to have something to publish; pacing-%core is which share that takes alone, and is a part of
-// %core. A program that publishes results is awake at that time anyway.
+// The benchmark wakes up 200 times a second to publish something. pacing-%core is the share that this alone takes; it
+// is part of %core. A program that publishes results is awake at these times anyway.
 func BenchmarkTenThousand(b *testing.B) {
-	report := pipeline.Report{Frame: 1 << 20, Captured: time.Now(), Results: []pipeline.Result{{
+	r := report.Report{Frame: 1 << 20, Captured: time.Now(), Results: []pipeline.Result{{
 		Stage: "detector", Regions: []pipeline.Region{{X: 100, Y: 200, Width: 64, Height: 48, Label: "car", Score: 0.87}}, Numbers: map[string]float64{"count": 1},
 	}}}
 	for name, make := range map[string]func(testing.TB) *broker{"nats": debianNATS, "mqtt": func(t testing.TB) *broker { return mosquitto(t, "") }} {
@@ -49,8 +52,8 @@ func BenchmarkTenThousand(b *testing.B) {
 			b.ResetTimer()
 			begin, cpu := time.Now(), processor()
 			bursts(b.N, func(n int) {
-				report.Frame = uint64(n)
-				if err := p.Results("numbers", report); err != nil {
+				r.Frame = uint64(n)
+				if err := p.Results("numbers", r); err != nil {
 					b.Fatal(err)
 				}
 			})

@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	mqtt "github.com/eclipse/paho.mqtt.golang"
@@ -21,51 +22,84 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// Boards asks a server for the latest health of every board, ordered by name. foreign counts messages that no board of this version has
-// sent. ctx must have a deadline.
+// Limits on what is read from a bus, since others may publish there too.
+const (
+	mostBoards      = 4096
+	mostHealth      = 256 << 10 // bytes of one message
+	mostHealthBytes = 64 << 20  // bytes of all messages
+)
+
+// ErrMore means that a bus holds more boards, or more bytes of their health, than this package reads.
+var ErrMore = fmt.Errorf("the bus has more than %d boards, or more than %d MiB of their health: the others are omitted",
+	mostBoards, mostHealthBytes>>20)
+
+// Early is the time by which a board's clock may run ahead of this machine's before its time counts as lying in the
+// future.
+const Early = 5 * time.Second
+
+// Boards asks a server for the latest health of every board and returns the list sorted by name. foreign counts the
+// messages found there that are not listed, because they are malformed, of another version, or published under the name
+// of another board. ctx must have a deadline; on an error Boards also returns what it has received so far.
 func Boards(ctx context.Context, s Server) (list []Health, foreign int, err error) {
 	ask := askNATS
 	if s.MQTT() {
 		ask = askMQTT
 	}
-	err = ask(ctx, s, func(data []byte) {
-		h, err := parseHealth(data)
+	latest, count, bytes := map[string]Health{}, 0, 0
+	err = ask(ctx, s, func(subject string, data []byte) error {
+		count, bytes = count+1, bytes+len(data)
+		if count > mostBoards || bytes > mostHealthBytes {
+			return ErrMore
+		}
+		h, err := parseHealth(subject, data)
 		if err != nil {
 			foreign++
-			return
+		} else if was, is := latest[h.Board]; !is || newer(h.At, was.At, time.Now()) {
+			latest[h.Board] = h
 		}
-		list = append(list, h)
+		return nil
 	})
-	newer := map[string]Health{} // a board may tell while it is asked
-	for _, h := range list {
-		if h.At.After(newer[h.Board].At) {
-			newer[h.Board] = h
-		}
-	}
-	list = slices.Collect(maps.Values(newer))
+	list = slices.Collect(maps.Values(latest))
 	slices.SortFunc(list, func(a, b Health) int { return cmp.Compare(a.Board, b.Board) })
 	return list, foreign, err
 }
 
-// parseHealth reads a message that anybody may have sent.
-func parseHealth(data []byte) (h Health, err error) {
+// newer reports whether a message dated a replaces one dated b. A message dated in the future never replaces one that
+// is not, because no later message could replace it in turn.
+func newer(a, b, now time.Time) bool {
+	if future := a.After(now.Add(Early)); future != b.After(now.Add(Early)) {
+		return !future
+	}
+	return a.After(b)
+}
+
+// parseHealth parses a message that anybody may have published. The board in the message must match the one in the
+// subject: a server can restrict who publishes under a subject, but not what a message says.
+func parseHealth(subject string, data []byte) (h Health, err error) {
+	if len(data) > mostHealth {
+		return h, fmt.Errorf("%d bytes of health, more than %d", len(data), mostHealth)
+	}
 	if err := json.Unmarshal(data, &h); err != nil {
 		return h, err
 	}
 	if h.Version != Version {
 		return h, fmt.Errorf("version %d of the message, want %d", h.Version, Version)
 	}
+	if subject != prefix+h.Board+health {
+		return h, fmt.Errorf("board %q in a message of %q", h.Board, subject)
+	}
 	return h, CheckBoard(h.Board)
 }
 
-// askNATS takes the last message of each board from the stream that has them.
-func askNATS(ctx context.Context, s Server, each func([]byte)) error {
+// askNATS calls the function each for every board, with its last message. It reads these messages from the stream that
+// stores them.
+func askNATS(ctx context.Context, s Server, each func(subject string, data []byte) error) error {
 	o, err := s.natsOptions(ctx, "tegracast fleet")
 	if err != nil {
 		return err
 	}
 	scheme, address := s.address()
-	conn, err := nats.Connect(scheme+"://"+address, o...)
+	conn, err := nats.Connect(scheme+"://"+address, append(o, nats.SetCustomDialer(&dialer{ctx: ctx, server: &s}))...)
 	if err != nil {
 		return err
 	}
@@ -76,7 +110,7 @@ func askNATS(ctx context.Context, s Server, each func([]byte)) error {
 	}
 	name, err := js.StreamNameBySubject(ctx, prefix+"*"+health)
 	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound): // no board has been there yet
+	case errors.Is(err, jetstream.ErrStreamNotFound): // no board has published yet
 		return nil
 	case err != nil:
 		return err
@@ -92,21 +126,24 @@ func askNATS(ctx context.Context, s Server, each func([]byte)) error {
 	for subject := range info.State.Subjects {
 		m, err := stream.GetLastMsgForSubject(ctx, subject)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound): // it has just made room
+		case errors.Is(err, jetstream.ErrMsgNotFound): // it has just been dropped to make room
 		case err != nil:
 			return err
 		default:
-			each(m.Data)
+			if err := each(m.Subject, m.Data); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// mqttOptions are those of a connection, which is not made again by itself. The broker keeps nothing for it.
+// mqttOptions returns the options of a connection that does not reconnect by itself and for which the broker keeps no
+// session.
 func (s *Server) mqttOptions(ctx context.Context, client string) *mqtt.ClientOptions {
 	scheme, address := s.address()
 	o := mqtt.NewClientOptions().AddBroker(scheme + "://" + address).SetClientID(client).SetProtocolVersion(4).SetCleanSession(true)
-	o.SetAutoReconnect(false).SetConnectRetry(false).SetOrderMatters(false).SetKeepAlive(keepAlive).SetPingTimeout(keepAlive / 2)
+	o.SetAutoReconnect(false).SetConnectRetry(false).SetKeepAlive(keepAlive).SetPingTimeout(keepAlive / 2)
 	o.SetConnectTimeout(dialTime / 2).SetWriteTimeout(writeTime)
 	if deadline, is := ctx.Deadline(); is {
 		o.SetConnectTimeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline))))
@@ -128,7 +165,7 @@ func (s *Server) mqttOptions(ctx context.Context, client string) *mqtt.ClientOpt
 	return o
 }
 
-// connectMQTT connects, or gives up with ctx.
+// connectMQTT connects; it gives up when ctx ends.
 func connectMQTT(ctx context.Context, o *mqtt.ClientOptions) (mqtt.Client, error) {
 	client := mqtt.NewClient(o)
 	t := client.Connect()
@@ -141,22 +178,26 @@ func connectMQTT(ctx context.Context, o *mqtt.ClientOptions) (mqtt.Client, error
 	}
 }
 
-// quiet is how long nothing comes when a broker has sent all that it keeps.
+// quiet is the time for which a broker must send nothing before its retained messages count as complete.
 const quiet = time.Second
 
-// askMQTT takes the messages that the broker keeps, one of each board.
-func askMQTT(ctx context.Context, s Server, each func([]byte)) error {
+// askMQTT calls the function each for every message that the broker retains, one per board. It ignores messages
+// published in the meantime, which lack the RETAIN flag (MQTT 3.1.1, 3.3.1.3): on a busy bus they would never end.
+func askMQTT(ctx context.Context, s Server, each func(subject string, data []byte) error) error {
 	o := s.mqttOptions(ctx, fmt.Sprintf("tegracast-fleet-%016x", store.NewID()))
-	got, ended := make(chan []byte), make(chan struct{})
-	defer close(ended)
 	client, err := connectMQTT(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer client.Disconnect(0)
+	got, ended := make(chan mqtt.Message), make(chan struct{})
+	defer close(ended) // before Disconnect, which waits for the function below
 	t := client.Subscribe(topic(prefix+"+"+health), 1, func(_ mqtt.Client, m mqtt.Message) {
-		select { // ends: Boards closes ended when it returns
-		case got <- m.Payload():
+		if !m.Retained() {
+			return
+		}
+		select { // ends: askMQTT closes ended when it returns
+		case got <- m:
 		case <-ended:
 		}
 	})
@@ -164,8 +205,10 @@ func askMQTT(ctx context.Context, s Server, each func([]byte)) error {
 	defer wait.Stop()
 	for confirmed := t.Done(); ; {
 		select {
-		case data := <-got:
-			each(data)
+		case m := <-got:
+			if err := each(strings.ReplaceAll(m.Topic(), "/", "."), m.Payload()); err != nil {
+				return err
+			}
 			wait.Reset(quiet)
 		case <-confirmed:
 			if t.Error() != nil {

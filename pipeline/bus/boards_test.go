@@ -24,10 +24,11 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nkeys"
 
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// TestBoards: twenty boards tell of themselves, and whoever asks gets the latest health of each, whatever else is on the bus.
+// TestBoards checks that, with twenty boards publishing, Boards returns the latest health of each, whatever else is on
+// the bus.
 func TestBoards(t *testing.T) {
 	everyBroker(t, func(t *testing.T, b *broker) {
 		b.start(t)
@@ -58,9 +59,9 @@ func TestBoards(t *testing.T) {
 	})
 }
 
-// TestNobodyAnswers: whoever asks for boards is told why there is no answer, within the deadline.
+// TestNobodyAnswers checks that Boards returns within the deadline, with an error that says why there is no answer.
 func TestNobodyAnswers(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // says nothing
+	l, err := net.Listen("tcp", "127.0.0.1:0") // never sends anything
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +77,7 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// authority makes a certificate for 127.0.0.1 that signs itself.
+// authority makes a self-signed certificate for 127.0.0.1.
 func authority(t *testing.T) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -105,7 +106,7 @@ func authority(t *testing.T) (certificate, key string) {
 	return certificate, key
 }
 
-// credentials makes an operator with an account and a user of NATS, for a server's options and for a file.
+// credentials makes a NATS operator with an account and a user: as options for a server and as a credentials file.
 func credentials(t *testing.T) (o func(*server.Options), file string) {
 	t.Helper()
 	must := func(err error) {
@@ -154,7 +155,7 @@ func credentials(t *testing.T) (o func(*server.Options), file string) {
 	}, file
 }
 
-// TestWhoPublishes: by TLS, with a user, a token and credentials; without these the trouble says why.
+// TestWhoPublishes checks TLS, user, token and credentials, and that without them Stats.Trouble says why.
 func TestWhoPublishes(t *testing.T) {
 	certificate, key := authority(t)
 	pair, err := tls.LoadX509KeyPair(certificate, key)
@@ -203,7 +204,7 @@ func TestWhoPublishes(t *testing.T) {
 			b.start(t)
 			x.right.URL, x.wrong.URL = x.scheme+"://"+b.address, x.scheme+"://"+b.address
 			p, stop := runs(t, Config{Server: x.right, Board: "a", Folder: t.TempDir()})
-			if err := p.Results("o", pipeline.Report{}); err != nil {
+			if err := p.Results("o", report.Report{}); err != nil {
 				t.Fatal(err)
 			}
 			await(t, "acknowledgement: "+p.Stats().Trouble, func() bool { return p.Stats().Published == 1 })
@@ -218,7 +219,8 @@ func TestWhoPublishes(t *testing.T) {
 	}
 }
 
-// TestNoJetStream: a server without it, and a stream that takes less than a message, are told apart from one that cannot be reached.
+// TestNoJetStream checks that a server without JetStream, and a stream that accepts only smaller messages, are reported
+// differently from an unreachable server.
 func TestNoJetStream(t *testing.T) {
 	b := embedded(t, func(o *server.Options) { o.JetStream = false })
 	b.start(t)

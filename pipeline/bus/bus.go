@@ -11,59 +11,63 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/bus/store"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// Config is a publisher.
+// Config configures a Publisher.
 type Config struct {
 	Server
-	Board  string // a name that no other board on the bus has; CheckBoard
-	Folder string // of what is kept on disk
-	Limit  int64  // bytes of it
+	Board  string // unique among the boards on the bus; see CheckBoard
+	Folder string // where messages are stored
+	Limit  int64  // of the folder's size, in bytes
 	Logger *slog.Logger
 }
 
-// A Publisher publishes what a board has to tell. All methods may be called concurrently.
+// A Publisher publishes a board's results, events and health. All methods may be called concurrently.
 type Publisher struct {
 	config  Config
 	opening []byte
 	id      uint64
 	epoch   uint64
 	wake    chan struct{}
-	bodies  sync.Pool // *[]byte: what a message says, before it has its number
+	bodies  sync.Pool // *[]byte: message bodies, before they get a number
 	blocks  sync.Pool
 	dialed  chan dialed
 
 	mu      sync.Mutex
-	numbers map[string]uint64 // the last of each subject
+	numbers map[string]uint64 // last number of each subject
 	queue   []queued
-	queued  int    // bytes of their data
-	block   *block // for messages to come; nil: there has been none
+	queued  int    // bytes of data in queue
+	block   *block // for the next messages; nil before the first one
 	losses  []loss
 	stats   Stats
 	ended   bool
 
-	pump // of Run's goroutine
+	pump // used by Run's goroutine only
 }
 
-// Stats are a publisher's counters.
+// Stats are the counters of a Publisher.
 type Stats struct {
 	Server    string
 	Connected bool
-	Trouble   string // why it is not
-	Links     uint64 // connections that were made
-	Published uint64 // messages that the server has for sure
-	Waiting   int    // messages that it has not yet
-	Stored    int64  // of these, on disk
-	// Messages that are lost. The numbers of the others show it.
-	Full    uint64 // the oldest on disk had to make room
-	Failed  uint64 // the disk could not keep them, or there was no room in memory
-	Refused uint64 // the server does not take such a message
+	Trouble   string // why it is not connected
+	Links     uint64 // connections established
+	Published uint64 // messages that the server has acknowledged
+	Waiting   int    // messages that it has not acknowledged yet
+	Stored    int64  // bytes of the files on disk
+	// Lost messages. Consumers see them as gaps in the numbers.
+	Full    uint64 // the oldest on disk, dropped to make room
+	Failed  uint64 // those that the disk could not store, or for which there was no room in memory
+	Refused uint64 // those that the server does not accept
 }
 
-// New opens the store. Where the disk cannot keep anything, messages wait in memory alone, and the log says so. Errors are those of the
-// configuration, and store.ErrTaken.
+// Lost returns the number of messages that the server will never get.
+func (s Stats) Lost() uint64 { return s.Full + s.Failed + s.Refused }
+
+// New returns a Publisher, and opens its store. If the disk cannot store anything, messages wait in memory only, and
+// New logs an error. It returns an error if the configuration is invalid, or one that wraps store.ErrTaken if another
+// process uses the folder.
 func New(c Config) (*Publisher, error) {
 	if err := errors.Join(CheckBoard(c.Board), CheckServer(c.URL)); err != nil {
 		return nil, err
@@ -76,7 +80,8 @@ func New(c Config) (*Publisher, error) {
 	case errors.Is(err, store.ErrTaken):
 		return nil, fmt.Errorf("bus: %w: each process needs a folder of its own", err)
 	case err != nil:
-		c.Logger.Error("the disk keeps no messages while the bus cannot be reached: few wait in memory, and numbers begin again", "error", err)
+		c.Logger.Error("messages cannot be stored on disk while the bus cannot be reached: "+
+			"only a few are kept in memory, and their numbers begin again", "error", err)
 		p.id = store.NewID()
 	default:
 		p.id, p.epoch, p.numbers = p.store.ID, p.store.Epoch, p.store.Numbers
@@ -85,41 +90,41 @@ func New(c Config) (*Publisher, error) {
 	return p, err
 }
 
-// Results publishes the results of a frame. An error says which number JSON has no word for.
-func (p *Publisher) Results(output string, r pipeline.Report) error {
+// Results publishes the results of a frame. It returns an error if they contain a number that JSON cannot represent.
+func (p *Publisher) Results(output string, r report.Report) error {
 	room, is := p.bodies.Get().(*[]byte)
 	if !is {
 		room = new([]byte)
 	}
 	defer p.bodies.Put(room)
-	b := pipeline.AppendText(append((*room)[:0], `{"output":`...), output)
+	b := report.AppendText(append((*room)[:0], `{"output":`...), output)
 	begin := len(b)
 	b, err := r.AppendJSON(b)
 	*room = b
 	if err != nil {
 		return fmt.Errorf("results of frame %d: %w", r.Frame, err)
 	}
-	b[begin] = ',' // one object of both
+	b[begin] = ',' // joins both into one object
 	p.publish(prefix+p.config.Board+results+output, b)
 	return nil
 }
 
-// Event publishes what has happened.
-func (p *Publisher) Event(e Happened) { p.tell(events, e) }
+// Event publishes an event.
+func (p *Publisher) Event(e Happened) { p.publishJSON(events, e) }
 
-// Health publishes how the board is.
-func (p *Publisher) Health(c Condition) { p.tell(health, c) }
+// Health publishes the condition of the board.
+func (p *Publisher) Health(c Condition) { p.publishJSON(health, c) }
 
-func (p *Publisher) tell(below string, what any) {
+func (p *Publisher) publishJSON(below string, what any) {
 	body, err := json.Marshal(what)
-	if err != nil { // a sensor that says NaN
+	if err != nil { // for example, a sensor value that is NaN
 		p.config.Logger.Warn("a message cannot be written as JSON", "subject", prefix+p.config.Board+below, "error", err)
 		return
 	}
 	p.publish(prefix+p.config.Board+below, body)
 }
 
-// Missed counts an event that could not be published: its number is missing.
+// Missed counts an event that could not be published. Consumers see that its number is missing.
 func (p *Publisher) Missed() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -129,7 +134,7 @@ func (p *Publisher) Missed() {
 	p.stats.Failed++
 }
 
-// Stats reads the counters.
+// Stats returns the counters.
 func (p *Publisher) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,8 +143,8 @@ func (p *Publisher) Stats() Stats {
 	return st
 }
 
-// Run publishes until ctx ends. What the server does not take within a second more is kept for the next time. It closes the publisher,
-// and is called once.
+// Run publishes until ctx ends, plus at most one second to finish. Messages that the server has not acknowledged by
+// then are stored for the next run, if the disk can store them. Run closes the publisher and may be called only once.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.work(ctx)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
@@ -156,7 +161,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 		return nil
 	}
 	if err := p.store.Close(numbers); err != nil {
-		return fmt.Errorf("bus: the numbers of the messages are not kept: %w", err)
+		return fmt.Errorf("bus: the numbers of the messages cannot be stored: %w", err)
 	}
 	return nil
 }

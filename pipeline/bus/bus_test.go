@@ -12,12 +12,13 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// long says whether tests may take minutes.
+// long reports whether tests may take minutes.
 func long() bool { return os.Getenv("TEGRACAST_LONG") != "" }
 
-// publishes publishes results of a frame every few milliseconds until stop is closed, and returns how many there were.
+// publishes publishes results of frames every few milliseconds until stop is closed, and returns how many.
 func publishes(t *testing.T, p *Publisher, stop <-chan struct{}) (n uint64) {
 	for {
 		select {
@@ -26,14 +27,15 @@ func publishes(t *testing.T, p *Publisher, stop <-chan struct{}) (n uint64) {
 		case <-time.After(2 * time.Millisecond):
 		}
 		n++
-		r := pipeline.Report{Frame: n, Results: []pipeline.Result{{Stage: "s", Numbers: map[string]float64{"n": float64(n)}}}}
+		r := report.Report{Frame: n, Results: []pipeline.Result{{Stage: "s", Numbers: map[string]float64{"n": float64(n)}}}}
 		if err := p.Results("numbers", r); err != nil {
 			t.Error(err)
 		}
 	}
 }
 
-// numbered looks at the numbers that a consumer has got: each of 1 to last at least once, and in order when repetitions are left out.
+// numbered checks the numbers that a consumer received: each from 1 to last at least once, in order apart from
+// repetitions.
 func numbered(t *testing.T, list []Head, last uint64) (repeated int) {
 	t.Helper()
 	next := uint64(1)
@@ -53,7 +55,7 @@ func numbered(t *testing.T, list []Head, last uint64) (repeated int) {
 	return repeated
 }
 
-// has says whether the last number has come.
+// has returns a function that reports whether number last has arrived.
 func (c *collected) has(last uint64) func() bool {
 	return func() bool {
 		c.mu.Lock()
@@ -62,7 +64,7 @@ func (c *collected) has(last uint64) func() bool {
 	}
 }
 
-// everyBroker runs a test with each kind of real server.
+// everyBroker runs a test against each kind of real server.
 func everyBroker(t *testing.T, f func(t *testing.T, b *broker)) {
 	for name, make := range map[string]func(testing.TB) *broker{
 		"embedded": func(t testing.TB) *broker { return embedded(t, nil) }, "debian": debianNATS, "listener": listener,
@@ -75,8 +77,8 @@ func everyBroker(t *testing.T, f func(t *testing.T, b *broker)) {
 	}
 }
 
-// TestCutLink: the link is cut while results are published, for a minute in the long tier. Nothing is lost, and the order is kept; by
-// JetStream nothing comes twice either.
+// TestCutLink cuts the link while results are published, for a minute in the long tier. Nothing may be lost or
+// reordered; with JetStream nothing may arrive twice either.
 func TestCutLink(t *testing.T) {
 	outage := time.Second
 	if long() {
@@ -112,7 +114,8 @@ func TestCutLink(t *testing.T) {
 	})
 }
 
-// TestServerRestarts: the server is restarted while results are published. Nothing that it has acknowledged, and nothing else, is lost.
+// TestServerRestarts restarts the server while results are published. Nothing may be lost, whether or not it was
+// acknowledged before.
 func TestServerRestarts(t *testing.T) {
 	everyBroker(t, func(t *testing.T, b *broker) {
 		end := b.start(t)
@@ -135,13 +138,14 @@ func TestServerRestarts(t *testing.T) {
 	})
 }
 
-// TestFullStore: while the server is away more is published than the disk may keep. The gap in the numbers is what the books say.
+// TestFullStore publishes more than the disk may store while the server is away. The gap in the numbers must equal the
+// counter.
 func TestFullStore(t *testing.T) {
 	b := embedded(t, nil)
 	p, stop := runs(t, Config{Server: Server{URL: b.url()}, Board: "a", Folder: t.TempDir(), Limit: 256 << 10})
 	const count = 6000
 	for n := range uint64(count) {
-		if err := p.Results("numbers", pipeline.Report{Frame: n}); err != nil {
+		if err := p.Results("numbers", report.Report{Frame: n}); err != nil {
 			t.Fatal(err)
 		}
 		if n%1000 == 0 {
@@ -169,7 +173,8 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// TestProcessesEnd: numbers go on where a process has ended in order, without a server too; where it was killed an epoch begins.
+// TestProcessesEnd checks that the numbers continue after a process has ended cleanly, even without a server, and that
+// a new epoch starts after one was killed.
 func TestProcessesEnd(t *testing.T) {
 	b, folder := embedded(t, nil), t.TempDir()
 	c := Config{Server: Server{URL: b.url()}, Board: "a", Folder: folder}
@@ -184,7 +189,7 @@ func TestProcessesEnd(t *testing.T) {
 	if _, err := New(Config{Server: c.Server, Board: "a", Folder: folder, Limit: 1 << 20, Logger: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
-	c.Folder = t.TempDir() // what is on the disk when a process is killed
+	c.Folder = t.TempDir() // the state on disk when a process is killed
 	if err := os.CopyFS(c.Folder, os.DirFS(folder)); err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +207,8 @@ func TestProcessesEnd(t *testing.T) {
 	}
 }
 
-// TestSubjectsHaveNumbersOfTheirOwn, and a server that takes no such message does not stop the others.
+// TestSubjectsHaveNumbersOfTheirOwn also checks that a server that refuses one subject's messages does not stop the
+// others.
 func TestSubjectsHaveNumbersOfTheirOwn(t *testing.T) {
 	b := embedded(t, nil)
 	b.start(t)
@@ -210,7 +216,7 @@ func TestSubjectsHaveNumbersOfTheirOwn(t *testing.T) {
 	text := strings.Repeat("x", 1<<20)
 	for n := range uint64(3) {
 		for _, output := range []string{"one", "two"} {
-			if err := p.Results(output, pipeline.Report{Frame: n}); err != nil {
+			if err := p.Results(output, report.Report{Frame: n}); err != nil {
 				t.Fatal(err)
 			}
 		}

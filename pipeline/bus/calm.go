@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// mostOut is how many bytes are written at once.
+// mostOut is the number of buffered bytes that causes them to be written out.
 const mostOut = 256 << 10
 
-// plainly connects.
+// plainly opens a TCP connection.
 func plainly(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// A prompted connection is read when Run says so, once it is settled: in each of its rounds. The costs of a message are mostly those of
-// calls of the kernel, and of waking who makes them; so acknowledgements are read together.
+// A prompted connection, once settled, is read only when Run prompts it, once in each of its rounds. Most of the cost
+// of a message is system calls and waking the goroutines that make them, so acknowledgements are read in batches.
 type prompted struct {
 	net.Conn
 	settled atomic.Bool
 	prompt  chan struct{}
-	more    bool // who reads has not seen all that has come
+	more    bool // the reader may not have read everything that has arrived
 }
 
 func newPrompted(c net.Conn) prompted { return prompted{Conn: c, prompt: make(chan struct{}, 1)} }
 
-// next has who reads see what has come. Where nothing has, it is seen when it comes.
+// next lets the reader read what has arrived. If nothing has, the reader gets it when it arrives.
 func (c *prompted) next() {
 	select {
 	case c.prompt <- struct{}{}:
@@ -56,7 +56,8 @@ func (c *prompted) Close() error {
 	return err
 }
 
-// A calm connection is prompted, and also what is written leaves in Run's rounds, once it is settled.
+// A calm connection is a prompted one that, once settled, also buffers what is written to it until Run flushes it in
+// its rounds.
 type calm struct {
 	prompted
 
@@ -65,7 +66,7 @@ type calm struct {
 	failed error
 }
 
-// Write implements net.Conn. An error is told by the next call.
+// Write implements net.Conn. An error of a delayed write is returned by the next call.
 func (c *calm) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +82,7 @@ func (c *calm) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush has leave what was written.
+// flush writes out what is buffered.
 func (c *calm) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,18 +94,18 @@ func (c *calm) leave() {
 	if len(c.out) == 0 || c.failed != nil {
 		return
 	}
-	_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTime)) // a connection that is closed fails below
+	_ = c.Conn.SetWriteDeadline(time.Now().Add(writeTime)) // on a closed connection the write below fails
 	_, c.failed = c.Conn.Write(c.out)
 	c.out = c.out[:0]
 }
 
-// SetWriteDeadline implements net.Conn: leave has its own.
+// SetWriteDeadline implements net.Conn and does nothing: leave sets its own deadline.
 func (c *calm) SetWriteDeadline(time.Time) error { return nil }
 
 // SetDeadline implements net.Conn.
 func (c *calm) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// Close implements net.Conn. What is on its way leaves first, if it can at once.
+// Close implements net.Conn. It first tries to write out what is buffered, for at most 2 ms.
 func (c *calm) Close() error {
 	c.mu.Lock()
 	if c.failed == nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// connect dials when there is no link and the time has come.
+// connect starts dialing if there is no link and the time for another attempt has come.
 func (p *Publisher) connect(ctx context.Context) {
 	if p.link != nil || p.dialing != nil || time.Now().Before(p.retry) {
 		return
@@ -28,7 +28,7 @@ func (p *Publisher) connect(ctx context.Context) {
 	}()
 }
 
-// connected takes what dialing came to.
+// connected handles the result of dialing.
 func (p *Publisher) connected(d dialed) {
 	p.dialing()
 	p.dialing = nil
@@ -43,10 +43,10 @@ func (p *Publisher) connected(d dialed) {
 	p.stats.Links++
 }
 
-// trouble notes why there is no link, tells the log if that is new, and plans the next attempt.
+// trouble records why there is no link, logs it if the log does not say so already, and schedules the next attempt.
 func (p *Publisher) trouble(err error) {
 	if !p.told {
-		p.config.Logger.Warn("the bus cannot be reached: messages are kept on disk, and it is tried again", "server", p.config.URL, "error", err)
+		p.config.Logger.Warn("the bus cannot be reached: messages are kept on disk, and the connection is tried again", "server", p.config.URL, "error", err)
 	}
 	p.told = true
 	p.wait = min(max(2*p.wait, firstRetry), lastRetry)
@@ -56,7 +56,8 @@ func (p *Publisher) trouble(err error) {
 	p.stats.Connected, p.stats.Trouble = false, err.Error()
 }
 
-// lose ends the link. What the server has not acknowledged is kept, in its order; with an error another link is made later.
+// lose drops the link. Messages that the server has not acknowledged are kept, in order. If err is not nil, another
+// attempt to connect is scheduled.
 func (p *Publisher) lose(err error) {
 	if p.link != nil {
 		p.settleLast()
@@ -71,7 +72,7 @@ func (p *Publisher) lose(err error) {
 	}
 }
 
-// settleLast marks what was acknowledged before the link was lost.
+// settleLast processes the acknowledgements that arrived before the link was lost.
 func (p *Publisher) settleLast() {
 	published := uint64(0)
 	p.link.heard(func(token uint64, err error) {
@@ -86,7 +87,8 @@ func (p *Publisher) settleLast() {
 	p.losses = nil
 }
 
-// back takes the window back: what is in the store is read again, and what is not is put there.
+// back empties the window: its stored messages will be read from the store again; the others go to the store, or
+// without one back to the queue.
 func (p *Publisher) back() {
 	var list []queued
 	for i := range p.window {
@@ -111,7 +113,7 @@ func (p *Publisher) back() {
 	p.queue = append(list, p.queue...)
 }
 
-// abandon ends an attempt to dial, and waits for it.
+// abandon cancels an attempt to dial and waits for it to end.
 func (p *Publisher) abandon() {
 	if p.dialing == nil {
 		return

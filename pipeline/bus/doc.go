@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bus publishes results of frames, events and the health of a board on a message bus: NATS with JetStream, or any broker that
-// speaks MQTT (docs/bus.md). Each message has a number, by which a consumer sees what is missing. What the bus does not take now is kept
-// on disk. Nobody who publishes waits for the bus or for the disk.
+// Package bus publishes the results of frames, the events and the health of a board on a message bus: NATS with
+// JetStream, or any broker that speaks MQTT (docs/bus.md). Every message has a number, so consumers notice missing
+// ones. Messages that the bus does not accept now are stored on disk. Publishing never waits for the bus or the disk.
 package bus

@@ -20,34 +20,35 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// keepAlive is how often a connection is looked after.
+// keepAlive is the MQTT keep-alive interval.
 const keepAlive = 10 * time.Second
 
-// An mqttLink publishes by MQTT 3.1.1 with QoS 1, which NATS' listener and every broker speak. It is no more than that: a client library
-// has channels and goroutines for each message, which cost several times as much as the rest.
+// An mqttLink publishes over MQTT 3.1.1 with QoS 1, which NATS' MQTT listener and every broker support. It implements
+// only what is needed: a client library uses channels and goroutines for each message, which cost several times as much
+// as everything else.
 type mqttLink struct {
 	conn  net.Conn
 	net   *prompted // below conn
-	out   []byte    // packets that leave with flush
+	out   []byte    // packets to be written by flush
 	last  uint64    // token of the latest message
-	wrote time.Time // to the connection
-	torn  bool      // it may have a part of a packet
+	wrote time.Time // time of the last write to conn
+	torn  bool      // a write failed and may have left half a packet on conn
 
 	mu    sync.Mutex
-	acks  []uint16 // identifiers of packets
+	acks  []uint16 // packet identifiers
 	spare []uint16
-	heart time.Time // when something came
+	heart time.Time // when something last arrived
 }
 
-// Identifiers are those of packets: 1 to 65535, in turn.
+// identifiers is the number of packet identifiers, 1 to 65535, which are used in turn.
 const identifiers = 1<<16 - 1
 
 func identifier(token uint64) uint16 { return uint16(token%identifiers) + 1 }
 
-// Topic is what a subject is called by MQTT.
+// topic returns the MQTT topic that corresponds to a subject.
 func topic(subject string) string { return strings.ReplaceAll(subject, ".", "/") }
 
-// encrypted is a connection as the server's URL wants it.
+// encrypted returns plain, or a TLS connection over it if the server's URL asks for one.
 func (s *Server) encrypted(ctx context.Context, plain net.Conn) (net.Conn, error) {
 	_, address := s.address()
 	host, _, err := net.SplitHostPort(address)
@@ -68,7 +69,7 @@ func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link,
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Now()) })() // who waits for the broker waits no longer
+	defer context.AfterFunc(ctx, func() { _ = plain.SetDeadline(time.Now()) })() // unblocks reads and writes
 	below := newPrompted(plain)
 	conn, err := c.encrypted(ctx, &below)
 	if err == nil {
@@ -84,7 +85,8 @@ func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link,
 	return l, nil
 }
 
-// introduce says who publishes. The broker keeps nothing for it when it goes.
+// introduce sends the CONNECT packet and checks the reply. It asks for a clean session, so the broker keeps nothing
+// after the connection ends.
 func (s *Server) introduce(conn net.Conn, client string) error {
 	p := &packets.ConnectPacket{
 		FixedHeader: packets.FixedHeader{MessageType: packets.Connect}, ProtocolName: "MQTT", ProtocolVersion: 4, CleanSession: true,
@@ -110,9 +112,9 @@ func (s *Server) introduce(conn net.Conn, client string) error {
 	return nil
 }
 
-var errNoBroker = errors.New("the server says what no broker of MQTT says")
+var errNoBroker = errors.New("the server does not speak MQTT")
 
-// listen hears acknowledgements until the connection ends.
+// listen reads acknowledgements until the connection ends.
 func (l *mqttLink) listen() error {
 	in := bufio.NewReaderSize(l.conn, 16<<10)
 	for {
@@ -138,7 +140,8 @@ func (l *mqttLink) listen() error {
 	}
 }
 
-// send implements link. The broker keeps the latest health, for those who ask later.
+// send implements link. It asks the broker to retain health messages, so that clients that subscribe later get the
+// latest one.
 func (l *mqttLink) send(m *store.Message, token uint64) error {
 	first := byte(packets.Publish<<4 | 1<<1) // QoS 1
 	if strings.HasSuffix(m.Subject, health) && !strings.Contains(m.Subject, results) {
@@ -162,13 +165,13 @@ func (l *mqttLink) send(m *store.Message, token uint64) error {
 }
 
 func (l *mqttLink) write(now time.Time) error {
-	_ = l.conn.SetWriteDeadline(now.Add(writeTime)) // a connection that is closed fails below
+	_ = l.conn.SetWriteDeadline(now.Add(writeTime)) // on a closed connection the write below fails
 	_, err := l.conn.Write(l.out)
 	l.out, l.wrote, l.torn = l.out[:0], now, err != nil
 	return err
 }
 
-// flush implements link. A connection on which nothing else happens is looked after.
+// flush implements link. It also sends a ping on an idle connection and checks that the broker still answers.
 func (l *mqttLink) flush(now time.Time) error {
 	defer l.net.next()
 	if now.Sub(l.wrote) > keepAlive/2 {
@@ -180,7 +183,7 @@ func (l *mqttLink) flush(now time.Time) error {
 	l.mu.Lock()
 	silent := now.Sub(l.heart)
 	l.mu.Unlock()
-	if silent > 2*keepAlive && now.Sub(l.wrote) <= keepAlive { // else this process was stopped
+	if silent > 2*keepAlive && now.Sub(l.wrote) <= keepAlive { // otherwise this process itself was stopped
 		return errors.New("the broker is silent")
 	}
 	return l.write(now)
@@ -200,7 +203,7 @@ func (l *mqttLink) heard(tell func(token uint64, err error)) {
 // close implements link.
 func (l *mqttLink) close() {
 	if l.out = append(l.out, packets.Disconnect<<4, 0); !l.torn {
-		_ = l.write(time.Now()) // who goes does not wait for an answer
+		_ = l.write(time.Now()) // the connection closes now whether or not this arrives
 	}
 	_ = l.conn.Close()
 }

@@ -9,10 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// answers is a server that says something to what a client sends first, and something to what it sends then; nothing: it closes.
+// answers is a server that answers the first bytes of a client with first and its next ones with then. If then is
+// empty, it closes the connection after its first answer.
 func answers(t *testing.T, first, then string) *broker {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -43,7 +44,7 @@ func answers(t *testing.T, first, then string) *broker {
 	return &broker{scheme: "mqtt", address: l.Addr().String()}
 }
 
-// TestBrokersSayNonsense: what no broker of MQTT says ends the link, and counts no message as published.
+// TestBrokersSayNonsense checks that a reply that breaks the protocol ends the link and counts no message as published.
 func TestBrokersSayNonsense(t *testing.T) {
 	const welcome = "\x20\x02\x00\x00"
 	for name, tt := range map[string]struct{ first, then, want string }{
@@ -60,7 +61,7 @@ func TestBrokersSayNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p, stop := runs(t, Config{Server: Server{URL: answers(t, tt.first, tt.then).url()}, Board: "a", Folder: t.TempDir()})
-			if err := p.Results("numbers", pipeline.Report{}); err != nil {
+			if err := p.Results("numbers", report.Report{}); err != nil {
 				t.Fatal(err)
 			}
 			switch tt.want {
@@ -72,7 +73,7 @@ func TestBrokersSayNonsense(t *testing.T) {
 			default:
 				await(t, tt.want, func() bool { return strings.Contains(p.Stats().Trouble, tt.want) })
 			}
-			await(t, "count", func() bool { st := p.Stats(); return int(st.Published)+st.Waiting == 1 }) // which is made after a round
+			await(t, "count", func() bool { st := p.Stats(); return int(st.Published)+st.Waiting == 1 }) // updated after a round
 			if st := p.Stats(); (tt.want == "published") != (st.Published == 1) {
 				t.Errorf("%+v", st)
 			}
@@ -81,7 +82,7 @@ func TestBrokersSayNonsense(t *testing.T) {
 	}
 }
 
-// TestIdleLink: a link on which nothing is published for a while is not given up by anybody.
+// TestIdleLink checks that neither side gives up a link on which nothing is published for a while.
 func TestIdleLink(t *testing.T) {
 	if !long() {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -91,7 +92,7 @@ func TestIdleLink(t *testing.T) {
 		p, _ := runs(t, Config{Server: Server{URL: b.url()}, Board: "a", Folder: t.TempDir()})
 		await(t, "link", func() bool { return p.Stats().Connected })
 		time.Sleep(3 * keepAlive)
-		if err := p.Results("numbers", pipeline.Report{}); err != nil {
+		if err := p.Results("numbers", report.Report{}); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "acknowledgement", func() bool { return p.Stats().Published == 1 })

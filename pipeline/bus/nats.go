@@ -20,37 +20,43 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// Stream is what JetStream keeps the messages in, unless somebody has made another stream for them. Then it is left alone.
+// Stream is the name of the JetStream stream created for the messages. If another stream already takes them, that one
+// is used and left unchanged.
 const (
 	Stream       = "tegracast"
-	streamLimit  = 1 << 30 // bytes, of all boards together; the oldest messages make room
+	streamLimit  = 1 << 30 // bytes for all boards together; the oldest messages make room
 	streamTime   = 7 * 24 * time.Hour
-	streamRepeat = 2 * time.Minute // in which the server knows a message again
+	streamRepeat = 2 * time.Minute // how long the server recognises duplicates
 )
 
-// A natsLink publishes by JetStream, and hears its acknowledgements. The library connects, looks after the connection and reads. Messages
-// are written beside it, where that can be done: everything that it writes is a whole line or message of the protocol (HPUB,
-// https://docs.nats.io/reference/reference-protocols/nats-protocol), and to write a message itself takes it three times as long.
+// A natsLink publishes over JetStream and receives its acknowledgements. The library connects, maintains the connection
+// and reads from it. Messages bypass it where possible and are written directly to the connection: the library only
+// ever writes whole lines or messages of the protocol (HPUB,
+// https://docs.nats.io/reference/reference-protocols/nats-protocol), and takes three times as long to write a message.
 type natsLink struct {
 	conn  *nats.Conn
-	net   *calm  // of conn
-	inbox string // what acknowledgements are sent to, below which is the token
+	net   *calm  // below conn
+	inbox string // prefix of the subjects for acknowledgements; the token follows
 	acks  chan *nats.Msg
 
-	id, reply, packet []byte // of the message that is sent: its Nats-Msg-Id, where it is acknowledged, all of it
+	id, reply, packet []byte // buffers for the message being sent: its Nats-Msg-Id, its reply subject, and the whole packet
 
-	encrypted bool // conn encrypts: messages have to go through it
+	encrypted bool // conn is encrypted: messages must go through the library
 	msg       nats.Msg
 }
 
-// natsOptions are those of a connection, which is not made again by itself.
+// natsOptions returns the options of a connection to the configured server that does not reconnect by itself. Servers
+// that this one advertises are ignored: they would get the token.
 func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, error) {
 	_, address := s.address()
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	o := []nats.Option{nats.Name(name), nats.NoReconnect(), nats.Timeout(dialTime / 2), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2)}
+	o := []nats.Option{
+		nats.Name(name), nats.NoReconnect(), nats.IgnoreDiscoveredServers(),
+		nats.Timeout(dialTime / 2), nats.PingInterval(5 * time.Second), nats.MaxPingsOutstanding(2),
+	}
 	if deadline, is := ctx.Deadline(); is {
 		o = append(o, nats.Timeout(max(time.Millisecond, min(dialTime/2, time.Until(deadline)))))
 	}
@@ -69,21 +75,31 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	return o, err
 }
 
-// A dialer makes a connection for NATS.
+// A dialer opens connections for the NATS library and remembers the last one.
 type dialer struct {
-	ctx context.Context
-	net *calm
+	ctx       context.Context
+	server    *Server
+	net       *calm
+	encrypted bool
 }
 
 // Dial implements nats.CustomDialer.
 func (d *dialer) Dial(_, address string) (net.Conn, error) {
-	c, err := plainly(d.ctx, address)
+	plain, err := plainly(d.ctx, address)
 	if err != nil {
 		return nil, err
 	}
-	d.net = &calm{prompted: newPrompted(c)}
-	return d.net, nil
+	d.net = &calm{prompted: newPrompted(plain)}
+	c, encrypted, err := d.server.greeted(d.ctx, d.net)
+	if err != nil {
+		return nil, errors.Join(err, plain.Close())
+	}
+	d.encrypted = encrypted
+	return c, nil
 }
+
+// SkipTLSHandshake returns true, so that the library does not encrypt connections: Dial has done so where necessary.
+func (d *dialer) SkipTLSHandshake() bool { return true }
 
 func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	o, err := c.natsOptions(ctx, "tegracast "+c.Board)
@@ -91,9 +107,9 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 		return nil, err
 	}
 	scheme, address := c.address()
-	d, buffer := &dialer{ctx: ctx}, 1 // everything goes to calm at once
+	d, buffer := &dialer{ctx: ctx, server: &c.Server}, 1 // everything goes to calm at once
 	if scheme == "tls" {
-		buffer = 16 << 10 // that of a record
+		buffer = 16 << 10 // size of a TLS record
 	}
 	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer),
 		nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
@@ -103,10 +119,8 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	}
 	l := &natsLink{
 		conn: conn, net: d.net, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // of two streams each message has two
-		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}},
+		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}}, encrypted: d.encrypted, // a server of nats://, too, may ask for that
 	}
-	_, plain := conn.TLSConnectionState()
-	l.encrypted = plain == nil // a server of nats://, too, may ask for that
 	if err := l.open(ctx, c); err != nil {
 		conn.Close()
 		return nil, err
@@ -115,7 +129,7 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	return l, nil
 }
 
-// open listens for acknowledgements, and sees to it that a stream takes the messages.
+// open subscribes to the acknowledgements and makes sure that a stream takes the messages.
 func (l *natsLink) open(ctx context.Context, c Config) error {
 	if !l.conn.HeadersSupported() {
 		return nats.ErrHeadersNotSupported
@@ -129,27 +143,27 @@ func (l *natsLink) open(ctx context.Context, c Config) error {
 	}
 	_, err = js.StreamNameBySubject(ctx, prefix+c.Board+health)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		c.Logger.Info("the bus has no stream for the messages: one is made", "stream", Stream, "bytes", streamLimit, "age", streamTime)
+		c.Logger.Info("the bus has no stream for the messages: one is created", "stream", Stream, "bytes", streamLimit, "age", streamTime)
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: Stream, Subjects: []string{prefix + ">"}, MaxBytes: streamLimit, MaxAge: streamTime, Duplicates: streamRepeat,
 		})
 		if err != nil {
-			return fmt.Errorf("no stream takes %s>, and none can be made: %w", prefix, err)
+			return fmt.Errorf("no stream stores %s>, and none can be created: %w", prefix, err)
 		}
 	}
 	if errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount) || errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: start the server with JetStream (nats-server -js)", err)
 	}
-	return ctx.Err() // who may not ask for streams may still publish
+	return ctx.Err() // a client that may not query streams may still publish
 }
 
-// apiTooLarge is JetStream's code for a message that is larger than its stream takes.
+// apiTooLarge is JetStream's error code for a message larger than its stream accepts.
 const apiTooLarge = 10054
 
-// acknowledged is what JetStream says of a message; nil: it has it.
+// acknowledged parses JetStream's acknowledgement of a message. It returns nil if the message was stored.
 func acknowledged(m *nats.Msg) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
-		return errors.New("no stream of JetStream takes the message: make one, or let this user make one")
+		return errors.New("no stream of JetStream stores the message: create one, or allow this user to create one")
 	}
 	if bytes.HasPrefix(m.Data, []byte(`{"stream":`)) && !bytes.Contains(m.Data, []byte(`"error"`)) {
 		return nil
@@ -171,17 +185,17 @@ func acknowledged(m *nats.Msg) error {
 	return nil
 }
 
-// send implements link. The server knows a message again by its number.
+// send implements link. The message's number is its Nats-Msg-Id, by which the server recognises duplicates.
 func (l *natsLink) send(m *store.Message, token uint64) error {
-	if int64(len(m.Data))+1024 > l.conn.MaxPayload() { // with its headers
-		return fmt.Errorf("%w: it takes %d bytes", errRefused, l.conn.MaxPayload())
+	if int64(len(m.Data))+1024 > l.conn.MaxPayload() { // room for the headers
+		return fmt.Errorf("%w: its limit is %d bytes", errRefused, l.conn.MaxPayload())
 	}
 	id := strconv.AppendUint(l.id[:0], m.ID, 16)
 	id = strconv.AppendUint(append(id, '-'), m.Epoch, 10)
 	id = strconv.AppendUint(append(id, '-'), m.Sequence, 10)
 	l.id = append(append(id, '-'), m.Subject...)
 	l.reply = strconv.AppendUint(append(l.reply[:0], l.inbox...), token, 36)
-	if l.encrypted { // the library encrypts, and keeps nothing of it
+	if l.encrypted { // the library encrypts, and retains nothing of the message
 		l.msg.Header[jetstream.MsgIDHeader][0] = string(l.id)
 		l.msg.Subject, l.msg.Reply, l.msg.Data = m.Subject, string(l.reply), m.Data
 		return l.conn.PublishMsg(&l.msg)

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/bus/store"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// A recorder is a link to a server that takes messages, or says nothing.
+// A recorder is a link to a server that acknowledges messages or, if deaf, says nothing.
 type recorder struct {
 	deaf   bool
 	got    []uint64
@@ -37,7 +37,7 @@ func (r *recorder) heard(tell func(token uint64, err error)) {
 
 func (r *recorder) close() {}
 
-// TestOrderAfterALoss: messages that were on their way when later ones went to the disk are published before these.
+// TestOrderAfterALoss checks that messages that were in flight when later ones went to the disk are published first.
 func TestOrderAfterALoss(t *testing.T) {
 	p, err := New(Config{Server: Server{URL: "nats://127.0.0.1:1"}, Board: "a", Folder: t.TempDir(), Limit: 64 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -45,7 +45,7 @@ func TestOrderAfterALoss(t *testing.T) {
 	}
 	publish := func(n int) {
 		for range n {
-			if err := p.Results("numbers", pipeline.Report{}); err != nil {
+			if err := p.Results("numbers", report.Report{}); err != nil {
 				t.Fatal(err)
 			}
 		}

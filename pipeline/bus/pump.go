@@ -13,56 +13,57 @@ import (
 )
 
 const (
-	most       = 2048                   // messages that the server has not acknowledged
-	mostBytes  = 16 << 20               // of theirs
-	piece      = 64                     // messages that are taken at a time
-	pace       = 10 * time.Millisecond  // from one round to the next one, at least: many messages take one turn
-	manyPace   = 2 * pace               // the same, when there are so many that rounds are what they cost
-	idle       = 250 * time.Millisecond // the same, at most
-	ackTime    = 10 * time.Second       // in which a server acknowledges
-	syncTime   = time.Second            // what was written longer ago is on the disk for sure
-	lastTime   = time.Second            // for what waits when Run ends
-	firstRetry = 500 * time.Millisecond // it doubles
+	most       = 2048                   // unacknowledged messages
+	mostBytes  = 16 << 20               // data of the unacknowledged messages
+	piece      = 64                     // messages taken at a time
+	pace       = 10 * time.Millisecond  // shortest time between rounds, so that many messages share one
+	manyPace   = 2 * pace               // pace when there are so many messages that the rounds themselves are the cost
+	idle       = 250 * time.Millisecond // longest time between rounds
+	ackTime    = 10 * time.Second       // within which a server must acknowledge
+	syncTime   = time.Second            // after which written messages are synced to disk
+	lastTime   = time.Second            // for sending what is left when Run ends
+	firstRetry = 500 * time.Millisecond // doubles with each attempt
 	lastRetry  = 10 * time.Second
 )
 
-// pump has what one goroutine moves messages with.
+// pump is the state of the goroutine that moves the messages.
 type pump struct {
-	store *store.Store // nil: the disk cannot keep anything
+	store *store.Store // nil if the disk cannot store anything
 
-	link    link // nil: there is none
-	number  int  // of the link: what an earlier one says is not heard
+	link    link // nil if there is none
+	number  int  // of the link: losses of earlier ones are ignored
 	dialing context.CancelFunc
 	retry   time.Time
 	wait    time.Duration
-	good    bool // the link has taken a message
-	told    bool // the log knows that the bus does not take messages
+	good    bool // a message has been acknowledged on this link
+	told    bool // that the bus cannot be reached has been logged
 
 	window  []flying // in the order of the messages
-	flying  int      // bytes of their data
+	flying  int      // bytes of data in window
 	base    uint64   // token of window[0]
-	failure error    // of sending: the link is to be lost
+	failure error    // of sending: the link will be dropped
 	taken   []queued
 	synced  time.Time
-	rounded time.Time // when the last round was
-	broken  bool      // the disk has failed, and the log knows
+	rounded time.Time // time of the last round
+	broken  bool      // the disk has failed, and that has been logged
 }
 
-// flying is a message that the server has not acknowledged, or that waits for one in front of it.
+// flying is a message that the server has not acknowledged, or one that waits for an earlier message to be
+// acknowledged.
 type flying struct {
 	queued
-	stored bool // it is in the store
+	stored bool // also in the store
 	safe   bool
 	at     time.Time
 }
 
-// A loss is what a link says of its end.
+// A loss reports the end of a link.
 type loss struct {
 	link int
 	err  error
 }
 
-// dialed is what dialing came to.
+// dialed is the result of dialing.
 type dialed struct {
 	link link
 	err  error
@@ -73,7 +74,7 @@ func (p *Publisher) work(ctx context.Context) {
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
 	for {
-		if len(p.window) == 0 { // else there are acknowledgements to come, which wake nobody
+		if len(p.window) == 0 { // otherwise acknowledgements are due, which wake nobody
 			select {
 			case <-ctx.Done():
 				return
@@ -97,7 +98,7 @@ func (p *Publisher) work(ctx context.Context) {
 	}
 }
 
-// flush goes on until the server has everything, ctx ends, or there is no link.
+// flush continues to publish until the server has acknowledged everything, ctx ends, or there is no link.
 func (p *Publisher) flush(ctx context.Context) {
 	for p.link != nil {
 		p.round(time.Now())
@@ -112,10 +113,10 @@ func (p *Publisher) flush(ctx context.Context) {
 	}
 }
 
-// round takes what the server has acknowledged, and sends what it may.
+// round processes acknowledgements and sends as many messages as the window allows.
 func (p *Publisher) round(now time.Time) {
 	p.settle()
-	held := now.Sub(p.rounded) > syncTime // by the disk, or by who has stopped the process: what has come meanwhile is read after this round
+	held := now.Sub(p.rounded) > syncTime // by the disk, or because the process was stopped: what arrived in the meantime is read after this round
 	p.rounded = now
 	if p.link != nil && len(p.window) > 0 && !held && now.Sub(p.window[0].at) > ackTime {
 		p.lose(errors.New("the server acknowledges nothing"))
@@ -135,7 +136,7 @@ func (p *Publisher) round(now time.Time) {
 	p.count()
 }
 
-// settle takes the acknowledgements.
+// settle processes the acknowledgements, and drops the link if it was lost.
 func (p *Publisher) settle() {
 	lost, published := p.failure, uint64(0)
 	p.failure = nil
@@ -146,7 +147,7 @@ func (p *Publisher) settle() {
 			switch {
 			case err != nil && !refused:
 				lost = err
-			case i >= uint64(len(p.window)) || p.window[i].safe: // it has said that before
+			case i >= uint64(len(p.window)) || p.window[i].safe: // already acknowledged
 			case refused:
 				p.refuse(&p.window[i], err)
 			default:
@@ -158,7 +159,7 @@ func (p *Publisher) settle() {
 	p.mu.Lock()
 	p.stats.Published += published
 	p.losses = slices.DeleteFunc(p.losses, func(l loss) bool {
-		if l.link == p.number && p.link == nil { // it was lost before it is taken over
+		if l.link == p.number && p.link == nil { // the link was lost before connected took it over
 			return false
 		}
 		if l.link == p.number {
@@ -167,9 +168,9 @@ func (p *Publisher) settle() {
 		return true
 	})
 	p.mu.Unlock()
-	if published > 0 && !p.good { // not before: a server may let in whom it does not hear
+	if published > 0 && !p.good { // not on connecting: a server may accept a client and yet not take its messages
 		p.good, p.told, p.wait = true, false, 0
-		p.config.Logger.Info("the bus takes messages", "server", p.config.URL)
+		p.config.Logger.Info("the bus accepts messages", "server", p.config.URL)
 	}
 	n, stored := 0, 0
 	for ; n < len(p.window) && p.window[n].safe; n++ {
@@ -190,30 +191,30 @@ func (p *Publisher) settle() {
 	}
 }
 
-// refuse says that the server will never take a message.
+// refuse counts a message that the server will never accept as lost.
 func (p *Publisher) refuse(m *flying, err error) {
 	m.safe = true
 	p.mu.Lock()
 	p.stats.Refused++
 	first := p.stats.Refused == 1
 	p.mu.Unlock()
-	if first { // the log may be heard as events: without the lock
-		p.config.Logger.Error("the bus does not take a message: it is lost, and further ones are counted",
+	if first { // without the lock: log records may be published as events
+		p.config.Logger.Error("the bus refuses a message: it is lost, and further ones are counted",
 			"subject", m.Subject, "bytes", len(m.Data), "error", err)
 	}
 }
 
-// send fills the window, from the store first.
+// send fills the window, with messages from the store first.
 func (p *Publisher) send(now time.Time) {
 	for len(p.window) < most && p.flying < mostBytes {
 		room, before := min(piece, most-len(p.window)), len(p.window)
 		if p.store != nil && p.store.Unread() > 0 {
 			for _, m := range p.store.Next(room) {
-				p.put(flying{queued: queued{Message: m}, stored: true, at: now})
+				p.sendMessage(flying{queued: queued{Message: m}, stored: true, at: now})
 			}
 		} else {
-			for _, m := range p.take(room) {
-				p.put(flying{queued: m, at: now})
+			for _, m := range p.takeQueued(room) {
+				p.sendMessage(flying{queued: m, at: now})
 			}
 		}
 		if len(p.window) == before {
@@ -222,8 +223,9 @@ func (p *Publisher) send(now time.Time) {
 	}
 }
 
-// put sends a message. Where that fails it stays in the window, as the others that are on their way: the link will be lost.
-func (p *Publisher) put(f flying) {
+// sendMessage adds a message to the window and sends it. If sending fails, the message stays in the window like the
+// others in flight; the link will be dropped.
+func (p *Publisher) sendMessage(f flying) {
 	token := p.base + uint64(len(p.window))
 	p.window, p.flying = append(p.window, f), p.flying+len(f.Data)
 	if p.failure != nil {
@@ -237,21 +239,22 @@ func (p *Publisher) put(f flying) {
 	}
 }
 
-// crowded says that the server is slower than the messages: soon there is no room in memory.
+// crowded reports whether the server is so slow that memory is about to run out of room for messages.
 func (p *Publisher) crowded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.queue) > mostQueued/2 || p.queued > mostQueuedBytes/2
 }
 
-// keep puts what waits in memory into the store, while there is one.
+// keep moves the messages that wait in memory to the store, if there is one.
 func (p *Publisher) keep() {
 	if p.store != nil {
-		p.retain(p.take(mostQueued))
+		p.retain(p.takeQueued(mostQueued))
 	}
 }
 
-// spill puts what is on its way into the store, before later messages come there: when the link is lost all are read again in their order.
+// spill stores the messages in flight before later messages go to the store. If the link is lost, all are then read
+// again in order.
 func (p *Publisher) spill() {
 	if p.store == nil || p.store.Unread() > 0 { // then later ones are there already
 		return
@@ -269,7 +272,7 @@ func (p *Publisher) spill() {
 	}
 	kept, err := p.store.Append(list)
 	p.failed(err)
-	next := p.store.Next(kept) // all that was there before is on its way, too
+	next := p.store.Next(kept) // everything stored earlier is in flight too
 	for k, m := range next {
 		f := &p.window[i+kept-len(next)+k]
 		f.block.done()
@@ -277,7 +280,7 @@ func (p *Publisher) spill() {
 	}
 }
 
-// retain puts messages into the store. Those that it cannot keep are lost.
+// retain stores messages. Those that the disk cannot store are lost.
 func (p *Publisher) retain(all []queued) {
 	list := make([]store.Message, len(all))
 	for i := range all {
@@ -298,7 +301,7 @@ func (p *Publisher) retain(all []queued) {
 	}
 }
 
-// failed tells the log of the first of consecutive errors of the disk.
+// failed logs the first of consecutive disk errors.
 func (p *Publisher) failed(err error) {
 	if err != nil && !p.broken {
 		p.config.Logger.Error("messages for the bus cannot be kept on disk", "folder", p.config.Folder, "error", err)
@@ -306,7 +309,7 @@ func (p *Publisher) failed(err error) {
 	p.broken = err != nil
 }
 
-// count brings the counters up to date.
+// count updates the counters.
 func (p *Publisher) count() {
 	waiting, size, dropped := 0, int64(0), uint64(0)
 	for i := range p.window {

@@ -11,22 +11,23 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// Bounds of what waits in memory for the publisher's goroutine.
+// Limits on the messages that wait in memory for Run's goroutine.
 const (
 	mostQueued      = 8192
 	mostQueuedBytes = 8 << 20
 )
 
-// A block is memory that messages share. It is used again when none of them needs it.
+// A block is memory shared by several messages. It is reused once none of them needs it.
 type block struct {
-	home *sync.Pool // nil: it is for one message
+	home *sync.Pool // nil for a block that holds a single message
 	data []byte
-	left atomic.Int32 // messages, and one for who still fills it
+	left atomic.Int32 // messages, plus one while the block is still being filled
 }
 
 const blockSize = 64 << 10
 
-// done says that a message needs its memory no longer, or that it is filled.
+// done releases one reference to the block: that of a message that no longer needs its memory, or that of the publisher
+// once the block is full.
 func (b *block) done() {
 	if b != nil && b.left.Add(-1) == 0 && b.home != nil {
 		b.data = b.data[:0]
@@ -34,18 +35,19 @@ func (b *block) done() {
 	}
 }
 
-// queued is a message that is not in the store.
+// queued is a message with the block that holds its data. A message that was read from the store has no block.
 type queued struct {
 	store.Message
-	block *block // of its data
+	block *block // nil for a message from the store
 }
 
-// publish numbers a message and hands it to Run. It never waits. Where there is no room the oldest makes some.
+// publish numbers a message and queues it for Run. It never waits: if there is no room, the oldest messages are
+// dropped.
 func (p *Publisher) publish(subject string, body []byte) {
 	at := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ended { // the last numbers are on the disk
+	if p.ended { // the last numbers have already been saved
 		p.stats.Failed++
 		return
 	}
@@ -60,12 +62,13 @@ func (p *Publisher) publish(subject string, body []byte) {
 	}
 	m := store.Message{Subject: subject, Number: store.Number{ID: p.id, Epoch: p.epoch, Sequence: n}, Data: data}
 	p.queue = append(p.queue, queued{m, p.block})
-	if p.queued += len(data); len(p.queue) == 1 { // Run takes all that there is
+	if p.queued += len(data); len(p.queue) == 1 { // Run takes everything that is queued
 		p.stir()
 	}
 }
 
-// head makes a message of a body in the block, which is an object that is not empty.
+// head builds a message in the current block from the common opening, the number, the time and body, which must be a
+// non-empty JSON object.
 func (p *Publisher) head(n uint64, at time.Time, body []byte) []byte {
 	most := len(p.opening) + len(body) + 96
 	if p.block == nil || cap(p.block.data)-len(p.block.data) < most {
@@ -101,8 +104,8 @@ func (p *Publisher) stir() {
 	}
 }
 
-// take takes the oldest messages that wait in memory. The list is good until the next call.
-func (p *Publisher) take(n int) []queued {
+// takeQueued removes up to n of the oldest queued messages. The returned slice is valid until the next call.
+func (p *Publisher) takeQueued(n int) []queued {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	n = min(n, len(p.queue))

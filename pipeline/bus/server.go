@@ -14,41 +14,41 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/bus/store"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// Server is a server of the bus, and who asks it. At most one of User, Token and Credentials is given.
+// Server describes a server of the bus and how to log in. At most one of User, Token and Credentials may be set.
 type Server struct {
-	URL            string // CheckServer
+	URL            string // see CheckServer
 	User, Password string
-	Token          string // of NATS
-	Credentials    string // file with a JWT and a key of NATS
-	Authority      string // file with the certificates that sign the server's; empty: those of the system
+	Token          string // for NATS
+	Credentials    string // file with a NATS JWT and key
+	Authority      string // file with the CA certificates; empty: those of the system
 }
 
-// MQTT says whether the server is asked by MQTT.
+// MQTT reports whether the server speaks MQTT.
 func (s *Server) MQTT() bool {
 	u, err := url.Parse(s.URL)
 	return err == nil && (u.Scheme == "mqtt" || u.Scheme == "mqtts")
 }
 
-// ports are those that a URL of a scheme means without one.
+// ports holds the default port of each scheme.
 var ports = map[string]string{"nats": "4222", "tls": "4222", "mqtt": "1883", "mqtts": "8883"}
 
-// CheckServer refuses what is no URL of a server.
+// CheckServer returns an error unless text is the URL of a server.
 func CheckServer(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || ports[u.Scheme] == "" || u.Hostname() == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
 		return fmt.Errorf("%q: write nats://HOST, tls://HOST, mqtt://HOST or mqtts://HOST, with a port such as :4222 where it is not the usual one", text)
 	}
 	if u.User != nil {
-		return errors.New("the URL has a user or a password, which everyone sees: write user and password_file")
+		return errors.New("the URL contains a user or a password, which everyone can see: write user and password_file")
 	}
 	return nil
 }
 
-// address is the host and port of a URL that was checked.
+// address returns the scheme and the host:port of the URL, which has been checked.
 func (s *Server) address() (scheme, address string) {
 	u, err := url.Parse(s.URL)
 	if err != nil {
@@ -61,10 +61,10 @@ func (s *Server) address() (scheme, address string) {
 	return u.Scheme, net.JoinHostPort(u.Hostname(), port)
 }
 
-// boardRule keeps names fit for subjects of NATS and for topics of MQTT.
+// boardRule allows only names that fit into both NATS subjects and MQTT topics.
 var boardRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// CheckBoard refuses what is no name of a board.
+// CheckBoard returns an error unless name is valid as the name of a board.
 func CheckBoard(name string) error {
 	if !boardRule.MatchString(name) {
 		return fmt.Errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
@@ -72,10 +72,10 @@ func CheckBoard(name string) error {
 	return nil
 }
 
-// maxAuthority is the longest file of certificates in bytes.
+// maxAuthority is the maximum size of a certificate file in bytes.
 const maxAuthority = 1 << 20
 
-// tls is how the server's certificate is judged; nil: the connection is not encrypted.
+// tls returns the TLS configuration, or nil if the connection is not encrypted.
 func (s *Server) tls(host string) (*tls.Config, error) {
 	u, err := url.Parse(s.URL)
 	if err != nil || !slices.Contains([]string{"tls", "mqtts"}, u.Scheme) {
@@ -85,7 +85,7 @@ func (s *Server) tls(host string) (*tls.Config, error) {
 	if s.Authority == "" {
 		return c, nil
 	}
-	pem, err := pipeline.ReadRegular(s.Authority, maxAuthority, "a certificate")
+	pem, err := files.ReadRegular(s.Authority, maxAuthority, "a certificate")
 	if err != nil {
 		return nil, err
 	}
@@ -96,14 +96,14 @@ func (s *Server) tls(host string) (*tls.Config, error) {
 	return c, nil
 }
 
-// A link is a connection to a server. One goroutine uses it.
+// A link is a connection to a server. It is used by one goroutine.
 type link interface {
-	// send sends a message, at the latest with flush. What the server says of it is heard later, under the token. A token is one more than
-	// that of the message before.
+	// send sends a message, at the latest on the next flush. heard later reports the server's reply under the token,
+	// which must be one more than that of the previous message.
 	send(m *store.Message, token uint64) error
-	// flush ends a round of messages. It comes several times a second, also without messages.
+	// flush ends a round of messages. It is called several times a second, even without messages.
 	flush(now time.Time) error
-	// heard tells what the server has said since: it has the message, or the error.
+	// heard calls tell for every reply since the last call, with a nil error if the server has the message.
 	heard(tell func(token uint64, err error))
 	close()
 }
@@ -113,13 +113,13 @@ var (
 	errLost    = errors.New("the connection is lost")
 )
 
-// Times after which it is given up.
+// Timeouts.
 const (
-	dialTime  = 10 * time.Second // a connection, with all that belongs to it
-	writeTime = dialTime / 2     // writing
+	dialTime  = 10 * time.Second // for connecting, including TLS and login
+	writeTime = dialTime / 2     // for writing
 )
 
-// dial connects. lost is told once or more when the link is lost, by any goroutine. It never waits.
+// dial connects. lost is called one or more times when the link is lost, by any goroutine; it never blocks.
 func dial(ctx context.Context, c Config, id uint64, lost func(error)) (link, error) {
 	if c.MQTT() {
 		return dialMQTT(ctx, c, id, lost)

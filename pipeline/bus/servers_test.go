@@ -25,18 +25,18 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// a broker is a real server, which can be stopped and started again with what it has kept.
+// A broker is a real server that can be stopped and restarted with its stored messages.
 type broker struct {
 	name    string
-	scheme  string // by which the publisher asks
-	address string // the same
+	scheme  string // of the publisher's URL
+	address string // of the publisher's URL
 	start   func(t testing.TB) (stop func())
 	collect func(t testing.TB, into *collected)
 }
 
 func (b *broker) url() string { return b.scheme + "://" + b.address }
 
-// freeAddress is one of loopback that nobody uses.
+// freeAddress returns an unused loopback address.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func portOf(address string) int {
 	return a.Port
 }
 
-// embedded is NATS in the test's process; change changes its options.
+// embedded returns NATS in the test's process; change modifies its options.
 func embedded(t testing.TB, change func(*server.Options)) *broker {
 	dir, address := t.TempDir(), freeAddress(t)
 	b := &broker{name: "embedded", scheme: "nats", address: address, collect: fromJetStream(address)}
@@ -77,7 +77,7 @@ func embedded(t testing.TB, change func(*server.Options)) *broker {
 	return b
 }
 
-// listener is NATS' listener for MQTT.
+// listener returns NATS' MQTT listener.
 func listener(t testing.TB) *broker {
 	address := freeAddress(t)
 	b := embedded(t, func(o *server.Options) {
@@ -87,7 +87,7 @@ func listener(t testing.TB) *broker {
 	return b
 }
 
-// program starts a server of Debian and waits until it listens.
+// program starts a server from a Debian package and waits until it listens.
 func program(t testing.TB, address, path string, args ...string) func() {
 	t.Helper()
 	c := exec.Command(path, args...)
@@ -112,7 +112,7 @@ func program(t testing.TB, address, path string, args ...string) func() {
 	}
 }
 
-// needs finds a program of a Debian package; without it the test says loudly that it was skipped.
+// needs returns the path of a program from a Debian package; without it, the test is skipped with a clear message.
 func needs(t testing.TB, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -134,7 +134,7 @@ func debianNATS(t testing.TB) *broker {
 	return b
 }
 
-// mosquitto has no user of that name where it drops its privileges to, unless it is told.
+// mosquitto runs as root, because the user that it would otherwise switch to may not exist.
 func mosquitto(t testing.TB, more string) *broker {
 	path, address, dir := needs(t, "mosquitto"), freeAddress(t), t.TempDir()
 	b := &broker{name: "mosquitto", scheme: "mqtt", address: address, collect: fromMQTT(address)}
@@ -151,7 +151,7 @@ func mosquitto(t testing.TB, more string) *broker {
 	return b
 }
 
-// collected is what a consumer has got.
+// collected holds the messages that a consumer has received.
 type collected struct {
 	mu   sync.Mutex
 	list []Head
@@ -174,7 +174,7 @@ func (c *collected) heads() []Head {
 	return append([]Head(nil), c.list...)
 }
 
-// fromJetStream collects the messages of a stream, over restarts of the server. It waits for the stream.
+// fromJetStream collects the messages of a stream, across restarts of the server. It waits for the stream to exist.
 func fromJetStream(address string) func(testing.TB, *collected) {
 	return func(t testing.TB, into *collected) {
 		conn, err := nats.Connect("nats://"+address, nats.MaxReconnects(-1), nats.ReconnectWait(100*time.Millisecond))
@@ -190,7 +190,7 @@ func fromJetStream(address string) func(testing.TB, *collected) {
 		t.Cleanup(func() { cancel(); <-ended; conn.Close() })
 		go func() {
 			defer close(ended)
-			for next := uint64(1); ctx.Err() == nil; { // message by message, which no server of any version forgets
+			for next := uint64(1); ctx.Err() == nil; { // message by message, which works across restarts of every server version
 				if s, err := js.Stream(ctx, Stream); err == nil {
 					for m, err := s.GetMsg(ctx, next); err == nil; m, err = s.GetMsg(ctx, next) {
 						into.add(t, m.Data)
@@ -206,7 +206,7 @@ func fromJetStream(address string) func(testing.TB, *collected) {
 	}
 }
 
-// fromMQTT collects what comes by MQTT, over restarts of the server.
+// fromMQTT collects what arrives over MQTT, across restarts of the server.
 func fromMQTT(address string) func(testing.TB, *collected) {
 	return func(t testing.TB, into *collected) {
 		o := mqtt.NewClientOptions().AddBroker("mqtt://" + address).SetClientID("consumer").SetCleanSession(false)
@@ -225,7 +225,7 @@ func fromMQTT(address string) func(testing.TB, *collected) {
 	}
 }
 
-// A cable is a link that can be cut: connections are broken, and no new one is made.
+// A cable is a link that can be cut: existing connections break, and no new one can be made.
 type cable struct {
 	address string
 	mu      sync.Mutex
@@ -281,7 +281,7 @@ func (c *cable) set(cut bool) {
 	}
 }
 
-// runs starts a publisher; stop ends it in order.
+// runs starts a publisher; stop ends it cleanly.
 func runs(t testing.TB, c Config) (p *Publisher, stop func()) {
 	t.Helper()
 	if c.Logger == nil {
@@ -310,7 +310,7 @@ func runs(t testing.TB, c Config) (p *Publisher, stop func()) {
 	return p, stop
 }
 
-// await waits until something is so. A minute is for machines that are busy.
+// await waits until is returns true. The limit of a minute allows for busy machines.
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {

@@ -2,7 +2,7 @@
 
 package codec
 
-// The structs and numbers of wels/codec_app_def.h and wels/codec_def.h, as release 2.3 has them (libopenh264.so.7).
+// The structs and constants of wels/codec_app_def.h and wels/codec_def.h as of release 2.3 (libopenh264.so.7).
 // TestLayout compares them with the headers.
 
 const (
@@ -57,7 +57,7 @@ type spatialLayer struct {
 	aspectExtHeight uint16
 }
 
-// parameters are SEncParamExt.
+// parameters is SEncParamExt.
 type parameters struct {
 	usage              int32
 	width, height      int32
@@ -130,7 +130,7 @@ type sourcePicture struct {
 	timestamp     int64
 }
 
-// method is a place in the table ISVCEncoderVtbl.
+// method is an index into the table ISVCEncoderVtbl.
 type method int
 
 const (

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// An H264 encodes pictures of one format by openh264. It is not safe for concurrent use.
+// An H264 encodes pictures of one format with openh264. It is not safe for concurrent use.
 type H264 struct {
 	library  *library
 	encoder  *encoder
@@ -23,24 +23,24 @@ type H264 struct {
 	picture  sourcePicture
 	bits     bitrateInfo
 	info     frameInfo
-	taken    int64 // pictures
+	taken    int64 // number of pictures encoded
 }
 
-// The bits a second that a stream may have: the most is that of level 5.2 (H.264 table A-1).
+// Limits of a stream's bit rate, in bits per second. The maximum is that of level 5.2 (H.264 table A-1).
 const (
 	MinBitrate = 10_000
 	MaxBitrate = 240_000_000
 )
 
 const (
-	maxRate   = 60         // frames a second, to openh264's rate control
+	maxRate   = 60         // frames per second, for openh264's rate control
 	maxBlocks = 36864      // of 16 by 16 pixels, level 5.2 (H.264 table A-1)
-	block     = 16         // pixels, the smallest width and height
-	sliced    = 1280 * 720 // pixels from which a picture is encoded by several threads, a slice each
+	block     = 16         // pixels, minimum width and height
+	sliced    = 1280 * 720 // pixels from which several threads encode a picture, one slice each
 	maxThread = 4
 )
 
-// CheckH264 returns an error that wraps ErrFormat when pictures of format f cannot be encoded, and says why.
+// CheckH264 returns an error that wraps ErrFormat if pictures of format f cannot be encoded.
 func CheckH264(f pipeline.Format) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s %dx%d: %s", ErrFormat, f.Pixel, f.Width, f.Height, fmt.Sprintf(format, a...))
@@ -60,12 +60,13 @@ func CheckH264(f pipeline.Format) error {
 	return nil
 }
 
-// DefaultBitrate is what pictures of format f need for a quality that is good for looking at: a tenth of a bit a pixel.
+// DefaultBitrate returns a bit rate, in bits per second, at which pictures of format f look good: a tenth of a bit per
+// pixel, but from MinBitrate to MaxBitrate.
 func DefaultBitrate(f pipeline.Format) int {
 	return int(min(max(float64(f.Width)*float64(f.Height)*float64(f.Rate.Num)/float64(f.Rate.Den)/10, MinBitrate), MaxBitrate))
 }
 
-// NewH264 opens an encoder for pictures of format f, which is I420, at so many bits a second.
+// NewH264 opens an encoder for I420 pictures of format f. bitrate is in bits per second.
 func NewH264(f pipeline.Format, bitrate int) (*H264, error) {
 	if err := CheckH264(f); err != nil {
 		return nil, err
@@ -85,7 +86,7 @@ func NewH264(f pipeline.Format, bitrate int) (*H264, error) {
 	return h, nil
 }
 
-// start gives the encoder its parameters, and takes the parameter sets that it makes of them.
+// start passes the parameters to the encoder and keeps the parameter sets that it generates.
 func (h *H264) start(bitrate int) error {
 	e, level, format := h.encoder, int32(traceErrors), int32(formatI420)
 	if err := e.call(setOption, "trace level", optionTrace, uintptr(unsafe.Pointer(&level))); err != nil {
@@ -108,22 +109,23 @@ func (h *H264) start(bitrate int) error {
 	return h.keepSets()
 }
 
-// rates are the frames and the bits a second that openh264 is told: it has limits for frames, and counts bits by them.
+// rates returns the frame rate and the bit rate to configure in openh264, which limits the frame rate and derives bits
+// per frame from both.
 func rates(f pipeline.Format, bitrate int) (frames float64, bits int32) {
 	rate := float64(f.Rate.Num) / float64(f.Rate.Den)
 	frames = min(max(rate, 1), maxRate)
 	return frames, int32(min(float64(bitrate)*frames/rate, math.MaxInt32/2))
 }
 
-// set says what is wanted of openh264's defaults.
+// set overrides openh264's default parameters.
 func (p *parameters) set(f pipeline.Format, bitrate int) {
 	known, bits := rates(f, bitrate)
 	p.usage, p.width, p.height, p.bitrate = usageCamera, int32(f.Width), int32(f.Height), bits
 	p.rateControl, p.maxFrameRate, p.frameSkip = rateBits, float32(known), false
 	p.temporalLayers, p.spatialLayers, p.references = 1, 1, 1
-	p.intraPeriod, p.sceneChange = 0, false // key frames are asked for
+	p.intraPeriod, p.sceneChange = 0, false // key frames are requested explicitly
 	p.parameterSets, p.longTerm, p.threads = constantID, false, 1
-	p.background = false // it leaves out what changes little: 1 to 3 dB of the real capture, at the same bits
+	p.background = false // background detection skips areas that change little: this costs 1 to 3 dB on the real capture at the same bit rate
 	l := &p.layers[0]
 	l.width, l.height, l.frameRate, l.bitrate = p.width, p.height, p.maxFrameRate, bits
 	l.profile = profileBaseline
@@ -139,7 +141,8 @@ func (p *parameters) set(f pipeline.Format, bitrate int) {
 	}
 }
 
-// units are the bytes of layer i, which begin with a start code, and the lengths of its units. They lie in memory of C.
+// units returns the data of layer i, which begins with a start code, and the lengths of its units. Both are in C
+// memory.
 func (h *H264) units(i int) (data []byte, lengths []int32) {
 	l := &h.info.layers[i]
 	lengths = unsafe.Slice(*(**int32)(unsafe.Pointer(&l.lengths)), l.units)
@@ -172,18 +175,18 @@ func (h *H264) keepSets() error {
 	return nil
 }
 
-// ParameterSets are the SPS and the PPS of the stream, without start codes.
+// ParameterSets returns the SPS and the PPS of the stream, without start codes.
 func (h *H264) ParameterSets() (sps, pps []byte) { return h.sps, h.pps }
 
-// SetBitrate changes the bits a second of the pictures that come.
+// SetBitrate changes the bit rate, in bits per second, of the pictures that follow.
 func (h *H264) SetBitrate(bitrate int) error {
 	_, bits := rates(h.format, bitrate)
 	h.bits = bitrateInfo{allLayers, bits}
 	return h.encoder.call(setOption, fmt.Sprintf("%d bit/s", bitrate), optionBitrate, uintptr(unsafe.Pointer(&h.bits)))
 }
 
-// Encode appends f's picture to dst as a byte stream of H.264 (Annex B). A key frame begins with the parameter sets. It does not
-// write beyond dst's capacity.
+// Encode appends f's picture to dst as an H.264 byte stream (Annex B). A key frame begins with the parameter sets.
+// Encode never writes beyond dst's capacity.
 func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	w, ht, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := stride*ht, stride*ht/4

@@ -30,7 +30,7 @@ func testEncoder(t testing.TB, f pipeline.Format, bitrate int) *H264 {
 	return h
 }
 
-// decode has ffmpeg decode a stream, and returns luma and chroma of each picture.
+// decode decodes a stream with ffmpeg, and returns luma and chroma of each picture.
 func decode(t testing.TB, stream []byte, f pipeline.Format) [][]byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "stream.h264")
@@ -55,8 +55,8 @@ func decode(t testing.TB, stream []byte, f pipeline.Format) [][]byte {
 	return list
 }
 
-// TestH264 decodes with ffmpeg what openh264 has encoded: each picture, in order, like the one that went in; of sizes that are
-// no whole number of blocks, of one slice and of several.
+// TestH264 decodes openh264's output with ffmpeg. Every picture must come back, in order and similar to the original,
+// for sizes that are no whole number of blocks, with one slice and with several.
 func TestH264(t *testing.T) {
 	const frames, keyAt = 14, 8
 	for _, size := range [][2]int{{16, 16}, {322, 182}, {480, 270}, {1280, 722}} {
@@ -95,7 +95,7 @@ func TestH264(t *testing.T) {
 	}
 }
 
-// TestH264Colors has ffprobe tell what the stream says of itself.
+// TestH264Colors checks with ffprobe what the stream says about its colours.
 func TestH264Colors(t *testing.T) {
 	for color, want := range map[pipeline.Colorimetry]string{
 		pipeline.BT709Limited: "color_range=tv color_space=bt709 color_transfer=bt709 color_primaries=bt709",
@@ -122,11 +122,11 @@ func TestH264Colors(t *testing.T) {
 	}
 }
 
-// TestH264Rate compares the bits of a few seconds with those that are wanted, at rates that openh264 knows and at others; and with others
-// that are wanted meanwhile.
+// TestH264Rate compares the size of a few seconds of pictures with the configured bit rate, at frame rates that
+// openh264 supports and at others, and after changes of the bit rate.
 func TestH264Rate(t *testing.T) {
 	for _, rate := range []pipeline.Rate{{Num: 30, Den: 1}, {Num: 30000, Den: 1001}, {Num: 120, Den: 1}, {Num: 1, Den: 2}} {
-		const bits, seconds = 33_000, 4 // a frame
+		const bits, seconds = 33_000, 4 // bits: for each frame
 		bitrate := bits * rate.Num / rate.Den
 		f := rtptest.Format(t, pipeline.I420, 320, 180, 30)
 		f.Rate = rate
@@ -183,7 +183,7 @@ func TestH264Refuses(t *testing.T) {
 	}
 }
 
-// BenchmarkH264 is what a picture costs. rusage has the time of all threads.
+// BenchmarkH264 measures the cost of a picture. rusage is the CPU time of all threads.
 func BenchmarkH264(b *testing.B) {
 	for _, size := range [][2]int{{960, 540}, {1920, 1080}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {

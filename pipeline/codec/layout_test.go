@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
-// TestLayout compares what is passed to openh264 with its headers.
+// TestLayout compares the structs passed to openh264 with its headers.
 func TestLayout(t *testing.T) {
 	const header = "/usr/include/wels/codec_api.h"
 	if _, err := os.Stat(header); err != nil {

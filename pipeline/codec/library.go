@@ -11,25 +11,26 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// LibraryName is openh264, by the name of its interface; Package has it.
+// LibraryName is the soname of openh264; Package is the Debian package that contains it.
 const (
 	LibraryName = "libopenh264.so.7"
 	Package     = "libopenh264-7"
 )
 
-// Errors that callers tell apart. They come wrapped with what, where and what to do.
+// Errors that callers distinguish. They are wrapped with the details, and with what to do.
 var (
 	ErrNoLibrary = errors.New("H.264 cannot be encoded here")
 	ErrFormat    = errors.New("pictures cannot be encoded as H.264")
 	ErrEncode    = errors.New("openh264")
 )
 
-// library has the functions of openh264. It is never unloaded.
+// library holds the functions of openh264. It is never unloaded.
 type library struct {
 	create, destroy uintptr
 }
 
-// loaded is openh264, once it has been opened. A library that is missing may be installed while the program runs.
+// loaded holds openh264 once it has been loaded. A failure is not remembered, because the library may be installed
+// while the program runs.
 var loaded struct {
 	sync.Mutex
 	library *library
@@ -48,7 +49,7 @@ func load() (*library, error) {
 	return loaded.library, nil
 }
 
-// open opens a library by its name.
+// open loads openh264 under the given name.
 func open(name string) (*library, error) {
 	l := &library{}
 	if err := symbols(name, map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy}); err != nil {
@@ -57,7 +58,7 @@ func open(name string) (*library, error) {
 	return l, nil
 }
 
-// symbols opens a library by its name, and finds functions in it.
+// symbols loads a library and looks up functions in it.
 func symbols(library string, functions map[string]*uintptr) error {
 	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -71,10 +72,10 @@ func symbols(library string, functions map[string]*uintptr) error {
 	return nil
 }
 
-// encoder is an ISVCEncoder: its first word is the table of its methods.
+// encoder is an ISVCEncoder: its first word points to the table of its methods.
 type encoder struct{ table *[methodCount]uintptr }
 
-// newEncoder makes an encoder, which lies in memory of C.
+// newEncoder creates an encoder, which is in C memory.
 func (l *library) newEncoder() (*encoder, error) {
 	var e *encoder
 	if r, _, _ := purego.SyscallN(l.create, uintptr(unsafe.Pointer(&e))); r != 0 || e == nil {
@@ -83,7 +84,7 @@ func (l *library) newEncoder() (*encoder, error) {
 	return e, nil
 }
 
-// call calls a method of up to two arguments. Pointers may be converted in the argument list.
+// call calls a method with up to two arguments. Pointers may be converted to uintptr in the argument list.
 //
 //go:uintptrescapes
 func (e *encoder) call(m method, what string, a, b uintptr) error {

@@ -15,16 +15,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TurboJPEGName is libjpeg-turbo's TurboJPEG, by the name of its interface; TurboJPEGPackage has it.
+// TurboJPEGName is the soname of libjpeg-turbo's TurboJPEG; TurboJPEGPackage is the Debian package that contains it.
 const (
 	TurboJPEGName    = "libturbojpeg.so.0"
 	TurboJPEGPackage = "libturbojpeg0"
 )
 
-// ErrNoTurboJPEG is wrapped by what says why TurboJPEG cannot be had.
+// ErrNoTurboJPEG means that TurboJPEG could not be loaded; the error that wraps it gives the reason.
 var ErrNoTurboJPEG = errors.New("no TurboJPEG")
 
-// turboLibrary has the functions of TurboJPEG (turbojpeg.h). It is never unloaded.
+// turboLibrary holds the functions of TurboJPEG (turbojpeg.h). It is never unloaded.
 type turboLibrary struct {
 	init, destroy, size, compress, trouble uintptr
 }
@@ -50,14 +50,14 @@ func loadTurbo() (*turboLibrary, error) {
 	return loadedTurbo.library, nil
 }
 
-// A TurboJPEG makes JPEG files on the CPU with libjpeg-turbo. One goroutine uses it at a time.
+// A TurboJPEG encodes JPEG files on the CPU with libjpeg-turbo. Only one goroutine may use it at a time.
 type TurboJPEG struct {
 	library *turboLibrary
 	handle  uintptr
 	quality int
 }
 
-// NewTurboJPEG makes an encoder of a quality of 1 to 100. An error wraps ErrNoTurboJPEG where the library is missing.
+// NewTurboJPEG creates an encoder with a quality of 1 to 100. The error wraps ErrNoTurboJPEG if the library is missing.
 func NewTurboJPEG(quality int) (*TurboJPEG, error) {
 	l, err := loadTurbo()
 	if err != nil {
@@ -70,14 +70,14 @@ func NewTurboJPEG(quality int) (*TurboJPEG, error) {
 	return e, nil
 }
 
-// Values of turbojpeg.h.
+// Constants of turbojpeg.h.
 const (
 	turbo420       = 2    // TJSAMP_420
 	turboNoRealloc = 1024 // TJFLAG_NOREALLOC
 )
 
-// Encode appends a complete file with the picture of f, which is I420, to dst: baseline, 4:2:0, with the standard Huffman tables. It
-// does not write beyond dst's capacity; the library wants room for the largest file that there can be (tjBufSize).
+// Encode appends a complete JPEG file of f, which must be I420, to dst: baseline, 4:2:0, with the standard Huffman
+// tables. It never writes beyond dst's capacity, which must have room for the largest possible file (tjBufSize).
 func (e *TurboJPEG) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma := stride * h
@@ -109,7 +109,7 @@ func (e *TurboJPEG) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 	return dst[:len(dst)+int(args.size)], nil
 }
 
-// compress calls tjCompressFromYUVPlanes. Pointers may be converted in the argument list.
+// compress calls tjCompressFromYUVPlanes. Pointers may be converted to uintptr in the argument list.
 //
 //go:uintptrescapes
 func (e *TurboJPEG) compress(planes, width, strides, height, out, size uintptr) int32 {
@@ -117,7 +117,7 @@ func (e *TurboJPEG) compress(planes, width, strides, height, out, size uintptr) 
 	return int32(r)
 }
 
-// err is what the library says of the last call.
+// err returns the library's error message for the last call.
 func (e *TurboJPEG) err() error {
 	text, _, _ := purego.SyscallN(e.library.trouble, e.handle)
 	b := []byte{}

@@ -29,7 +29,8 @@ func turbo(t testing.TB, quality int) *TurboJPEG {
 	return e
 }
 
-// TestTurboJPEG decodes with image/jpeg what the library has encoded: pictures of any even size, in lines with room behind them.
+// TestTurboJPEG decodes the library's output with image/jpeg: pictures of any even size, with and without padding after
+// the lines.
 func TestTurboJPEG(t *testing.T) {
 	e := turbo(t, 95)
 	for _, size := range [][2]int{{2, 2}, {30, 18}, {64, 48}, {322, 242}, {960, 540}} {
@@ -89,7 +90,7 @@ func TestTurboJPEGRefuses(t *testing.T) {
 	}
 }
 
-// BenchmarkTurboJPEG is a picture of the page's size and one of a stream's.
+// BenchmarkTurboJPEG encodes a picture of the page's size and one of a stream's size.
 func BenchmarkTurboJPEG(b *testing.B) {
 	for _, size := range [][2]int{{960, 540}, {1920, 1080}} {
 		b.Run(fmt.Sprintf("%dx%d", size[0], size[1]), func(b *testing.B) {

@@ -17,8 +17,8 @@ var functions = []struct {
 	{"Castagnoli", Castagnoli, crc32.MakeTable(crc32.Castagnoli)},
 }
 
-// TestSame compares with hash/crc32: lengths from a bit less than the shortest that is folded on, and some long ones, at odd addresses,
-// from any CRC.
+// TestSame compares the results with hash/crc32, for lengths from just below the shortest that is folded, some long
+// ones, odd addresses and any initial CRC.
 func TestSame(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
 	random := make([]byte, 1<<20+9)
@@ -61,7 +61,7 @@ func FuzzSame(f *testing.F) {
 	})
 }
 
-// BenchmarkMemory reads a gigabyte of frames, which no cache holds, by this package and by hash/crc32 in turn.
+// BenchmarkMemory reads a gigabyte of frames, which fits in no cache, alternating between this package and hash/crc32.
 func BenchmarkMemory(b *testing.B) {
 	memory := make([]byte, 1<<30)
 	for i := range memory {

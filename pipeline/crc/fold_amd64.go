@@ -6,8 +6,8 @@ import "golang.org/x/sys/cpu"
 
 var folds = cpu.X86.HasPCLMULQDQ
 
-// fold replaces a block by one that, in front of the end of a message, has the same CRC as the block and the blocks behind it, of which
-// there is at least one.
+// fold replaces *to with a block that yields the same CRC as that block followed by the given number of blocks at b, of
+// which there must be at least one.
 //
 //go:noescape
 func fold(to *block, low, high uint64, b *byte, blocks int)

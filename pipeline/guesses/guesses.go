@@ -1,29 +1,71 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guesses limits how often an address may say a wrong password.
+// Package guesses limits wrong passwords to ten a minute for each address, and for each local user.
 package guesses
 
 import (
+	"fmt"
 	"log/slog"
+	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
+
+// LeastPassword is the minimum length of a password in bytes.
+const LeastPassword = 12
 
 const (
-	most      = 10          // wrong passwords of an address in span; then it has to wait
-	span      = time.Minute // from the first one on
-	addresses = 1024        // that are remembered
-	siteBits  = 64          // of an IPv6 address: one client has all addresses behind them
+	most    = 10          // wrong passwords of a client within span before it must wait
+	span    = time.Minute // starts at the first wrong password
+	clients = 1024        // number of clients remembered
 )
 
-// Guesses are the wrong passwords of the last minute. The zero value has none. Its methods may be called concurrently.
+// Guesses counts the wrong passwords of the last minute. The zero value is ready to use. Its methods may be called
+// concurrently.
 type Guesses struct {
 	mu     sync.Mutex
-	failed map[netip.Addr]failures
+	failed map[Client]failures
 	log    pipeline.FaultLog
+}
+
+// A Client is an address, an IPv6 /64 network, or a local user.
+type Client string
+
+// From returns the client with an address.
+func From(a netip.Addr) Client { return Client(flood.Network(a).String()) }
+
+// Of returns the client at the other end of a connection. On loopback that is the user whose process has connected, so
+// that one user cannot make another one wait.
+func Of(c net.Conn) Client {
+	from, to := endpoint(c.RemoteAddr()), endpoint(c.LocalAddr())
+	if from.Addr().IsLoopback() {
+		if uid, found := owner(from, to); found {
+			return Client(fmt.Sprintf("user %d", uid))
+		}
+	}
+	return From(from.Addr())
+}
+
+// IsPerson reports whether the process at the other end of a connection belongs to another person on this machine, and
+// not to a service. Services have user numbers below 1000, or systemd's dynamic ones (systemd.exec(5), DynamicUser=).
+func IsPerson(c net.Conn) bool {
+	uid, found := owner(endpoint(c.RemoteAddr()), endpoint(c.LocalAddr()))
+	return found && uid >= 1000 && (uid < 61184 || uid > 65519) && uid != os.Geteuid()
+}
+
+// endpoint returns the AddrPort of a TCP address, or the zero AddrPort for any other address.
+func endpoint(a net.Addr) netip.AddrPort {
+	t, is := a.(*net.TCPAddr)
+	if !is {
+		return netip.AddrPort{}
+	}
+	p := t.AddrPort()
+	return netip.AddrPortFrom(p.Addr().Unmap(), p.Port())
 }
 
 type failures struct {
@@ -31,52 +73,47 @@ type failures struct {
 	since time.Time
 }
 
-// Wait returns how long a client ("address:port") has to wait before it may say a password; 0: it may do so now.
-func (g *Guesses) Wait(client string, now time.Time) time.Duration {
+// Wait returns how long a client must wait before it may send a password; 0 means that it need not wait.
+func (g *Guesses) Wait(client Client, now time.Time) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if f := g.failed[Site(client)]; f.count >= most {
+	if f := g.failed[client]; f.count >= most {
 		return max(0, f.since.Add(span).Sub(now))
 	}
 	return 0
 }
 
-// Failed notes that a client has said a wrong password at a door, such as "rtsp". The log is told once a minute.
-func (g *Guesses) Failed(client, door string, now time.Time, log *slog.Logger) {
+// Failed records that a client has sent a wrong password at a door, such as "rtsp". It logs that at most once a minute.
+func (g *Guesses) Failed(client Client, door string, now time.Time, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.failed) >= addresses {
+	if len(g.failed) >= clients {
 		for a, f := range g.failed {
 			if now.Sub(f.since) > span {
 				delete(g.failed, a)
 			}
 		}
 	}
-	if g.failed == nil || len(g.failed) >= addresses {
-		g.failed = map[netip.Addr]failures{} // an attack from many addresses: memory counts for more
+	if g.failed == nil || len(g.failed) >= clients {
+		g.failed = map[Client]failures{} // an attack from many addresses; limiting memory is more important
 	}
-	site := Site(client)
-	f := g.failed[site]
+	f := g.failed[client]
 	if now.Sub(f.since) > span {
 		f = failures{since: now}
 	}
 	f.count++
-	g.failed[site] = f
+	g.failed[client] = f
 	if left, due := g.log.Due("", now); due {
 		log.Warn(door+": a wrong password", pipeline.Unlogged([]any{"client", client}, left)...)
 	}
 }
 
-// Site is the address of a client ("address:port"), or the network in which it can choose addresses.
+// Site returns the address of a client given as "address:port", or for IPv6 the network within which it can choose
+// addresses. For any other text it returns the zero Addr.
 func Site(client string) netip.Addr {
 	from, err := netip.ParseAddrPort(client)
 	if err != nil {
 		return netip.Addr{}
 	}
-	a := from.Addr().Unmap().WithZone("")
-	if a.Is6() {
-		p, _ := a.Prefix(siteBits)
-		return p.Addr()
-	}
-	return a
+	return flood.Network(from.Addr())
 }

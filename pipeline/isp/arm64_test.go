@@ -10,7 +10,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/arm64test"
 )
 
-// TestKernelTwinsOnARM64 runs the tests of kernels with the kernels for NEON.
+// TestKernelTwinsOnARM64 runs the tests of kernels with those for NEON.
 func TestKernelTwinsOnARM64(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	arm64test.Run(t, "^(TestKernelTwins|TestColumnsTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$")
 }

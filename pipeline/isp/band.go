@@ -12,45 +12,47 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// bandLines is the height of a band, a multiple of four so that no line of the quarter size is cut. What a band needs
-// of its neighbours' lines is made again: two to eight lines of samples.
+// bandLines is the height of a band. It is a multiple of four so that no line of the quarter size is split. The lines
+// of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and up to 14 in the
+// steps before defects are repaired.
 const bandLines = 64
 
-// shortLines is that of the short way, which makes only two lines again: with so many bands no worker waits long for
-// another's last one.
+// shortLines is the height of a band on the short way, which computes only two lines again. With so many bands no
+// worker has to wait long for another's last band.
 const shortLines = 16
 
-// sliceLines is the height of a band of a frame that fills, at most: its lines are handed on when the band is done. Bands end
-// haloLines before a multiple of sliceLines, since a band looks at lines below its end: when a slice has come, a band can be
-// finished. Where defects are repaired and the picture is sharpened a band looks further, and waits for the next slice.
+// sliceLines is the maximum height of a band of a filling frame, whose lines are handed on band by band. Bands end
+// haloLines before a multiple of sliceLines, because a band needs lines below its end: as soon as a slice has arrived,
+// a band can be finished. If defects are repaired and the picture is sharpened, a band needs more lines below, and
+// waits for the next slice.
 const (
 	sliceLines = 16
 	haloLines  = 4
 )
 
-// A pass is one Process under way. The workers take bands from it until there are none left.
+// A pass is one call of Process. The workers take bands from it until none are left.
 type pass struct {
 	ctx       context.Context
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
-	bandLines int          // a multiple of four; 0: what the plan needs
-	lines     int          // of a band
-	above     int          // lines that the first band is shorter by
-	next      atomic.Int32 // the next band
+	bandLines int          // a multiple of four; 0: as the plan requires
+	lines     int          // height of a band
+	above     int          // number of lines by which the first band is shorter
+	next      atomic.Int32 // next band to take
 	end       sync.WaitGroup
 	arrivals
 }
 
-// arrivals is what a pass of frames that fill keeps, to hand on lines in their order.
+// arrivals is the state of a pass with filling frames, needed to hand on lines in order.
 type arrivals struct {
 	mu     sync.Mutex
 	done   []bool // by band
-	first  int    // band that is not done
-	failed error  // of waiting for the input's lines
+	first  int    // first band that is not done
+	failed error  // error from waiting for the input's lines
 }
 
-// run does the pass and returns when all bands are done, or the input has turned out to be damaged.
+// run executes the pass. It returns nil when all bands are done, or the error of waiting for the input's lines.
 func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	p.ctx, p.plan, p.in, p.outs = ctx, s.plan, in, outs
 	p.next.Store(0)
@@ -68,13 +70,13 @@ func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pi
 	return p.failed
 }
 
-// bands is how many there are.
+// bands returns the number of bands.
 func (p *pass) bands() int { return (p.in.Format.Height + p.above + p.lines - 1) / p.lines }
 
-// from is the first line of a band.
+// from returns the first line of a band.
 func (p *pass) from(band int) int { return min(max(0, band*p.lines-p.above), p.in.Format.Height) }
 
-// fill makes ready to hand on lines while there are more to come, if somebody waits for them.
+// fill prepares the pass to hand on lines band by band, if an output is filling.
 func (p *pass) fill() {
 	p.done, p.first = p.done[:0], 0
 	if !slices.ContainsFunc(p.outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
@@ -87,7 +89,7 @@ func (p *pass) fill() {
 	clear(p.done)
 }
 
-// finish notes that a band is done, and hands on what is done from the top.
+// finish records that a band is done, and hands on all lines that are done from the top.
 func (p *pass) finish(band int) {
 	if len(p.done) == 0 {
 		return
@@ -109,15 +111,16 @@ func (p *pass) finish(band int) {
 	}
 }
 
-// fail ends the pass: nothing is handed on any more.
+// fail ends the pass: no further lines are handed on.
 func (p *pass) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failed = cmp.Or(p.failed, err)
-	p.next.Store(int32(p.in.Format.Height)) // no band begins any more
+	p.next.Store(int32(p.in.Format.Height)) // no further band begins
 }
 
-// lines is how many lines of the output are made of the first y of the full size. Of 4:2:0 two are made at once.
+// lines returns the number of output lines that are complete when the first y lines of the full size are done. For
+// 4:2:0 it is even, because two lines are made at a time.
 func (o *output) lines(y int) int {
 	n := y >> o.size
 	if o.format.Pixel == pipeline.I420 || o.format.Pixel == pipeline.NV12 {
@@ -135,34 +138,35 @@ type worker struct {
 
 	pass *pass
 	plan *plan
-	have int // lines of the input that may be read
+	have int // number of input lines that may be read
 	scratch
 }
 
-// A scratch is a worker's lines.
+// A scratch contains a worker's line buffers.
 type scratch struct {
-	raw     []byte // words of a line that is not in words
+	raw     []byte // words of a line that is not stored in words
 	marks   line
-	black   ring // samples less the black level
+	black   ring // samples minus the black level
 	static  ring // known defects repaired
 	dynamic ring // found defects repaired
-	even    ring // lens shading evened out
+	even    ring // lens shading corrected
 	samples ring // linear samples
 	size    [sizes]picture
-	output  [3]line // luma and chroma, or R', G' and B', as they are written
+	output  [3]line // luma and chroma, or R', G' and B', as written to the output
 
 	columns  [4]columns // linear samples on the short way
 	columnsY [4]int
-	bytes    []byte // a line of RGB24 that is written in pieces
+	bytes    []byte // a line of RGB24 that is written in several pieces
 }
 
-// ringLines is more than any step looks back and ahead while a quarter-size picture is sharpened: 12 lines.
+// ringLines is the number of lines that a ring keeps. It is greater than the range of lines that any step needs while a
+// quarter-size picture is sharpened: 12 lines.
 const ringLines = 16
 
-// A ring keeps the last lines of a step.
+// A ring keeps the most recent lines of a step.
 type ring struct {
 	lines [ringLines]line
-	y     [ringLines]int // which line of the frame stands there; -1: none
+	y     [ringLines]int // line of the frame stored at each place; -1: none
 }
 
 func (r *ring) resize(width int) {
@@ -177,7 +181,7 @@ func (r *ring) clear() {
 	}
 }
 
-// get returns the place of line y, and whether it holds that line already. If not the caller fills it.
+// get returns the place for line y, and whether it already contains that line. If not, the caller must fill it.
 func (r *ring) get(y int) (line, bool) {
 	i := y % ringLines
 	if r.y[i] == y {
@@ -194,7 +198,7 @@ func (w *worker) run() {
 	}
 }
 
-// resize makes the lines that the plan needs, and no others.
+// resize allocates the lines that the plan needs.
 func (w *worker) resize(p *plan) {
 	width := p.in.Width
 	w.scratch, w.stats = scratch{}, Statistics{}
@@ -244,7 +248,8 @@ func (w *worker) work(p *pass) {
 	w.pass, w.plan = nil, nil
 }
 
-// await waits until line y of the input may be read. If that cannot be the pass fails, and what is read is of no use.
+// await waits until line y of the input may be read. If the input is damaged, the pass fails, and what is read then
+// does not matter.
 func (w *worker) await(y int) {
 	if y < w.have {
 		return
@@ -256,7 +261,7 @@ func (w *worker) await(y int) {
 	}
 }
 
-// band makes the lines from y to end of the full size, and what belongs to them of the other sizes.
+// band makes lines y to end of the full size, and the corresponding lines of the other sizes.
 func (w *worker) band(y, end int) {
 	for _, r := range []*ring{&w.black, &w.static, &w.dynamic, &w.even, &w.samples} {
 		r.clear()

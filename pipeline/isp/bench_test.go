@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// enlarged is the real capture, twice as wide and high if asked.
+// enlarged returns the real capture, enlarged by the given factor in width and height.
 func enlarged(b *testing.B, by int) *pipeline.Frame {
 	in := testchart(b)
 	if by == 1 {
@@ -33,8 +33,8 @@ func enlarged(b *testing.B, by int) *pipeline.Frame {
 	return big
 }
 
-// measure processes frames. x-copy is how many times as long a frame takes as copying the input's bytes, both by processor
-// time, taking turns: that is disturbed least by what else the machine does.
+// measure processes frames. x-copy is the ratio of the time for a frame to the time for copying the input's bytes, both
+// in processor time and taking turns, which is least affected by other load on the machine.
 func measure(b *testing.B, s *Stage, in *pipeline.Frame, wishes ...wish) {
 	_, outs := planned(b, s, in, wishes...)
 	process := func() {
@@ -64,7 +64,7 @@ func repeat(n int, f func()) {
 	}
 }
 
-// workerCounts are one core and all of them.
+// workerCounts returns one and the number of cores.
 func workerCounts() []int { return []int{1, runtime.GOMAXPROCS(0)} }
 
 func grey(t testing.TB, in pipeline.Format) pipeline.Format {
@@ -77,7 +77,7 @@ func quarter(t testing.TB, in pipeline.Format) pipeline.Format {
 	return format(t, pipeline.UYVY, in.Width/4, in.Height/4)
 }
 
-// BenchmarkProcess: every path at 1080p and 4K, with one core and all.
+// BenchmarkProcess measures every path at 1080p and 4K, with one core and with all.
 func BenchmarkProcess(b *testing.B) {
 	plain := Config{Gains: Gains{R: 1.5, B: 1.1}}
 	with := func(set func(*Config)) Config { c := plain; set(&c); return c }
@@ -119,10 +119,11 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
-// BenchmarkAgainstFFmpeg makes the same pictures of the same frames as ffmpeg's bilinear conversion, on the same number of
-// cores. ffmpeg applies no white balance and no tone curve; the isp applies BT.709's. x-ffmpeg is how many times as fast
-// the isp is: on one core by processor time, which others on the machine disturb less, else by the clock. What ffmpeg takes
-// to begin, and to read the frames, is not counted. They take turns, and the best turn of each counts.
+// BenchmarkAgainstFFmpeg makes the same pictures from the same frames as ffmpeg's bilinear conversion, on the same
+// number of cores. ffmpeg applies no white balance and no tone curve; the isp applies that of BT.709. x-ffmpeg is how
+// many times faster the isp is: on one core in processor time, which other load on the machine affects less, otherwise
+// in elapsed time. The time that ffmpeg needs to start and to read the frames is not included. Both take turns, and the
+// best turn of each counts.
 func BenchmarkAgainstFFmpeg(b *testing.B) {
 	in := testchart(b)
 	path := filepath.Join(b.TempDir(), "capture.raw")
@@ -163,7 +164,7 @@ func BenchmarkAgainstFFmpeg(b *testing.B) {
 							b.Fatal(err)
 						}
 					}
-					repeat(framesATurn/4, process) // ffmpeg's beginning does not count either
+					repeat(framesATurn/4, process) // ffmpeg's start-up does not count either
 					ours = min(ours, spent(b, syscall.RUSAGE_SELF, workers, func() { repeat(framesATurn, process) })/framesATurn)
 				}
 				more := func(to string) time.Duration {
@@ -178,11 +179,11 @@ func BenchmarkAgainstFFmpeg(b *testing.B) {
 	}
 }
 
-// framesATurn is how many frames each makes before it is the other's turn.
+// framesATurn is the number of frames per turn.
 const framesATurn = 40
 
-// spent is the processor time that f takes of this process, or of its children; with more than one worker the time that
-// passes.
+// spent returns the processor time that f uses in this process or its children or, with more than one worker, the
+// elapsed time.
 func spent(b *testing.B, who, workers int, f func()) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage
@@ -199,7 +200,8 @@ func spent(b *testing.B, who, workers int, f func()) time.Duration {
 	return time.Since(begin)
 }
 
-// ffmpegTime is the time for the ten frames of the file so many times; to nothing it only reads them.
+// ffmpegTime returns the time for converting the ten frames of the file loops times, or for only reading them if to is
+// nothing.
 func ffmpegTime(b *testing.B, path, to string, threads, loops int) time.Duration {
 	n := strconv.Itoa(threads)
 	args := []string{

@@ -2,17 +2,17 @@
 
 package isp
 
-// A byteCurve is BT.709's curve from linear samples to bytes, (T[v] + 8) >> 4, for vector kernels that work on bytes.
-// A segment j of length 2^a has, in 1/16 of a byte and modulo 256,
+// A byteCurve is the BT.709 curve from linear samples to bytes, (T[v] + 8) >> 4, for vector kernels that work on bytes.
+// In a segment j of length 2^a, in 1/16 of a byte and modulo 256,
 //
 //	T[v] + 8 = 16·high[j] + low[j] + rise[j]·x/2^15 rounded, with x = v·2^(15-a) as a signed word
 //
-// x counts from the segment's beginning in every second segment and from its end in the others, which low makes good.
+// x is relative to the segment's start in every second segment and to its end in the others; low compensates for that.
 type byteCurve struct {
 	high, low, rise [numSegments]byte
-	shuffled        [numSegments / 16][3][16]byte // the same, each sixteen XORed with those before
+	shuffled        [numSegments / 16][3][16]byte // high, low and rise; groups of sixteen, XORed with the previous one
 	factors         [numSegments]byte             // 2^(13-a), by segment
-	ranges          [16]byte                      // the same by v >> 10
+	ranges          [16]byte                      // factors, indexed by v >> 10
 }
 
 func newByteCurve(s *segments) *byteCurve {
@@ -40,8 +40,8 @@ func newByteCurve(s *segments) *byteCurve {
 	return c
 }
 
-// A wordCurve is the same curve for vector kernels that work on words and have four times the sample. In segment j, modulo
-// 2^16 and with fractions cut off,
+// A wordCurve is the curve of byteCurve for vector kernels that work on words and use four times the sample. In segment
+// j, modulo 2^16 and with fractions discarded,
 //
 //	T[v] + 8 = (base[j] + 4v·rise[j]/2^16)/2
 type wordCurve struct{ base, rise [numSegments]uint16 }

@@ -4,14 +4,15 @@ package isp
 
 import "github.com/tegracast/tegracast/pipeline"
 
-// A conversion is what docs/isp.md §10 says of a colorimetry at 8 or 10 bits.
+// A conversion holds the coefficients of docs/isp.md §10 for a colorimetry at 8 or 10 bits.
 type conversion struct {
 	luma   lumaArgs
 	chroma chromaArgs
-	rgb    *lumaArgs // of one colour of RGB24, as if it were luma; nil: 16 codes are one
+	rgb    *lumaArgs // conversion of one colour of RGB24, as if it were luma; nil: division by 16
 }
 
-// newConversion returns the coefficients; those of luma add up to white exactly, those of chroma to 0.
+// newConversion returns the coefficients for a colorimetry and a number of bits per value. Those of luma add up to
+// exactly white, those of chroma to 0.
 func newConversion(color pipeline.Colorimetry, bits int) conversion {
 	var c conversion
 	full := color == pipeline.BT709Full || color == pipeline.BT601Full
@@ -35,7 +36,7 @@ func newConversion(color pipeline.Colorimetry, bits int) conversion {
 	c.luma.offset = 1 << (c.luma.shift - 1)
 	c.chroma.offset = 128<<21 + 1<<(c.chroma.shift-1)
 	if full {
-		c.chroma.offset-- // a half is rounded down, or blue would be 255.5 and become 256
+		c.chroma.offset-- // a half is rounded down, because blue would otherwise be 255.5 and become 256
 	} else {
 		c.luma.offset += 16 << 19
 		c.rgb = &lumaArgs{c: [4]int16{28142}, offset: 16<<19 + 1<<18, shift: 19}

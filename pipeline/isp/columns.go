@@ -4,19 +4,19 @@ package isp
 
 import "github.com/tegracast/tegracast/pipeline"
 
-// The short way to RGB24 (docs/isp.md §15): where nothing but black level, white balance, bilinear demosaic and BT.709's
-// curve lies between the samples and one picture of full range, two kernels make a line: columnsRow from the sensor's
-// words to linear samples, the even columns apart from the odd ones, and colorsRow from three such lines to bytes. So a
-// kernel works on pixels that are treated alike, and nothing in between goes through memory.
+// The short way to RGB24 (docs/isp.md §15) applies if the picture has full range and only black level, white balance,
+// bilinear demosaic and the BT.709 curve are needed. Two kernels make a line: columnsRow converts the sensor's words to
+// linear samples, with even and odd columns separated, and colorsRow converts three such lines to bytes. This way a
+// kernel works on pixels that are treated alike, and no intermediate results go through memory.
 
-// columns are the samples of a line: even[margin+i] is pixel 2i, odd[margin+i] pixel 2i+1.
+// columns holds the samples of a line: even[margin+i] is pixel 2i, odd[margin+i] is pixel 2i+1.
 type columns struct{ even, odd line }
 
 func newColumns(width int) columns {
 	return columns{newLine((width + 1) / 2), newLine((width + 1) / 2)}
 }
 
-// at is where pixel x stands, from -1 to the width.
+// at returns the place of pixel x, which may be from -1 to the width.
 func (c *columns) at(x int) *uint16 {
 	if x&1 == 0 {
 		return &c.even[margin+x>>1]
@@ -24,14 +24,14 @@ func (c *columns) at(x int) *uint16 {
 	return &c.odd[margin+x>>1]
 }
 
-// mirror fills the pixel beyond each end of a line of n pixels; docs/isp.md §1.
+// mirror fills in one pixel beyond each end of a line of n pixels; docs/isp.md §1.
 func (c *columns) mirror(n int) {
 	*c.at(-1) = *c.at(reflect(-1, n))
 	*c.at(n) = *c.at(reflect(n, n))
 }
 
-// columnsArgs: mask of the samples, and for the even and the odd pixels the black level and the factor m/2^n with half of
-// 2^n, of samples that have not been shifted up.
+// columnsArgs contains the mask of the samples and, for even and odd pixels, the black level and the factor m/2^n with
+// half of 2^n, for samples that have not been shifted up.
 type columnsArgs struct {
 	mask  uint32
 	black [2]uint16
@@ -40,7 +40,8 @@ type columnsArgs struct {
 	n     [2]uint32
 }
 
-// columns of line y, whose samples have less than 16 bits. The shift of §2 is taken out of the exponent of §5.
+// columns returns the arguments for line y, whose samples have fewer than 16 bits. The shift of §2 is subtracted from
+// the exponent of §5.
 func (l *levels) columns(y int) columnsArgs {
 	a := columnsArgs{mask: uint32(l.mask)}
 	for i, c := range l.channels(y) {
@@ -54,7 +55,7 @@ func (l *levels) columns(y int) columnsArgs {
 	return a
 }
 
-// columnsGo makes linear samples of n little-endian words; §2 and §5.
+// columnsGo converts n little-endian words to linear samples; §2 and §5.
 func columnsGo(dst *columns, src []byte, n int, a *columnsArgs) {
 	for x := range n {
 		s := (uint32(src[2*x]) | uint32(src[2*x+1])<<8) & a.mask
@@ -63,13 +64,13 @@ func columnsGo(dst *columns, src []byte, n int, a *columnsArgs) {
 	}
 }
 
-// A phase says where a line's colour that is not green stands, and which it is.
+// A phase describes the colour of a line that is not green.
 type phase struct {
-	odd  int // 1: at the odd pixels
-	blue int // 1: it is blue
+	odd  int // 1: the odd pixels have it; 0: the even ones
+	blue int // 1: it is blue; 0: red
 }
 
-// phase of line y.
+// phase returns the phase of line y.
 func (l *levels) phase(y int) phase {
 	if y&1 == l.red[1] {
 		return phase{odd: l.red[0]}
@@ -92,15 +93,16 @@ func colorsGo(dst []byte, up, mid, down *columns, n int, p phase, t *tone) {
 	}
 }
 
-// colorsLines are the columns of a line's own colour and of green, and those above and below them, for vector kernels.
+// colorsLines contains the columns of a line's own colour and of green, and those above and below them, for vector
+// kernels.
 type colorsLines struct{ own, green, upOwn, upGreen, downOwn, downGreen *uint16 }
 
-// newColorsLines begins with the pixel x, which has its own colour, and its neighbour in the pair.
+// newColorsLines returns the columns starting with pixel x, which has its own colour, and its neighbour in the pair.
 func newColorsLines(up, mid, down *columns, x int) colorsLines {
 	return colorsLines{mid.at(x), mid.at(x ^ 1), up.at(x), up.at(x ^ 1), down.at(x), down.at(x ^ 1)}
 }
 
-// short says whether the plan's only output can go the short way.
+// short reports whether the plan has a single output that can be made the short way.
 func (p *plan) short(t *tone) bool {
 	if !hasColors() || t.bytes == nil || len(p.outs) != 1 || p.levels.mono || p.samples.Bits == 16 {
 		return false
@@ -110,7 +112,7 @@ func (p *plan) short(t *tone) bool {
 		p.direct && p.method == Bilinear && p.matrix == nil && p.sharpen == 0
 }
 
-// columnsLine has the white balance, as linearLine.
+// columnsLine returns line y after white balance, like linearLine.
 func (w *worker) columnsLine(y int) *columns {
 	p := w.plan
 	y = reflect(y, p.in.Height)
@@ -125,7 +127,7 @@ func (w *worker) columnsLine(y int) *columns {
 	return c
 }
 
-// writeColors makes line y of the output.
+// writeColors writes line y of the output.
 func (w *worker) writeColors(o *output, dst []byte, y int) {
 	n := o.format.Width
 	up, mid, down := w.columnsLine(y-1), w.columnsLine(y), w.columnsLine(y+1)

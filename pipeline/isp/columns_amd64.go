@@ -4,42 +4,43 @@ package isp
 
 import "golang.org/x/sys/cpu"
 
-// hasColors says whether the kernels of columns.go have vector twins here; without, they are no short way.
+// hasColors reports whether vector versions of the kernels in columns.go are available here. Without them the short way
+// is no faster.
 func hasColors() bool { return cpu.X86.HasAVX2 }
 
-// columnsAVX2 takes multiples of 32 pixels.
+// columnsAVX2 is columnsGo for a multiple of 32 pixels.
 //
 //go:noescape
 func columnsAVX2(even, odd *uint16, src *byte, n int, a *columnsArgs)
 
-// colorsAVX2 makes the pixels from begin on until end is reached, 32 at a time.
+// colorsAVX2 is colorsGo for the pixels from begin on, 32 at a time, until end is reached.
 //
 //go:noescape
 func colorsAVX2(dst *byte, in *colorsLines, begin, end, odd int, c *byteCurve, w *weave)
 
-// columnsAVX512 takes multiples of 64 pixels.
+// columnsAVX512 is columnsGo for a multiple of 64 pixels.
 //
 //go:noescape
 func columnsAVX512(even, odd *uint16, src *byte, n int, a *columnsArgs)
 
-// colorsAVX512 takes multiples of 64 pixels and looks the curve up in words.
+// colorsAVX512 is colorsGo for a multiple of 64 pixels. It looks up the curve in words.
 //
 //go:noescape
 func colorsAVX512(dst *byte, in *colorsLines, n, odd, blue int, c *wordCurve, w *weave)
 
-// colorsVBMI does so in bytes.
+// colorsVBMI is colorsAVX512 with a look-up in bytes.
 //
 //go:noescape
 func colorsVBMI(dst *byte, in *colorsLines, n, odd int, c *byteCurve, w *weave)
 
-// A weave says which bytes of the own colour, of green and of the third one go where among R' G' B'. The bytes come in
-// pairs, the first of a pixel that has the own colour.
+// A weave describes how the bytes of the own colour, of green and of the third colour are combined to R' G' B'. The
+// bytes come in pairs; the first of each pair is that of a pixel with the own colour.
 type weave struct {
-	shuffles [3][3][32]byte // three times 16, from 16 of each colour, in both halves of a vector
-	pairs    [3][64]byte    // three times 64, from 64 of the own colour and 64 of green
-	third    [3][64]byte    // and 64 of the third one,
-	masks    [3]uint64      // to these places
-	words    [3][32]uint16  // where in the same third, modulo 32, the first, second and third of every three words go, turned round
+	shuffles [3][3][32]byte // three times 16 bytes, from 16 of each colour, in both halves of a vector
+	pairs    [3][64]byte    // three times 64 bytes, from 64 of the own colour and 64 of green
+	third    [3][64]byte    // three times 64 bytes, from 64 of the third colour
+	masks    [3]uint64      // bit i is set if byte i is taken from third, not from pairs
+	words    [3][32]uint16  // inverse mapping: index of the word for each place modulo 32, for the first, second and third of every three words
 	phase
 }
 

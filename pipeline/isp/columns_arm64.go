@@ -10,7 +10,7 @@ func colorsNEON(dst *byte, in *colorsLines, n, odd, blue int, c *byteCurve)
 
 func hasColors() bool { return true }
 
-// A weave says in which order colours and pixels are written.
+// A weave describes in which order colours and pixels are written.
 type weave struct{ phase }
 
 func newWeave(p phase) *weave { return &weave{p} }

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestShortWayAgainstReference takes random geometries, mosaics, black levels and gains through the short way.
+// TestShortWayAgainstReference tests random geometries, mosaics, black levels and gains on the short way.
 func TestShortWayAgainstReference(t *testing.T) {
 	for i := range 200 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -38,8 +38,8 @@ func TestShortWayAgainstReference(t *testing.T) {
 	}
 }
 
-// TestColumnsTwins compares the kernels of the short way with those in plain Go, on lines of all lengths, and those with
-// the long way.
+// TestColumnsTwins compares the kernels of the short way with those in plain Go, on lines of all lengths, and those
+// with the long way.
 func TestColumnsTwins(t *testing.T) {
 	curve := newTone(Config{})
 	for i := range 600 {
@@ -110,7 +110,7 @@ func twinColors(t *testing.T, rnd *rand.Rand, n int, p phase, curve *tone) {
 	}
 }
 
-// TestByteCurve compares every sample's byte with the table, by the tables of bytes and by those of words.
+// TestByteCurve compares the byte for every sample with the table, for both the byte tables and the word tables.
 func TestByteCurve(t *testing.T) {
 	curve := newTone(Config{})
 	c := curve.bytes

@@ -9,13 +9,14 @@ import (
 	"slices"
 )
 
-// Gains are the white balance: each sensor colour is multiplied with its gain. The zero value of a gain is 1.
-// Gains below 1 tint clipped highlights. A monochrome sensor has only G.
+// Gains is the white balance: each sensor colour is multiplied by its gain. A gain of zero means 1. Gains below 1 tint
+// clipped highlights. For a monochrome sensor only G is used.
 type Gains struct {
-	R, G, B float64 // from 1/4096 up to 16, used in steps of 1/4096
+	R, G, B float64 // from 1/4096 to 16, in steps of 1/4096
 }
 
-// The channels of a mosaic; Gr are the greens in red lines, Gb those in blue lines. A monochrome sensor has only Gr.
+// The channels of a mosaic. Gr are the green samples in red lines, Gb those in blue lines. A monochrome sensor has only
+// Gr.
 const (
 	R = iota
 	Gr
@@ -23,53 +24,53 @@ const (
 	B
 )
 
-// A Demosaic is the method that makes three colours a pixel out of one.
+// A Demosaic is a method of computing three colours per pixel from one.
 type Demosaic uint8
 
 const (
-	Bilinear Demosaic = iota // means of the nearest neighbours: soft, and zipper at edges
-	Malvar                   // Malvar, He, Cutler 2004: the gradient of the colour that is known corrects the means
+	Bilinear Demosaic = iota // means of the nearest neighbours: soft, and with zipper artefacts at edges
+	Malvar                   // Malvar, He, Cutler 2004: the means are corrected by the gradient of the known colour
 )
 
-// Shading is a grid of gains that evens out the lens's fall-off. The corner nodes lie on the centres of the corner
-// samples, the others at equal distances in between; gains are interpolated bilinearly.
+// Shading is a grid of gains that corrects the lens's fall-off. The corner nodes are at the centres of the corner
+// samples, the others at equal distances in between. Gains are interpolated bilinearly.
 type Shading struct {
 	Columns, Rows int          // 2 to 64 each
-	Gains         [4][]float64 // by channel, line by line from the top, Columns x Rows each; above 0, below 8, in steps of 1/4096
+	Gains         [4][]float64 // by channel, line by line from the top, Columns x Rows each; above 0 and below 8, in steps of 1/4096
 }
 
-// Defects are sensor pixels to be replaced by a mean of neighbours of their colour.
+// Defects lists sensor pixels to be replaced by a mean of neighbours of the same colour.
 type Defects struct {
-	Pixels    []image.Point // known ones; those outside the frame are ignored
-	Threshold int           // how far a sample may lie beyond all its eight neighbours, in the sensor's units; 0: no search
+	Pixels    []image.Point // known defects; those outside the frame are ignored
+	Threshold int           // how far a sample may be above or below all of its eight neighbours, in the sensor's units; 0: no search
 }
 
-// Config is what the sensor and the eye need. The zero value of everything but the black level is "leave it out", and
-// costs no time.
+// Config configures a Stage. The zero values of Defects, Shading, Gains, Matrix and Sharpen disable these steps, which
+// then cost no time.
 type Config struct {
-	BlackLevel int    // what the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
+	BlackLevel int    // value that the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
 	Black      [4]int // added to BlackLevel, by channel
 	Defects    Defects
 	Shading    *Shading
 	Gains      Gains
 	Demosaic   Demosaic
-	Matrix     [9]float64 // rows R, G, B: from the sensor's colours, white-balanced, to BT.709's; each from -8 to 8, in steps of 1/4096
-	Gamma      float64    // 0 is the BT.709 OETF (§1.2); else V = L^(1/Gamma), Gamma 1 to 4 in steps of 1/100
-	Curve      []int      // replaces Gamma: 2 to 4096 knots from 0 to 4080 (white), equally spaced over linear light, joined by lines
-	Sharpen    float64    // 0 to 4: how much of the detail is added again, in steps of 1/64
-	Workers    int        // bands in work at the same time; 0 is one for each CPU that Go uses
+	Matrix     [9]float64 // rows R, G, B: from the sensor's white-balanced colours to those of BT.709; elements from -8 to 8, in steps of 1/4096
+	Gamma      float64    // 0 is the BT.709 OETF (§1.2); otherwise V = L^(1/Gamma), with Gamma from 1 to 4 in steps of 1/100
+	Curve      []int      // replaces Gamma: 2 to 4096 knots from 0 to 4080 (white), equally spaced over linear light and joined by straight lines
+	Sharpen    float64    // 0 to 4: factor with which detail is added, in steps of 1/64
+	Workers    int        // number of bands processed at the same time; 0: one for each CPU that Go uses
 
-	// Results is the name under which the statistics of each frame travel with the outputs, as a pipeline.Result; empty:
-	// they do not. They are allocated for each frame.
+	// Results is the name under which the statistics of each frame are attached to the outputs, as a pipeline.Result;
+	// if empty, they are not attached. They are allocated for each frame.
 	Results string
 
-	// Observe gets the statistics of every frame before Process returns, or, where a stage works asynchronously,
-	// before the outputs' Ready opens; without it and Results none are made. They are valid until it returns. It must
-	// not call the Stage, but may start what does.
+	// Observe is called with the statistics of every frame before Process returns or, for a stage that works
+	// asynchronously, before the outputs' Ready fence opens. Statistics are computed only if Observe or Results is set.
+	// They are valid until Observe returns. Observe must not call the Stage, but may start something that does.
 	Observe func(*Statistics)
 }
 
-// White is the tone curve's largest value, in the units of Config.Curve: 255 times 16.
+// White is the largest value of the tone curve, in the units of Config.Curve: 255 times 16.
 const White = 255 * 16
 
 const (
@@ -79,8 +80,8 @@ const (
 	maxKnots   = 4096
 )
 
-// Validate returns an error that wraps ErrConfig and names the field, its value and the rule. Plan checks what depends
-// on the number of bits.
+// Validate returns nil, or an error that wraps ErrConfig and states the field, its value and the violated rule. Plan
+// checks what depends on the number of bits.
 func (c Config) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
@@ -122,7 +123,7 @@ func (c Config) Validate() error {
 	return c.Shading.validate(bad)
 }
 
-// Validate returns an error that wraps ErrConfig and names the gain, its value and the rule.
+// Validate returns nil, or an error that wraps ErrConfig and states the gain, its value and the violated rule.
 func (g Gains) Validate() error {
 	for _, g := range []struct {
 		name string
@@ -135,7 +136,7 @@ func (g Gains) Validate() error {
 	return nil
 }
 
-// checkBlack checks what depends on the sensor's number of bits.
+// checkBlack checks the values that depend on the sensor's number of bits.
 func (c Config) checkBlack(bits int) error {
 	limit := 1<<bits - 2
 	for i, name := range []string{"red", "green (red lines)", "green (blue lines)", "blue"} {
@@ -170,7 +171,7 @@ func (s *Shading) validate(bad func(string, ...any) error) error {
 	return nil
 }
 
-// Clone is a copy that the caller's later changes do not reach.
+// Clone returns a deep copy.
 func (c Config) Clone() Config {
 	c.Defects.Pixels = slices.Clone(c.Defects.Pixels)
 	c.Curve = slices.Clone(c.Curve)
@@ -184,5 +185,5 @@ func (c Config) Clone() Config {
 	return c
 }
 
-// fixed is a factor in units of 1/gainOne, rounded half up.
+// fixed returns a factor in units of 1/gainOne, rounded half up.
 func fixed(factor float64) int { return int(math.Floor(factor*gainOne + 0.5)) }

@@ -7,19 +7,20 @@ import (
 	"slices"
 )
 
-// The four pairs of opposite neighbours, in the order in which docs/isp.md §3 asks them.
+// pairs returns the four pairs of opposite neighbours, in the order in which docs/isp.md §3 considers them.
 func pairs(step int) [4][2]image.Point {
 	w, n, nw, ne := image.Pt(-step, 0), image.Pt(0, -step), image.Pt(-step, -step), image.Pt(step, -step)
 	return [4][2]image.Point{{w, w.Mul(-1)}, {n, n.Mul(-1)}, {nw, nw.Mul(-1)}, {ne, ne.Mul(-1)}}
 }
 
-// A defect is a known defective pixel and the pairs of neighbours that may replace it, one bit each.
+// A defect is a known defective pixel. Each bit of usable stands for a pair of neighbours that may replace it.
 type defect struct {
 	x      int
 	usable uint8
 }
 
-// newDefects sorts the known pixels into the frame's lines. A pair with a defective pixel is of no use.
+// newDefects returns the known defects within the frame by line, from left to right. A pair that contains a defect is
+// not usable.
 func newDefects(pixels []image.Point, width, height, step int) map[int][]defect {
 	bounds := image.Rect(0, 0, width, height)
 	bad := map[image.Point]bool{}
@@ -45,8 +46,8 @@ func newDefects(pixels []image.Point, width, height, step int) map[int][]defect 
 	return defects
 }
 
-// repaired is the mean of the usable pair around index x whose two samples differ least; the sample itself if there is
-// none. up and down are the lines step above and below.
+// repaired returns the mean of that usable pair around index x whose samples differ least, or the sample itself if
+// there is no usable pair. up and down are the lines step above and below.
 func repaired(up, mid, down line, x, step int, usable uint8) uint16 {
 	best, value := 1<<16, mid[x]
 	for i, p := range [4][2]uint16{

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ffmpeg runs it on one raw 1920x1080 picture.
+// ffmpeg runs ffmpeg on one raw 1920x1080 picture.
 func ffmpeg(t testing.TB, in []byte, from, filter, to string) []byte {
 	t.Helper()
 	path, err := exec.LookPath("ffmpeg")
@@ -33,7 +33,7 @@ func ffmpeg(t testing.TB, in []byte, from, filter, to string) []byte {
 	return out
 }
 
-// wide makes words of 16 bits, as ffmpeg has Bayer samples, out of those of 10.
+// wide converts 10-bit samples to 16-bit words, ffmpeg's format for Bayer samples.
 func wide(in []byte) []byte {
 	w := make([]byte, len(in))
 	for i := 0; i < len(w); i += 2 {
@@ -43,7 +43,7 @@ func wide(in []byte) []byte {
 	return w
 }
 
-// process makes the formats out of the real capture.
+// process makes the wanted formats from the real capture.
 func process(t testing.TB, c Config, want ...pipeline.Format) []*pipeline.Frame {
 	t.Helper()
 	s := newStage(t, c)
@@ -61,9 +61,9 @@ func process(t testing.TB, c Config, want ...pipeline.Format) []*pipeline.Frame 
 	return outs
 }
 
-// TestBilinearAgainstFFmpeg compares R'G'B' of the real capture without white balance and tone curve. ffmpeg cuts to 8
-// bits where the isp rounds, so it is half a code lower on average, and treats the outermost pixels differently: the
-// root of the mean of the squares of an even distribution from 0 to 1 is 0.58 codes, that is 52.9 dB.
+// TestBilinearAgainstFFmpeg compares R'G'B' of the real capture without white balance and tone curve. ffmpeg truncates
+// to 8 bits where the isp rounds, so its values are half a code lower on average, and it treats the outermost pixels
+// differently. The root mean square of an even distribution from 0 to 1 is 0.58 codes, which is 52.9 dB.
 func TestBilinearAgainstFFmpeg(t *testing.T) {
 	outs := process(t, Config{Gamma: 1}, format(t, pipeline.RGB24, 1920, 1080))
 	theirs := ffmpeg(t, wide(testchart(t).Bytes), "bayer_rggb16le", "format=rgb24", "rgb24")
@@ -76,10 +76,11 @@ func TestBilinearAgainstFFmpeg(t *testing.T) {
 	}
 }
 
-// TestConversionsAgainstFFmpeg compares Y'CbCr with what ffmpeg makes of the isp's own R'G'B' of 8 bits. Those are
-// rounded already (0.29 codes), and the result is once more on both sides: 0.29 each for luma, together about 0.5 codes
-// or 54 dB; the bound is 52. Chroma, a mean of several pixels, is better; ffmpeg's luma loses a little to its own
-// coefficients of 15 bits. At 10 bits full range ffmpeg makes less than 1023 of white, so its luma is compared with 51.
+// TestConversionsAgainstFFmpeg compares Y'CbCr with ffmpeg's conversion of the isp's own 8-bit R'G'B'. These are
+// already rounded (0.29 codes), and the result is rounded on both sides: 0.29 each for luma, together about 0.5 codes
+// or 54 dB; the bound is 52. Chroma, a mean of several pixels, is better; ffmpeg's luma loses a little because its
+// coefficients have 15 bits. At 10 bits full range ffmpeg converts white to less than 1023, so its luma is compared
+// with 51.
 func TestConversionsAgainstFFmpeg(t *testing.T) {
 	colors := map[pipeline.Colorimetry]string{
 		pipeline.BT709Limited: "out_color_matrix=bt709:out_range=tv", pipeline.BT709Full: "out_color_matrix=bt709:out_range=pc",
@@ -135,7 +136,7 @@ func checkPlanes(t *testing.T, p pipeline.PixelFormat, ours, theirs []byte, leas
 	}
 }
 
-// unpack10 makes 8 bits, rounded, of pixel groups of 10.
+// unpack10 converts pixel groups of 10 bits to 8 bits, rounded.
 func unpack10(b []byte) []byte {
 	var out []byte
 	for ; len(b) >= 5; b = b[5:] {
@@ -147,7 +148,7 @@ func unpack10(b []byte) []byte {
 	return out
 }
 
-// interleave10 does the same for planes of words, 4:2:2.
+// interleave10 does the same for 4:2:2 planes of words.
 func interleave10(b []byte) []byte {
 	n := 1920 * 1080
 	at := func(i int) byte { return byte(min((binary.LittleEndian.Uint16(b[2*i:])+2)>>2, 255)) }

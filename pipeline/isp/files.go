@@ -13,12 +13,12 @@ import (
 	"strings"
 )
 
-// What a calibration found out about a camera is kept in text files: words between blanks, # begins a comment.
+// The results of a camera's calibration are stored in text files of words separated by blanks; # starts a comment.
 
-// maxDefects is how many known defects a file may list: one sample in a hundred of 8K.
+// maxDefects is the maximum number of known defects in a file: about one sample in a hundred of 8K.
 const maxDefects = 1 << 19
 
-// A textWords reads a text file word by word and knows the line of the last one.
+// A textWords reads a text file word by word and keeps track of the line.
 type textWords struct {
 	lines *bufio.Scanner
 	line  int
@@ -27,7 +27,7 @@ type textWords struct {
 
 func newTextWords(r io.Reader) *textWords { return &textWords{lines: bufio.NewScanner(r)} }
 
-// next is the next word; false at the end.
+// next returns the next word, or false at the end.
 func (w *textWords) next() (string, bool) {
 	for len(w.rest) == 0 {
 		if !w.lines.Scan() {
@@ -42,7 +42,7 @@ func (w *textWords) next() (string, bool) {
 	return word, true
 }
 
-// refuse is an error at the last word.
+// refuse returns an error for the last word.
 func (w *textWords) refuse(format string, a ...any) error {
 	switch err := w.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
@@ -53,7 +53,7 @@ func (w *textWords) refuse(format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrConfig, max(w.line, 1), fmt.Sprintf(format, a...))
 }
 
-// number is the next word as a whole number from low to high.
+// number returns the next word as an integer from low to high.
 func (w *textWords) number(what string, low, high int) (int, error) {
 	word, ok := w.next()
 	if !ok {

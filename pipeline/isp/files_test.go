@@ -53,7 +53,7 @@ func TestParseShading(t *testing.T) {
 	}
 }
 
-// FuzzFiles: what is read makes a configuration that is taken.
+// FuzzFiles checks that a file that can be read makes a valid configuration.
 func FuzzFiles(f *testing.F) {
 	f.Add(grid)
 	f.Add("1 2\n3 4 # x\n")

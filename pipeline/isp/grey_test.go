@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestGreyIsNeutral gives the stage an evenly lit grey wall as a sensor sees it that needs the gains 1.5, 1 and 1.1:
-// what is left of the tint is what the sensor's rounding to whole codes makes of it.
+// TestGreyIsNeutral gives the stage an evenly lit grey wall as seen by a sensor that needs the gains 1.5, 1 and 1.1.
+// The remaining tint must be no more than what the sensor's rounding to whole codes causes.
 func TestGreyIsNeutral(t *testing.T) {
 	s := newStage(t, Config{BlackLevel: 64, Gains: Gains{R: 1.5, G: 1, B: 1.1}})
 	for light := 64; light <= 959; light += 5 {
@@ -29,7 +29,7 @@ func TestGreyIsNeutral(t *testing.T) {
 		if tint := max(off(uyvy, 0, 2, len(uyvy)), off(i420, 0, 1, len(i420))); tint > 1 {
 			t.Fatalf("light %d: chroma is up to %d codes from neutral", light, tint)
 		}
-		for i := range uyvy { // an even wall has no texture, at the borders least of all
+		for i := range uyvy { // an even wall has no texture, not even at the borders
 			if uyvy[i] != uyvy[i%4] {
 				t.Fatalf("light %d: byte %d is %d, in the corner %d", light, i, uyvy[i], uyvy[i%4])
 			}
@@ -37,7 +37,7 @@ func TestGreyIsNeutral(t *testing.T) {
 	}
 }
 
-// off is the largest distance from 128.
+// off returns the largest distance from 128.
 func off(b []byte, from, step, to int) int {
 	d := 0
 	for i := from; i < to; i += step {
@@ -46,9 +46,9 @@ func off(b []byte, from, step, to int) int {
 	return d
 }
 
-// TestGreyOfRealCapture looks at the seven grey squares of the chart, which lie all over the picture: with the white
-// balance that the middle one asks for, the means of red, green and blue of each differ by at most 3 of 255. (The steps
-// of the wedge are tinted on the chart itself, each in another way.)
+// TestGreyOfRealCapture examines the seven grey squares of the chart, which are spread over the picture: with the white
+// balance determined by the middle one, the means of red, green and blue of each square differ by at most 3 of 255.
+// (The steps of the wedge are tinted on the chart itself, each differently.)
 func TestGreyOfRealCapture(t *testing.T) {
 	rgb := process(t, Config{Gains: Gains{R: 1.75, B: 1.1}, Demosaic: Malvar}, format(t, pipeline.RGB24, 1920, 1080))[0].Bytes
 	for _, at := range [][2]int{{980, 600}, {864, 610}, {1560, 250}, {280, 280}, {1450, 170}, {320, 980}, {1480, 840}} {
@@ -68,8 +68,8 @@ func TestGreyOfRealCapture(t *testing.T) {
 	}
 }
 
-// TestHotPixelsAreGone puts defects into the real capture, bright and dead ones. Both ways of repair must leave less
-// than a tenth of the damage.
+// TestHotPixelsAreGone adds bright and dead pixels to the real capture. Both ways of repair must leave less than a
+// tenth of the damage.
 func TestHotPixelsAreGone(t *testing.T) {
 	want := format(t, pipeline.RGB24, 1920, 1080)
 	clean := process(t, Config{Demosaic: Malvar}, want)[0].Bytes

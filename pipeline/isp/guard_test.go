@@ -13,8 +13,8 @@ import (
 
 const canary = 0xa5
 
-// guarded returns n bytes of noise that end where inaccessible memory begins: a read or a write behind them ends the
-// process. In front of them stand canaries, which intact looks at.
+// guarded returns n bytes of noise that end where inaccessible memory begins: reading or writing beyond them ends the
+// process. Before them are canaries, which intact checks.
 func guarded(t testing.TB, n int) []byte {
 	t.Helper()
 	page := os.Getpagesize()

@@ -48,7 +48,7 @@ func half(p pipeline.PixelFormat) wish {
 	return func(t testing.TB, in pipeline.Format) pipeline.Format { return format(t, p, in.Width/2, in.Height/2) }
 }
 
-// planned plans the wishes for in and makes the frames for them.
+// planned plans the wishes for in and returns frames for them.
 func planned(t testing.TB, s *Stage, in *pipeline.Frame, wishes ...wish) (*pipeline.Frame, []*pipeline.Frame) {
 	t.Helper()
 	var want []pipeline.Format
@@ -63,7 +63,7 @@ func planned(t testing.TB, s *Stage, in *pipeline.Frame, wishes ...wish) (*pipel
 	return in, outs
 }
 
-// testchart is a real capture of a test chart, of the project cruxopen/openISP.
+// testchart returns a real capture of a test chart, from the project cruxopen/openISP.
 func testchart(t testing.TB) *pipeline.Frame {
 	t.Helper()
 	b, err := os.ReadFile("../../fpga/model/testdata/testchart-1920x1080-rggb10le.raw")
@@ -77,7 +77,7 @@ func testchart(t testing.TB) *pipeline.Frame {
 	return f
 }
 
-// bayer makes an input of 10 bits.
+// bayer returns an input of 10 bits.
 func bayer(t testing.TB, width, height int, sample func(x, y int) uint16) *pipeline.Frame {
 	t.Helper()
 	in := frame(format(t, pipeline.RGGB10, width, height))

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// The errors of this package, for errors.Is.
+// Errors that callers can distinguish with errors.Is.
 var (
 	ErrConfig      = errors.New("isp: impossible configuration")
 	ErrUnsupported = errors.New("isp: unsupported format")
@@ -22,23 +22,24 @@ var (
 	ErrClosed      = errors.New("isp: stage is closed")
 )
 
-// A Stage is a pipeline.Stage on the CPU. Its methods may be called from any goroutine; they take turns.
+// A Stage is a pipeline.Stage that uses the CPU. Its methods may be called from any goroutine; they exclude one
+// another.
 type Stage struct {
 	config Config
 	tone   *tone
 
-	gains atomic.Uint64 // packGains of those that were asked for last
+	gains atomic.Uint64 // last requested gains, see packGains
 
 	mu      sync.Mutex
 	plan    *plan
-	workers []*worker // the first runs in the goroutine that calls Process
+	workers []*worker // the first one runs in the goroutine that calls Process
 	done    sync.WaitGroup
 	closed  bool
 	pass    pass
 	stats   Statistics
 }
 
-// New builds the tone table and starts the workers, which Close ends.
+// New builds the tone table and starts the workers. Close ends them.
 func New(c Config) (*Stage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -59,15 +60,15 @@ func New(c Config) (*Stage, error) {
 	return s, nil
 }
 
-// Needs implements pipeline.Stage: it reads a source's frames, with the CPU.
+// Needs implements pipeline.Stage. The stage reads a source's frames with the CPU.
 func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 	return pipeline.StageNeeds{Slices: true}, nil
 }
 
-// Plan accepts in as samples of any pipeline.Samples in memory that the CPU may read, and any of UYVY, UYVP, RGB24,
-// NV12, I420 and Grey with any colorimetry, at full, half and quarter size, in any order and number. Errors wrap
-// ErrUnsupported, ErrConfig (a value is beyond what the sensor's bits allow) or pipeline.ErrFormat and name what was
-// asked and what can be made.
+// Plan accepts as input any format with pipeline.Samples in memory that the CPU may read. It accepts as outputs any
+// number of UYVY, UYVP, RGB24, NV12, I420 and Grey with any colorimetry, at full, half and quarter size. Errors wrap
+// ErrUnsupported, ErrConfig (a value exceeds the sensor's number of bits) or pipeline.ErrFormat, and state what was
+// requested and what is possible. After Close the error is ErrClosed.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,8 +89,8 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return nil
 }
 
-// SetGains changes the white balance from the next frame on, without waiting for the one in work. An error wraps
-// ErrConfig and changes nothing.
+// SetGains changes the white balance from the next frame on, without waiting for the current one. If it returns an
+// error, which wraps ErrConfig, nothing has changed.
 func (s *Stage) SetGains(g Gains) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -98,10 +99,11 @@ func (s *Stage) SetGains(g Gains) error {
 	return nil
 }
 
-// Process makes outs out of in, both of the formats of the last Plan. An element of outs may be nil. It returns when all
-// bytes are written and Config.Observe, if there is one, has returned, and allocates nothing. It fails before it writes
-// anything, with an error that wraps ErrMismatch, ErrClosed or ctx.Err(). If in fills, each output's lines arrive in bands as
-// those of in do; then it may also fail under way, with the error of in.
+// Process makes outs from in; both must have the formats of the last Plan. Elements of outs may be nil. Process returns
+// when all bytes are written and Config.Observe, if set, has returned. It allocates nothing, unless Config.Results is
+// set. If it fails with an error that wraps ErrMismatch, ErrClosed or ctx.Err(), it has written nothing. If in is
+// filling, the outputs' lines arrive in bands as those of in do; then Process may also fail later, with the error of in
+// or ctx.Err().
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -117,7 +119,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	s.plan.levels.setGains(s.gains.Load())
 	err := s.pass.run(ctx, s, in, outs)
 	if err == nil && s.plan.observe {
-		err = in.WaitWhole(ctx) // what a damaged frame shows is not to be gone by
+		err = in.WaitWhole(ctx) // a damaged frame must not be observed
 	}
 	if err != nil {
 		s.forget()

@@ -16,11 +16,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A content says what the bytes of an input are.
+// A content fills the bytes of an input.
 type content func(b []byte, rnd *rand.Rand)
 
 var contents = []content{
-	func(b []byte, rnd *rand.Rand) { // any byte, so any bits above the samples'
+	func(b []byte, rnd *rand.Rand) { // any byte, and so any bits above those of the samples
 		for i := range b {
 			b[i] = byte(rnd.Uint32())
 		}
@@ -31,7 +31,7 @@ var contents = []content{
 			b[i] = 255
 		}
 	},
-	func(b []byte, rnd *rand.Rand) { // words of black and white, which filters overshoot on
+	func(b []byte, rnd *rand.Rand) { // words of black and white, on which filters overshoot
 		for i := range b {
 			if b[i] = 0; rnd.IntN(2) > 0 {
 				b[i] = 255
@@ -41,7 +41,7 @@ var contents = []content{
 			}
 		}
 	},
-	func(b []byte, rnd *rand.Rand) { // dim, with noise and few bright ones: what defects are found in
+	func(b []byte, rnd *rand.Rand) { // dark, with noise and a few bright samples, in which defects are found
 		for i := range b {
 			if b[i] = byte(rnd.IntN(4)); rnd.IntN(40) == 0 {
 				b[i] = 0xff
@@ -50,7 +50,7 @@ var contents = []content{
 	},
 }
 
-// inputs are all formats of sensors.
+// inputs returns all formats of sensors.
 func inputs() []pipeline.PixelFormat {
 	return []pipeline.PixelFormat{
 		pipeline.RGGB8, pipeline.GRBG8, pipeline.GBRG8, pipeline.BGGR8, pipeline.Grey,
@@ -67,7 +67,7 @@ func outputs() []pipeline.PixelFormat {
 	return []pipeline.PixelFormat{pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.Grey, pipeline.I420, pipeline.NV12}
 }
 
-// randomConfig leaves out every step now and then.
+// randomConfig omits every step now and then.
 func randomConfig(rnd *rand.Rand, bits, w, h int) Config {
 	maybe := func() bool { return rnd.IntN(3) == 0 }
 	c := Config{Demosaic: Demosaic(rnd.IntN(2)), Workers: 1 + rnd.IntN(3)}
@@ -113,7 +113,7 @@ func randomConfig(rnd *rand.Rand, bits, w, h int) Config {
 	return c
 }
 
-// randomOutput is an output of the size that is possible, or false.
+// randomOutput returns a possible output of the given size, or false.
 func randomOutput(rnd *rand.Rand, p pipeline.PixelFormat, w, h int) (pipeline.Format, bool) {
 	f, err := pipeline.NewFormat(p, w, h, pipeline.Rate{})
 	if err != nil {
@@ -132,7 +132,7 @@ func randomOutput(rnd *rand.Rand, p pipeline.PixelFormat, w, h int) (pipeline.Fo
 	return f, true
 }
 
-// compare processes in and compares every output with the reference, padding, gaps and all.
+// compare processes in and compares every output with the reference, including padding and gaps.
 func compare(t testing.TB, s *Stage, r *reference, want []pipeline.Format) {
 	t.Helper()
 	var outs []*pipeline.Frame
@@ -166,7 +166,7 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// TestAgainstReference takes 1,000 random geometries and configurations through every input, output and size.
+// TestAgainstReference tests 1,000 random geometries and configurations with every input, output and size.
 func TestAgainstReference(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 1000 {
@@ -176,7 +176,7 @@ func TestAgainstReference(t *testing.T) {
 			samples, _ := pixel.Samples()
 			w, h := 2+rnd.IntN(40), 2+rnd.IntN(20)
 			if i%2 == 0 {
-				w, h = 8+8*rnd.IntN(6), 8+8*rnd.IntN(3) // where everything is possible
+				w, h = 8+8*rnd.IntN(6), 8+8*rnd.IntN(3) // a size for which everything is possible
 			}
 			if i%23 == 0 {
 				w, h = 2+rnd.IntN(300), 2+rnd.IntN(3)
@@ -210,7 +210,7 @@ func TestAgainstReference(t *testing.T) {
 	}
 }
 
-// TestRealCapture takes a part of the real capture through everything at once.
+// TestRealCapture processes a part of the real capture with all steps at once.
 func TestRealCapture(t *testing.T) {
 	whole := testchart(t)
 	f := format(t, pipeline.RGGB10, 160, 96)
@@ -244,7 +244,7 @@ func TestRealCapture(t *testing.T) {
 	}
 }
 
-// TestBands cuts the same frame in all ways that keep four lines together.
+// TestBands splits the same frame in all ways that keep four lines together.
 func TestBands(t *testing.T) {
 	const width, height = 40, 52
 	in := frame(format(t, pipeline.GBRG12, width, height))

@@ -4,22 +4,23 @@ package isp
 
 import "encoding/binary"
 
-// Kernels in plain Go: the definition of what the vector ones do. Lines of samples are uint16 with a margin in front of
-// pixel 0 and behind the last, so that neighbours need no cases, and vector kernels may work on whole vectors: what they
-// write behind pixel n is rubbish. Parameters that alternate from pixel to pixel are pairs: of the even and the odd ones.
+// Kernels in plain Go. They define what the vector kernels do. Lines of samples are uint16 with margins before pixel 0
+// and after the last pixel, so that neighbours need no special cases and vector kernels may work on whole vectors; what
+// those write after pixel n is undefined. Parameters that alternate from pixel to pixel are pairs, for the even and the
+// odd pixels.
 
-// margin is the number of samples in front of pixel 0 in a line.
-const margin = 32 // so that pixel 0 stands where a cache line begins
+// margin is the number of samples before pixel 0 in a line.
+const margin = 32 // so that pixel 0 is at the start of a cache line
 
 // A line holds pixel x at index margin+x.
 type line []uint16
 
 func newLine(width int) line { return make(line, margin+(width+31)/32*32+32) }
 
-// at returns n samples from pixel x on, which may lie in the margins.
+// at returns n samples from pixel x on; they may be in the margins.
 func (l line) at(x, n int) []uint16 { return l[margin+x:][:n:n] }
 
-// mirror fills the two pixels beyond each end of a line of n pixels; docs/isp.md §1.
+// mirror fills in two pixels beyond each end of a line of n pixels; docs/isp.md §1.
 func (l line) mirror(n int) {
 	for i := 1; i <= 2; i++ {
 		l[margin-i] = l[margin+reflect(-i, n)]
@@ -27,7 +28,7 @@ func (l line) mirror(n int) {
 	}
 }
 
-// reflect mirrors a coordinate into 0 to n-1, at the outermost samples.
+// reflect mirrors a coordinate at the outermost samples into the range 0 to n-1.
 func reflect(i, n int) int {
 	for i < 0 || i >= n {
 		if i < 0 {
@@ -39,14 +40,14 @@ func reflect(i, n int) int {
 	return i
 }
 
-// blackArgs: mask and shift of the samples, the black levels.
+// blackArgs contains mask and shift of the samples, and the black levels.
 type blackArgs struct {
 	mask  uint16
 	shift uint16
 	black [2]uint16
 }
 
-// blackGo subtracts the black level from little-endian words and moves the rest to the upper bits; §2.
+// blackGo subtracts the black level from little-endian words and shifts the result to the upper bits; §2.
 func blackGo(dst []uint16, src []byte, a *blackArgs) {
 	for x := range dst {
 		s := binary.LittleEndian.Uint16(src[2*x:]) & a.mask
@@ -55,7 +56,7 @@ func blackGo(dst []uint16, src []byte, a *blackArgs) {
 	}
 }
 
-// gainArgs: factor m/2^n, and half of 2^n.
+// gainArgs contains the factor m/2^n, and half of 2^n.
 type gainArgs struct {
 	m    [2]uint16
 	n    [2]uint32
@@ -69,14 +70,15 @@ func gainGo(dst, src []uint16, a *gainArgs) {
 	}
 }
 
-// linearGo makes linear samples of little-endian words: black, then gain, where nothing is to be done in between.
+// linearGo makes linear samples from little-endian words: black level and then gain, with no steps in between.
 func linearGo(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
 	blackGo(dst, src, k)
 	gainGo(dst, dst, a)
 }
 
-// suspectsGo marks with other than 0 the pixels that lie more than the threshold beyond all their neighbours at the
-// distance of step pixels; §3. up and down are that many lines off. The return value is the OR of all marks.
+// suspectsGo marks, with values other than 0, the pixels that are above or below all their neighbours at a distance of
+// step pixels by more than the threshold; §3. up and down are the lines step above and below. It returns the OR of all
+// marks.
 func suspectsGo(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	var any uint16
 	for x := margin; x < margin+n; x++ {
@@ -93,14 +95,14 @@ func suspectsGo(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	return any
 }
 
-// A mosaicLine has the samples of one colour, red or blue, at the even or at the odd pixels, and green between them.
-// own, green and other are the results for that colour, green, and the third one.
+// A mosaicLine has the samples of one colour, red or blue, at the even or at the odd pixels, and green samples in
+// between. own, green and other are the results for that colour, for green, and for the third colour.
 type mosaicLine struct {
 	own, green, other line
-	odd               int // 1 if the colour stands at the odd pixels
+	odd               int // 1 if the colour is at the odd pixels
 }
 
-// bilinearGo is §6.1.
+// bilinearGo implements §6.1.
 func bilinearGo(d *mosaicLine, up, mid, down line, n int) {
 	for x := margin; x < margin+n; x++ {
 		w, c, e := uint32(mid[x-1]), mid[x], uint32(mid[x+1])
@@ -114,7 +116,7 @@ func bilinearGo(d *mosaicLine, up, mid, down line, n int) {
 	}
 }
 
-// malvarGo is §6.2; rows are the lines from two above to two below.
+// malvarGo implements §6.2; rows are the lines from two above to two below.
 func malvarGo(d *mosaicLine, rows *[5]line, n int) {
 	up2, up, mid, down, down2 := rows[0], rows[1], rows[2], rows[3], rows[4]
 	for x := margin; x < margin+n; x++ {
@@ -136,7 +138,7 @@ func malvarGo(d *mosaicLine, rows *[5]line, n int) {
 
 func clip(v int32) uint16 { return uint16(min(max(v, 0), linearMax)) }
 
-// matrixGo is §7.
+// matrixGo implements §7.
 func matrixGo(r, g, b []uint16, m *[9]int16) {
 	g, b = g[:len(r)], b[:len(r)]
 	for x := range r {
@@ -148,7 +150,7 @@ func matrixGo(r, g, b []uint16, m *[9]int16) {
 	}
 }
 
-// toneGo looks pixels up in place; §8.
+// toneGo looks up pixels in place; §8.
 func toneGo(row []uint16, t *[linearMax + 1]uint16) {
 	for len(row) >= 4 {
 		q := (*[4]uint16)(row)
@@ -160,7 +162,7 @@ func toneGo(row []uint16, t *[linearMax + 1]uint16) {
 	}
 }
 
-// lumaArgs and chromaArgs: coefficients of R', G', B' and 0, offset, shift; §10.
+// lumaArgs and chromaArgs contain coefficients of R', G', B' and 0, offset and shift; §10.
 type lumaArgs struct {
 	c      [4]int16
 	offset int32
@@ -173,7 +175,7 @@ type chromaArgs struct {
 	shift  int32
 }
 
-// lumaGo writes one sample a pixel.
+// lumaGo writes the luma of each pixel.
 func lumaGo(dst, r, g, b []uint16, a *lumaArgs) {
 	r, g, b = r[:len(dst)], g[:len(dst)], b[:len(dst)]
 	for x := range dst {
@@ -199,7 +201,7 @@ func chroma422Go(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	}
 }
 
-// chroma420Go does the same for two lines.
+// chroma420Go writes a pair Cb, Cr for every two of n pixels in two lines together.
 func chroma420Go(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
 	sum := func(l, m line, x int) int32 { return int32(l[x]) + int32(l[x+1]) + int32(m[x]) + int32(m[x+1]) }
 	for x := 0; x < n; x += 2 {

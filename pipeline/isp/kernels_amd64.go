@@ -4,8 +4,8 @@ package isp
 
 import "golang.org/x/sys/cpu"
 
-// The vector twins of kernels.go for AVX2, in kernels_amd64.s. A count n is of pixels and a multiple of 16 but where
-// said otherwise; pointers are to pixel 0.
+// The vector versions of kernels.go for AVX2, in kernels_amd64.s. A count n is a number of pixels and, unless otherwise
+// stated, a multiple of 16. Pointers are to pixel 0.
 
 //go:noescape
 func blackAVX2(dst *uint16, src *byte, n int, a *blackArgs)
@@ -13,7 +13,7 @@ func blackAVX2(dst *uint16, src *byte, n int, a *blackArgs)
 //go:noescape
 func gainAVX2(dst, src *uint16, n int, a *gainArgs)
 
-// linearAVX512 takes multiples of 32.
+// linearAVX512 is linearGo for a multiple of 32 samples.
 //
 //go:noescape
 func linearAVX512(dst *uint16, src *byte, n int, k *blackArgs, a *gainArgs)
@@ -24,7 +24,7 @@ func suspectsAVX2(dst, up, mid, down *uint16, n, step int, threshold uint16) uin
 //go:noescape
 func bilinearAVX2(own, green, other, up, mid, down *uint16, n, odd int)
 
-// bilinearAVX512 takes multiples of 32.
+// bilinearAVX512 is bilinearGo for a multiple of 32 pixels.
 //
 //go:noescape
 func bilinearAVX512(own, green, other, up, mid, down *uint16, n, odd int)
@@ -47,17 +47,17 @@ func chroma420AVX2(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
 //go:noescape
 func uyvyAVX2(dst *byte, y, c *uint16, n int)
 
-// narrowAVX2 takes multiples of 32.
+// narrowAVX2 is narrowGo for a multiple of 32 samples.
 //
 //go:noescape
 func narrowAVX2(dst *byte, src *uint16, n int)
 
-// toneAVX2 takes multiples of 32.
+// toneAVX2 is toneGo for a curve of segments and a multiple of 32 pixels.
 //
 //go:noescape
 func toneAVX2(row *uint16, n int, s *segments)
 
-// toneAVX512 takes multiples of 32.
+// toneAVX512 is toneGo for a curve of segments and a multiple of 32 pixels.
 //
 //go:noescape
 func toneAVX512(row *uint16, n int, s *segments)
@@ -65,7 +65,7 @@ func toneAVX512(row *uint16, n int, s *segments)
 //go:noescape
 func rgb24AVX2(dst *byte, red, green, blue *uint16, n, shift int)
 
-// rgb24AVX512 takes multiples of 64.
+// rgb24AVX512 is rgb24Go for a multiple of 64 pixels.
 //
 //go:noescape
 func rgb24AVX512(dst *byte, red, green, blue *uint16, n, shift int)
@@ -73,12 +73,12 @@ func rgb24AVX512(dst *byte, red, green, blue *uint16, n, shift int)
 //go:noescape
 func shadeAVX2(dst, src, upper, lower *uint16, n int, weight *[2]int16)
 
-// malvarArgs are the weights of §6.2: four pairs for the first result, four for the second, each for the even and the
-// odd pixels.
+// malvarArgs contains the weights of §6.2: four pairs for the first result and four for the second, each for the even
+// and the odd pixels.
 type malvarArgs [8][2][2]int16
 
-// newMalvarArgs gives the pairs C and W+E, N+S and w+e, n+s and 1, NW+NE and SW+SE their weights. The first result is
-// green at the own colour, and the own colour at green.
+// newMalvarArgs returns the weights of the pairs C and W+E, N+S and w+e, n+s and 1, NW+NE and SW+SE. The first result
+// is green at the own colour, and the own colour at green.
 func newMalvarArgs(odd int) malvarArgs {
 	own := [8][2]int16{{8, 4}, {4, -2}, {-2, 8}, {0, 0}, {12, 0}, {0, -3}, {-3, 8}, {4, 4}}
 	green := [8][2]int16{{10, 8}, {0, -2}, {1, 8}, {-2, -2}, {10, 0}, {8, 1}, {-2, 8}, {-2, -2}}
@@ -89,11 +89,11 @@ func newMalvarArgs(odd int) malvarArgs {
 	return a
 }
 
-// whole is n rounded up to whole vectors, which lines have room for.
-func whole(n int) int { return (n + 15) &^ 15 }
+// roundUp16 returns n rounded up to whole vectors, for which lines have room.
+func roundUp16(n int) int { return (n + 15) &^ 15 }
 
-// whole32 is the same for vectors of 32.
-func whole32(n int) int { return (n + 31) &^ 31 }
+// roundUp32 is roundUp16 for vectors of 32.
+func roundUp32(n int) int { return (n + 31) &^ 31 }
 
 func blackRow(dst []uint16, src []byte, a *blackArgs) {
 	n := 0
@@ -106,7 +106,7 @@ func blackRow(dst []uint16, src []byte, a *blackArgs) {
 
 func gainRow(dst, src []uint16, a *gainArgs) {
 	if cpu.X86.HasAVX2 {
-		gainAVX2(&dst[0], &src[0], whole(len(dst)), a)
+		gainAVX2(&dst[0], &src[0], roundUp16(len(dst)), a)
 		return
 	}
 	gainGo(dst, src, a)
@@ -129,7 +129,7 @@ func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 
 	if !cpu.X86.HasAVX2 {
 		return suspectsGo(dst, up, mid, down, n, step, threshold)
 	}
-	v := n &^ 15 // a mark behind the last pixel would be a false one
+	v := n &^ 15 // marks after the last pixel would be wrong
 	any := suspectsAVX2(&dst[margin], &up[margin], &mid[margin], &down[margin], v, step, threshold)
 	return any | suspectsGo(dst[v:], up[v:], mid[v:], down[v:], n-v, step, threshold)
 }
@@ -137,9 +137,9 @@ func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 
 func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
 	switch {
 	case cpu.X86.HasAVX512BW:
-		bilinearAVX512(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole32(n), d.odd)
+		bilinearAVX512(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], roundUp32(n), d.odd)
 	case cpu.X86.HasAVX2:
-		bilinearAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole(n), d.odd)
+		bilinearAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], roundUp16(n), d.odd)
 	default:
 		bilinearGo(d, up, mid, down, n)
 	}
@@ -155,13 +155,13 @@ func malvarRow(d *mosaicLine, rows *[5]line, n int) {
 		at[i] = &l[margin]
 	}
 	k := newMalvarArgs(d.odd)
-	malvarAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &at, whole(n), &k, d.odd)
+	malvarAVX2(&d.own[margin], &d.green[margin], &d.other[margin], &at, roundUp16(n), &k, d.odd)
 }
 
 func matrixRow(r, g, b []uint16, m *[9]int16) {
 	if cpu.X86.HasAVX2 {
 		const half = gainOne / 2
-		matrixAVX2(&r[0], &g[0], &b[0], whole(len(r)), &[6][2]int16{{m[0], m[1]}, {m[2], half}, {m[3], m[4]}, {m[5], half}, {m[6], m[7]}, {m[8], half}})
+		matrixAVX2(&r[0], &g[0], &b[0], roundUp16(len(r)), &[6][2]int16{{m[0], m[1]}, {m[2], half}, {m[3], m[4]}, {m[5], half}, {m[6], m[7]}, {m[8], half}})
 		return
 	}
 	matrixGo(r, g, b, m)
@@ -169,7 +169,7 @@ func matrixRow(r, g, b []uint16, m *[9]int16) {
 
 func lumaRow(dst, r, g, b []uint16, a *lumaArgs) {
 	if cpu.X86.HasAVX2 {
-		lumaAVX2(&dst[0], &r[0], &g[0], &b[0], whole(len(dst)), a)
+		lumaAVX2(&dst[0], &r[0], &g[0], &b[0], roundUp16(len(dst)), a)
 		return
 	}
 	lumaGo(dst, r, g, b, a)
@@ -177,7 +177,7 @@ func lumaRow(dst, r, g, b []uint16, a *lumaArgs) {
 
 func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	if cpu.X86.HasAVX2 {
-		chroma422AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], whole(n), a)
+		chroma422AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], roundUp16(n), a)
 		return
 	}
 	chroma422Go(dst, p, n, a)
@@ -185,7 +185,7 @@ func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
 
 func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
 	if cpu.X86.HasAVX2 {
-		chroma420AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], whole(n), a)
+		chroma420AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], roundUp16(n), a)
 		return
 	}
 	chroma420Go(dst, p, q, n, a)
@@ -223,7 +223,7 @@ func rgb24Row(dst []byte, r, g, b []uint16, shift int) {
 }
 
 func toneRow(row []uint16, t *tone) {
-	n := whole32(len(row))
+	n := roundUp32(len(row))
 	switch {
 	case t.segments != nil && cpu.X86.HasAVX512BW:
 		toneAVX512(&row[0], n, t.segments)
@@ -236,7 +236,7 @@ func toneRow(row []uint16, t *tone) {
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
 	if cpu.X86.HasAVX2 {
-		shadeAVX2(&dst[0], &src[0], &upper[0], &lower[0], whole(len(dst)), weight)
+		shadeAVX2(&dst[0], &src[0], &upper[0], &lower[0], roundUp16(len(dst)), weight)
 		return
 	}
 	shadeGo(dst, src, upper, lower, weight)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// TestOlderProcessors runs TestKernelTwins, TestColumnsTwins and a part of the real capture without what this processor may
-// have: AVX-512's VBMI, and all of AVX-512.
+// TestOlderProcessors runs TestKernelTwins, TestColumnsTwins and a part of the real capture without features that this
+// processor may have: VBMI of AVX-512, and all of AVX-512.
 func TestOlderProcessors(t *testing.T) {
 	saved := cpu.X86
 	defer func() { cpu.X86 = saved }()

@@ -2,8 +2,8 @@
 
 package isp
 
-// The vector twins of kernels.go for NEON, which every arm64 has, in kernels_arm64.s. A count n is of pixels and a
-// multiple of 16; pointers are to pixel 0.
+// The vector versions of kernels.go for NEON, which every arm64 has, in kernels_arm64.s. A count n is a number of
+// pixels and a multiple of 16. Pointers are to pixel 0.
 
 //go:noescape
 func blackNEON(dst *uint16, src *byte, n int, a *blackArgs)
@@ -47,11 +47,11 @@ func toneNEON(row *uint16, n int, table *[4][numSegments]byte)
 //go:noescape
 func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
 
-// malvarArgs are the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result, six for
-// the second, each for the even and the odd pixels.
+// malvarArgs contains the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result and
+// six for the second, each for the even and the odd pixels.
 type malvarArgs [12][2]int16
 
-// newMalvarArgs: the first result is green at the own colour, and the own colour at green.
+// newMalvarArgs returns the weights. The first result is green at the own colour, and the own colour at green.
 func newMalvarArgs(odd int) malvarArgs {
 	own := [12]int16{8, 4, 4, -2, -2, 0, 12, 0, 0, -3, -3, 4}
 	green := [12]int16{10, 8, 0, -2, 1, -2, 10, 0, 8, 1, -2, -2}
@@ -62,8 +62,8 @@ func newMalvarArgs(odd int) malvarArgs {
 	return a
 }
 
-// whole is n rounded up to whole vectors, which lines have room for.
-func whole(n int) int { return (n + 15) &^ 15 }
+// roundUp16 returns n rounded up to whole vectors, for which lines have room.
+func roundUp16(n int) int { return (n + 15) &^ 15 }
 
 func blackRow(dst []uint16, src []byte, a *blackArgs) {
 	n := len(dst) &^ 15
@@ -73,7 +73,7 @@ func blackRow(dst []uint16, src []byte, a *blackArgs) {
 	blackGo(dst[n:], src[2*n:], a)
 }
 
-func gainRow(dst, src []uint16, a *gainArgs) { gainNEON(&dst[0], &src[0], whole(len(dst)), a) }
+func gainRow(dst, src []uint16, a *gainArgs) { gainNEON(&dst[0], &src[0], roundUp16(len(dst)), a) }
 
 func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
 	blackRow(dst, src, k)
@@ -81,13 +81,13 @@ func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
 }
 
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
-	v := n &^ 15 // a mark behind the last pixel would be a false one
+	v := n &^ 15 // marks after the last pixel would be wrong
 	any := suspectsNEON(&dst[margin], &up[margin], &mid[margin], &down[margin], v, step, threshold)
 	return any | suspectsGo(dst[v:], up[v:], mid[v:], down[v:], n-v, step, threshold)
 }
 
 func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
-	bilinearNEON(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], whole(n), d.odd)
+	bilinearNEON(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], roundUp16(n), d.odd)
 }
 
 func malvarRow(d *mosaicLine, rows *[5]line, n int) {
@@ -96,21 +96,21 @@ func malvarRow(d *mosaicLine, rows *[5]line, n int) {
 		at[i] = &l[margin]
 	}
 	k := newMalvarArgs(d.odd)
-	malvarNEON(&d.own[margin], &d.green[margin], &d.other[margin], &at, whole(n), &k, d.odd)
+	malvarNEON(&d.own[margin], &d.green[margin], &d.other[margin], &at, roundUp16(n), &k, d.odd)
 }
 
-func matrixRow(r, g, b []uint16, m *[9]int16) { matrixNEON(&r[0], &g[0], &b[0], whole(len(r)), m) }
+func matrixRow(r, g, b []uint16, m *[9]int16) { matrixNEON(&r[0], &g[0], &b[0], roundUp16(len(r)), m) }
 
 func lumaRow(dst, r, g, b []uint16, a *lumaArgs) {
-	lumaNEON(&dst[0], &r[0], &g[0], &b[0], whole(len(dst)), a)
+	lumaNEON(&dst[0], &r[0], &g[0], &b[0], roundUp16(len(dst)), a)
 }
 
 func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
-	chroma422NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], whole(n), a)
+	chroma422NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], roundUp16(n), a)
 }
 
 func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
-	chroma420NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], whole(n), a)
+	chroma420NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], roundUp16(n), a)
 }
 
 func uyvyRow(dst []byte, y, c []uint16) {
@@ -143,9 +143,9 @@ func toneRow(row []uint16, t *tone) {
 		toneGo(row, &t.table)
 		return
 	}
-	toneNEON(&row[0], whole(len(row)), &t.segments.bytes)
+	toneNEON(&row[0], roundUp16(len(row)), &t.segments.bytes)
 }
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {
-	shadeNEON(&dst[0], &src[0], &upper[0], &lower[0], whole(len(dst)), weight)
+	shadeNEON(&dst[0], &src[0], &upper[0], &lower[0], roundUp16(len(dst)), weight)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestKernelTwins compares the kernels of this machine with those in plain Go, on lines of all lengths and on the
-// extremes that the steps before can deliver.
+// TestKernelTwins compares the kernels of this machine with those in plain Go, on lines of all lengths and with the
+// extreme values that the previous steps can produce.
 func TestKernelTwins(t *testing.T) {
 	curve := newTone(Config{})
 	for i := range 600 {

@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Test4K compares pixels from all over a 3840x2160 frame, its corners and the borders of bands with the reference.
+// Test4K compares pixels from all over a 3840x2160 frame, including its corners and the borders of bands, with the
+// reference.
 func Test4K(t *testing.T) {
 	const width, height = 3840, 2160
 	chart := testchart(t)
@@ -40,7 +41,7 @@ func Test4K(t *testing.T) {
 			case 3:
 				y = min(y/bandLines*bandLines+n/4%3, height-1)
 			}
-			target.put(func(at, v int) {
+			target.putPixel(func(at, v int) {
 				if out.Bytes[at] != byte(v) {
 					t.Fatalf("%s: pixel %d,%d: byte %d is %d, want %d", out.Format.Pixel, x, y, at, out.Bytes[at], v)
 				}

@@ -7,20 +7,20 @@ import "github.com/tegracast/tegracast/pipeline"
 // Scales of the arithmetic, docs/isp.md.
 const (
 	linearMax = 1<<14 - 1 // white of the linear samples
-	white     = White     // of R'G'B' behind the tone curve
+	white     = White     // white of R'G'B' after the tone curve
 	gainOne   = 1 << 12   // gain 1
 	maxGain   = 16
 )
 
-// levels are the numbers of docs/isp.md §2 and §5 by channel.
+// levels holds the values of docs/isp.md §2 and §5 by channel.
 type levels struct {
 	mono  bool
 	red   [2]int // coordinates, modulo 2, of the red samples
 	mask  uint16
 	shift uint8
 	black [4]uint16
-	light [4]int // white less black, in 1/65536
-	set   uint64 // the gains that m and n are of
+	light [4]int // white minus black, in 1/65536
+	set   uint64 // gains for which m and n were computed
 	m     [4]uint16
 	n     [4]uint8
 }
@@ -36,10 +36,10 @@ func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
 	return l
 }
 
-// gainBits are those of a gain of up to 16 in units of 1/4096.
+// gainBits is the number of bits of a gain of up to 16 in units of 1/4096.
 const gainBits = 17
 
-// packGains puts gains in units of 1/4096 into one word, so that they can be exchanged without a lock.
+// packGains packs gains in units of 1/4096 into one word, so that they can be exchanged without a lock.
 func packGains(g Gains) (word uint64) {
 	for i, gain := range [3]float64{g.R, g.G, g.B} {
 		if gain == 0 {
@@ -61,7 +61,7 @@ func (l *levels) setGains(word uint64) {
 	}
 }
 
-// factor returns m and n so that m/2^n is gain/4096 * 16383/light, with as many bits as m may have.
+// factor returns m and n such that m/2^n is gain/4096 * 16383/light, with as many bits as m may have.
 func factor(gain, light int) (uint16, uint8) {
 	for n := 29; ; n-- {
 		d := 2 * gainOne * light
@@ -71,7 +71,7 @@ func factor(gain, light int) (uint16, uint8) {
 	}
 }
 
-// channels of the even and the odd samples of line y.
+// channels returns the channels of the even and the odd samples of line y.
 func (l *levels) channels(y int) [2]int {
 	switch {
 	case l.mono:
@@ -84,13 +84,13 @@ func (l *levels) channels(y int) [2]int {
 	return [2]int{c[l.red[0]], c[1-l.red[0]]}
 }
 
-// blacks of the even and the odd samples of line y.
+// blacks returns the black levels for line y.
 func (l *levels) blacks(y int) blackArgs {
 	c := l.channels(y)
 	return blackArgs{mask: l.mask, shift: uint16(l.shift), black: [2]uint16{l.black[c[0]], l.black[c[1]]}}
 }
 
-// gains of the even and the odd samples of line y.
+// gains returns the gains for line y.
 func (l *levels) gains(y int) gainArgs {
 	var a gainArgs
 	for i, c := range l.channels(y) {

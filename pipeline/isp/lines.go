@@ -2,8 +2,8 @@
 
 package isp
 
-// The steps from the sensor's bytes to linear samples, each of which makes its line when it is asked for. y may lie
-// beyond the frame by what the steps look around: it is mirrored. docs/isp.md §1 to §5.
+// The steps from the sensor's bytes to linear samples. Each makes its line when it is requested. y may be beyond the
+// frame by as much as the steps need; it is mirrored. docs/isp.md §1 to §5.
 
 func (w *worker) blackLine(y int) line {
 	p := w.plan
@@ -18,7 +18,7 @@ func (w *worker) blackLine(y int) line {
 	return l
 }
 
-// words are the samples of line y as little-endian words.
+// words returns the samples of line y as little-endian words.
 func (w *worker) words(y int) []byte {
 	p := w.plan
 	w.await(y)
@@ -30,7 +30,7 @@ func (w *worker) words(y int) []byte {
 	return w.raw
 }
 
-// staticLine has the known defects repaired.
+// staticLine returns line y with known defects repaired.
 func (w *worker) staticLine(y int) line {
 	p := w.plan
 	y = reflect(y, p.in.Height)
@@ -52,7 +52,7 @@ func (w *worker) staticLine(y int) line {
 	return l
 }
 
-// dynamicLine has the defects repaired that stick out.
+// dynamicLine returns line y with outliers repaired as well.
 func (w *worker) dynamicLine(y int) line {
 	p := w.plan
 	if p.hot == 0 {
@@ -76,7 +76,7 @@ func (w *worker) dynamicLine(y int) line {
 	return l
 }
 
-// evenLine has the lens shading evened out.
+// evenLine returns line y with lens shading corrected as well.
 func (w *worker) evenLine(y int) line {
 	p := w.plan
 	if p.shading == nil {
@@ -91,7 +91,7 @@ func (w *worker) evenLine(y int) line {
 	return l
 }
 
-// linearLine has the white balance, from 0 to linearMax.
+// linearLine returns line y after white balance, with samples from 0 to linearMax.
 func (w *worker) linearLine(y int) line {
 	p := w.plan
 	y = reflect(y, p.in.Height)

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// photograph is a picture of Go's own tests: a frame of a film, 150x103 pixels.
+// photograph returns a picture from Go's own tests: a film frame of 150x103 pixels.
 func photograph(t *testing.T) image.Image {
 	t.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -35,7 +35,7 @@ func photograph(t *testing.T) image.Image {
 	return m
 }
 
-// TestMalvarBeatsBilinear makes mosaics of a photograph, demosaics them, and compares luma with the photograph's.
+// TestMalvarBeatsBilinear makes mosaics from a photograph, demosaics them, and compares luma with the photograph's.
 func TestMalvarBeatsBilinear(t *testing.T) {
 	m := photograph(t)
 	w, h := m.Bounds().Dx()&^1, m.Bounds().Dy()&^1
@@ -69,7 +69,7 @@ func TestMalvarBeatsBilinear(t *testing.T) {
 	}
 }
 
-// lumaPSNR compares BT.709 luma but for a frame of four pixels.
+// lumaPSNR compares BT.709 luma, except for a border of four pixels.
 func lumaPSNR(a, b []byte, w, h int) float64 {
 	var sum, n float64
 	for y := 4; y < h-4; y++ {

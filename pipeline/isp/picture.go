@@ -4,12 +4,12 @@ package isp
 
 import "github.com/tegracast/tegracast/pipeline"
 
-// pictureLines is how many lines of R'G'B' are kept: those that sharpening looks at, and the two of 4:2:0.
+// pictureLines is the number of lines of R'G'B' that are kept, for sharpening and for the two lines of 4:2:0.
 const pictureLines = 4
 
-// A picture holds the last lines of one size.
+// A picture keeps the most recent lines of one size.
 type picture struct {
-	lines  [pictureLines]rgb // behind the tone curve
+	lines  [pictureLines]rgb // after the tone curve
 	lumas  [pictureLines]line
 	y      [pictureLines]int
 	sharp  [pictureLines]rgb
@@ -27,7 +27,7 @@ func (q *picture) resize(width int, p *plan) {
 	}
 }
 
-// newRGB makes a line of three colours. Of a monochrome sensor they are one and the same.
+// newRGB returns a line of three colours. For a monochrome sensor all three are the same line.
 func newRGB(width int, p *plan) rgb {
 	g := newLine(width)
 	if p.samples.Mosaic == pipeline.Mono {
@@ -49,7 +49,8 @@ func (p *rgb) mirror(n int) {
 	p.b.mirror(n)
 }
 
-// toneLine makes line y of the size: demosaic or quads, colour matrix, tone curve; docs/isp.md §6 to §8.
+// toneLine returns line y of the size, which it makes if it is not among the recent lines: demosaic or quads, colour
+// matrix, tone curve; docs/isp.md §6 to §8.
 func (w *worker) toneLine(size, y int) *rgb {
 	q := &w.size[size]
 	y = reflect(y, w.plan.in.Height>>size)
@@ -104,7 +105,7 @@ func (w *worker) demosaic(p *rgb, y int) {
 	malvarRow(&d, &[5]line{w.linearLine(y - 2), up, mid, down, w.linearLine(y + 2)}, n)
 }
 
-// sharpLine is line y as the writers take it; docs/isp.md §9.
+// sharpLine returns line y as it is to be written; docs/isp.md §9.
 func (w *worker) sharpLine(size, y int) *rgb {
 	if w.plan.sharpen == 0 {
 		return w.toneLine(size, y)

@@ -8,38 +8,38 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// sizes are the scales that can be made: 1/1, 1/2, 1/4, by index.
+// sizes is the number of possible scales: 1/1, 1/2, 1/4, by index.
 const sizes = 3
 
-// An output is one wanted format and how its lines are written.
+// An output is one wanted format and the way its lines are written.
 type output struct {
 	format  pipeline.Format
 	size    int // index of the scale
 	convert conversion
 	payload int // bytes of a line between two header gaps; the whole line in plain memory
-	count   int // how many payloads a line has
+	count   int // number of payloads per line
 }
 
-// A plan is what Process needs to know about the formats. It does not change once made, but for the gains.
+// A plan contains what Process needs to know about the formats. Except for the gains it does not change.
 type plan struct {
 	in        pipeline.Format
 	samples   pipeline.Samples
-	line      int // bytes of one of the sensor's
+	line      int // bytes of a sensor line
 	outs      []output
 	wanted    [sizes]bool
 	levels    levels
 	defects   map[int][]defect
-	step      int    // to the next sample of the same colour
+	step      int    // distance to the next sample of the same colour
 	hot       uint16 // threshold of the search for defects, in 1/65536; 0: none
 	shading   *shading
 	method    Demosaic
-	matrix    *[9]int16 // nil: identity
+	matrix    *[9]int16 // nil means identity
 	sharpen   int32
 	observe   bool
-	direct    bool // nothing lies between black level and white balance
-	colors    bool // the only output goes the short way of columns.go
+	direct    bool // no step is between black level and white balance
+	colors    bool // the only output is made the short way of columns.go
 	bandLines int
-	weaves    [2]*weave // of even and odd lines
+	weaves    [2]*weave // for even and odd lines
 }
 
 func newPlan(c Config, t *tone, gains uint64, in pipeline.Format, want []pipeline.Format) (*plan, error) {
@@ -90,8 +90,8 @@ func newMatrix(m [9]float64) *[9]int16 {
 	return &fixedPoint
 }
 
-// CheckInput says whether the isp takes frames of the format with this configuration; the error is that of Plan. Write-combined
-// memory is for the GPU alone: Stage.Plan refuses it.
+// CheckInput returns the error that Plan would return for this input format, or nil. Write-combined memory is accepted
+// for the GPU only; Stage.Plan refuses it.
 func (c Config) CheckInput(in pipeline.Format) error {
 	if err := in.Validate(); err != nil {
 		return fmt.Errorf("isp: input: %w", err)
@@ -153,7 +153,7 @@ func newOutput(in, f pipeline.Format) (output, error) {
 	return o, nil
 }
 
-// check says whether the frames are those of the plan.
+// check returns an error unless the frames match the plan.
 func (p *plan) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if p == nil {
 		return fmt.Errorf("%w: no formats were planned", ErrMismatch)
@@ -175,7 +175,8 @@ func (p *plan) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// sameFormat compares all that matters to the bytes; the frame rate does not.
+// sameFormat returns an error unless a frame has the planned format, in everything that affects the bytes; the frame
+// rate does not.
 func sameFormat(f *pipeline.Frame, planned pipeline.Format) error {
 	planned.Rate = f.Format.Rate
 	if f.Format != planned {

@@ -9,22 +9,22 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A Recipe is docs/isp.md worked out for a configuration and formats: its numbers and tables, for implementations on
-// other processors than this package's. It must not be changed.
+// A Recipe contains the values and tables of docs/isp.md for a configuration and formats, for implementations on other
+// processors. It must not be changed.
 type Recipe struct {
 	In      pipeline.Format
 	Samples pipeline.Samples
 	Outputs []RecipeOutput
 
 	Black     [2][2]uint16     // by y and x modulo 2; §2
-	Light     [2][2]int        // what a saturated sample becomes; §2
+	Light     [2][2]int        // value of a saturated sample; §2
 	Defects   []RecipeDefect   // by line, then by column; §3
-	Threshold uint16           // of the search for defects, in 1/65536; 0: none
-	Shading   *RecipeShading   // nil: none; §4
+	Threshold uint16           // of the search for defects, in 1/65536; 0: no search
+	Shading   *RecipeShading   // nil if there is none; §4
 	Demosaic  Demosaic         // §6
-	Matrix    *[9]int16        // nil: identity; §7
+	Matrix    *[9]int16        // nil means identity; §7
 	Tone      *[1 << 14]uint16 // §8
-	Sharpen   int32            // in 1/64; 0: none; §9
+	Sharpen   int32            // in 1/64; 0 if off; §9
 
 	plan *plan
 }
@@ -32,12 +32,12 @@ type Recipe struct {
 // A RecipeOutput is one of the wanted formats.
 type RecipeOutput struct {
 	Format    pipeline.Format
-	Size      int        // 0 is the sensor's, 1 half and 2 a quarter of it
+	Size      int        // 0 is the sensor's size, 1 half and 2 a quarter of it
 	Luma      Conversion // §10
-	Cb, Cr    Conversion // of sums over weights that add up to four
-	RGB       Conversion // of one colour, with the first coefficient
+	Cb, Cr    Conversion // for sums with weights that add up to four
+	RGB       Conversion // for one colour, with the first coefficient
 	LineBytes int        // of the first plane
-	Payload   int        // bytes between two header gaps: a line, or the part of it that is in a packet
+	Payload   int        // bytes between two header gaps: a line, or the part of it in a packet
 }
 
 // A Conversion is (C[0]·R' + C[1]·G' + C[2]·B' + Offset) >> Shift.
@@ -47,21 +47,21 @@ type Conversion struct {
 	Shift  int32
 }
 
-// A RecipeDefect is a known defect. Bit i of Usable is set when pair i of §3 may repair it.
+// A RecipeDefect is a known defect. Bit i of Usable is set if pair i of §3 may repair it.
 type RecipeDefect struct {
 	X, Y   int
 	Usable uint8
 }
 
-// A RecipeShading has the gains of §4 at every column: for each line of the grid what lines of samples, by y modulo 2,
-// are multiplied with there.
+// A RecipeShading contains the gains of §4 at every column: for each line of the grid, the factors for lines of
+// samples, by y modulo 2.
 type RecipeShading struct {
 	Rows  int
 	Gains [2][][]uint16 // n(j), Width each
-	AtY   []uint16      // of each line of the frame: j<<8 | h
+	AtY   []uint16      // for each line of the frame: j<<8 | h
 }
 
-// NewRecipe refuses what Plan refuses, with the same errors. The configuration must be valid.
+// NewRecipe returns the recipe for a valid configuration. It refuses what Plan refuses, with the same errors.
 func NewRecipe(c Config, in pipeline.Format, want []pipeline.Format) (*Recipe, error) {
 	tone := newTone(c)
 	p, err := newPlan(c, tone, packGains(c.Gains), in, want)
@@ -112,7 +112,7 @@ func (o *output) recipe() RecipeOutput {
 	}
 }
 
-// Factors are m and n of §5 for white balance gains, by y and x modulo 2. The gains must be valid.
+// Factors returns m and n of §5 for white balance gains, by y and x modulo 2. The gains must be valid.
 func (r *Recipe) Factors(g Gains) (m, n [2][2]int) {
 	levels := r.plan.levels
 	levels.setGains(packGains(g))
@@ -124,7 +124,7 @@ func (r *Recipe) Factors(g Gains) (m, n [2][2]int) {
 	return m, n
 }
 
-// Check says whether the frames are those of the recipe, with the errors of Process.
+// Check returns an error unless the frames match the recipe. Its errors are those of Process.
 func (r *Recipe) Check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if r == nil {
 		return (*plan)(nil).check(in, outs)

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A reference is docs/isp.md, sample by sample and pixel by pixel, and shares nothing with the code under test. What has
-// been made is remembered, or it would take for ever.
+// A reference implements docs/isp.md sample by sample and pixel by pixel, and shares no code with the code under test.
+// It caches its results, because it would otherwise take forever.
 type reference struct {
 	in     *pipeline.Frame
 	s      pipeline.Samples
@@ -32,7 +32,7 @@ func newReference(in *pipeline.Frame, c Config) *reference {
 	}
 }
 
-// remember keeps f of a place, mirrored into the frame.
+// remember caches f at a position that is mirrored into the frame.
 func (r *reference) remember(step, x, y int, f func(x, y int) int) int {
 	x, y = inside(x, r.w), inside(y, r.h)
 	k := key{step: step, x: x, y: y}
@@ -44,7 +44,7 @@ func (r *reference) remember(step, x, y int, f func(x, y int) int) int {
 	return v
 }
 
-// inside is §1, borders: a walk to and fro between the outermost samples.
+// inside implements the borders of §1: a walk back and forth between the outermost samples.
 func inside(i, n int) int {
 	period := 2 * (n - 1)
 	i = ((i % period) + period) % period
@@ -54,7 +54,7 @@ func inside(i, n int) int {
 	return i
 }
 
-// channel is 0 red, 1 green in a red line, 2 green in a blue line, 3 blue.
+// channel returns 0 for red, 1 for green in a red line, 2 for green in a blue line, 3 for blue.
 func (r *reference) channel(x, y int) int {
 	if r.s.Mosaic == pipeline.Mono {
 		return 1
@@ -63,7 +63,7 @@ func (r *reference) channel(x, y int) int {
 	return int(names[y%2*2+x%2] - '0')
 }
 
-// sample is §1.
+// sample implements §1.
 func (r *reference) sample(x, y int) int {
 	b := r.in.Bytes[y*r.in.Format.Stride:]
 	switch {
@@ -88,7 +88,7 @@ func (r *reference) light(x, y int) int {
 	return ((1 << r.s.Bits) - 1 - r.black(x, y)) << (16 - r.s.Bits)
 }
 
-// dark is §2.
+// dark implements §2.
 func (r *reference) dark(x, y int) int {
 	return r.remember(2, x, y, func(x, y int) int {
 		d := r.sample(x, y) - r.black(x, y)
@@ -115,7 +115,7 @@ func (r *reference) step() int {
 	return 2
 }
 
-// repair is the rule of §3. bad says which samples must not be used.
+// repair implements the rule of §3. bad reports which samples must not be used.
 func (r *reference) repair(x, y int, at func(x, y int) int, bad func(x, y int) bool) int {
 	d := r.step()
 	v, best := at(x, y), math.MaxInt
@@ -166,7 +166,7 @@ func (r *reference) dynamic(x, y int) int {
 	})
 }
 
-// even is §4.
+// even implements §4.
 func (r *reference) even(x, y int) int {
 	s := r.c.Shading
 	if s == nil {
@@ -186,7 +186,7 @@ func (r *reference) even(x, y int) int {
 	})
 }
 
-// linear is §5.
+// linear implements §5.
 func (r *reference) linear(x, y int) int {
 	return r.remember(5, x, y, func(x, y int) int {
 		gain := []float64{r.c.Gains.R, r.c.Gains.G, r.c.Gains.G, r.c.Gains.B}[r.channel(x, y)]
@@ -207,10 +207,10 @@ func (r *reference) linear(x, y int) int {
 
 func clipped(v int) int { return min(max(v, 0), 16383) }
 
-// floorDiv is the quotient rounded towards minus infinity.
+// floorDiv returns the quotient rounded towards minus infinity.
 func floorDiv(a, b int) int { return int(math.Floor(float64(a) / float64(b))) }
 
-// threeColors is §6 at full size.
+// threeColors implements §6 at full size.
 func (r *reference) threeColors(x, y int) [3]int {
 	at := func(dx, dy int) int { return r.linear(x+dx, y+dy) }
 	c := at(0, 0)
@@ -239,7 +239,7 @@ func (r *reference) threeColors(x, y int) [3]int {
 	return [3]int{third, green, own}
 }
 
-// block is §6.3; n is 2 or 4.
+// block implements §6.3; n is 2 or 4.
 func (r *reference) block(x, y, n int) [3]int {
 	var sum, k [3]int
 	for dy := range n {
@@ -259,7 +259,7 @@ func (r *reference) block(x, y, n int) [3]int {
 	return sum
 }
 
-// toned is §6 to §8, mirrored at the borders of the size.
+// toned implements §6 to §8, mirrored at the borders of the size.
 func (r *reference) toned(size, x, y int) [3]int {
 	x, y = inside(x, r.w>>size), inside(y, r.h>>size)
 	k := key{8, size, x, y}
@@ -290,7 +290,7 @@ func (r *reference) toned(size, x, y int) [3]int {
 	return p
 }
 
-// pixel is §9.
+// pixel implements §9.
 func (r *reference) pixel(size, x, y int) [3]int {
 	p := r.toned(size, x, y)
 	s := int(math.Floor(r.c.Sharpen*64 + 0.5))
@@ -314,7 +314,7 @@ func (r *reference) pixel(size, x, y int) [3]int {
 	return p
 }
 
-// coefficients are the table of §10.
+// coefficients returns the table of §10.
 func coefficients(c pipeline.Colorimetry, bits int) [9]int {
 	switch {
 	case c == pipeline.BT709Limited:
@@ -335,7 +335,7 @@ func isFull(c pipeline.Colorimetry) bool {
 	return c == pipeline.BT709Full || c == pipeline.BT601Full
 }
 
-// A target is an output's format on the way through §10 and §12.
+// A target is an output format during the steps of §10 and §12.
 type target struct {
 	r    *reference
 	f    pipeline.Format
@@ -363,7 +363,7 @@ func (t *target) luma(x, y int) int {
 	return t.code(k[0]*p[0]+k[1]*p[1]+k[2]*p[2]+o, z)
 }
 
-// chroma is Cb (0) or Cr (1) of weighted pixels.
+// chroma returns Cb (0) or Cr (1) of weighted pixels.
 func (t *target) chroma(which int, weights map[image.Point]int) int {
 	k, z := coefficients(t.f.Color, t.bits), 19
 	if t.bits == 10 {
@@ -402,7 +402,7 @@ func (t *target) rgb(x, y, i int) int {
 	return t.code(28142*v+16<<19+1<<18, 19)
 }
 
-// picture writes the format over what dst holds.
+// picture writes the format over the contents of dst.
 func (r *reference) picture(f pipeline.Format, dst []byte) {
 	t := &target{r: r, f: f, bits: 8}
 	for f.Width != r.w>>t.size || f.Height != r.h>>t.size {
@@ -420,12 +420,12 @@ func (r *reference) picture(f pipeline.Format, dst []byte) {
 	}
 	for y := range f.Height {
 		for x := range f.Width {
-			t.put(put, x, y)
+			t.putPixel(put, x, y)
 		}
 	}
 }
 
-func (t *target) put(put func(at, v int), x, y int) {
+func (t *target) putPixel(put func(at, v int), x, y int) {
 	f := t.f
 	start := y * f.Stride
 	switch f.Pixel {
@@ -460,7 +460,7 @@ func (t *target) put(put func(at, v int), x, y int) {
 	}
 }
 
-// referenceTone is §8 in floating point; TestToneTable shows that no code is near a border.
+// referenceTone implements §8 in floating point; TestToneTable shows that no code is close to a boundary.
 func referenceTone(c Config) []int {
 	t := make([]int, 16384)
 	if c.Gamma == 0 && len(c.Curve) == 0 {
@@ -481,7 +481,7 @@ func referenceTone(c Config) []int {
 	return t
 }
 
-// referenceSegments is the table of §8's segments, line by line.
+// referenceSegments returns the table of §8's segments, line by line.
 func referenceSegments() []int {
 	exact := func(i int) int { return int(math.Floor(4080*referenceTransfer(float64(i)/16383, 0) + 0.5)) }
 	t := make([]int, 16384)
@@ -516,14 +516,14 @@ func TestToneTable(t *testing.T) {
 	for _, gamma := range []float64{0, 1, 1.8, 2.2, 2.4, 4} {
 		table, want := newTone(Config{Gamma: gamma}).table, referenceTone(Config{Gamma: gamma})
 		for i, v := range want {
-			// The nearest border k-1/2 must be farther off than the error of floating point.
+			// The nearest boundary k-1/2 must be farther away than the error of floating point.
 			if exact := 4080 * referenceTransfer(float64(i)/16383, gamma); math.Abs(exact-math.Floor(exact)-0.5) < 1e-8 {
 				t.Errorf("gamma %v: sample %d is at a border", gamma, i)
 			}
 			if int(table[i]) != v {
 				t.Fatalf("gamma %v: T[%d] = %d, want %d", gamma, i, table[i], v)
 			}
-			// The exact comparison, on both sides of the border.
+			// The exact comparison, on both sides of the boundary.
 			if h := int64(math.Floor(gamma*100 + 0.5)); gamma != 0 && i%37 == 0 && (v > 0 && !reaches(int64(i), int64(v), h) || v < 4080 && reaches(int64(i), int64(v)+1, h)) {
 				t.Fatalf("gamma %v: T[%d] = %d by integers is another", gamma, i, v)
 			}
@@ -537,8 +537,8 @@ func TestToneTable(t *testing.T) {
 	}
 }
 
-// checkBT709 compares the segments with the transfer function itself: they rise, and are off by less than an eighth of a
-// code of 255.
+// checkBT709 compares the segments with the transfer function itself: they rise, and deviate by less than an eighth of
+// a code of 255.
 func checkBT709(t *testing.T, table []uint16) {
 	t.Helper()
 	worst := 0.0

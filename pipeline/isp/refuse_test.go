@@ -98,8 +98,8 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// FuzzStage: whatever configuration and geometry is accepted is processed, within the bounds of every frame, and as the
-// reference has it.
+// FuzzStage checks that every accepted configuration and geometry is processed within the bounds of every frame, and
+// with the same result as the reference.
 func FuzzStage(f *testing.F) {
 	f.Add(uint64(1), uint32(pipeline.RGGB10), 8, 6, 16, uint32(pipeline.UYVY), 8, 6, 16, uint8(1), 0, 0, []byte{1, 2, 3})
 	f.Add(uint64(2), uint32(pipeline.BGGR12P), 6, 4, 12, uint32(pipeline.RGB24), 3, 2, 10, uint8(3), 0, 0, []byte{255})
@@ -141,7 +141,7 @@ func FuzzStage(f *testing.F) {
 	})
 }
 
-// FuzzConfig: no value of the configuration gets past Validate and then fails.
+// FuzzConfig checks that no configuration passes Validate and then fails.
 func FuzzConfig(f *testing.F) {
 	f.Add(0, 1.0, 1.0, 0.0, 0.0, 0.0, uint8(0), 0, 0, 0, 0)
 	f.Add(1022, 16.0, 1.0/4096, 4.0, 8.0, 4.0, uint8(1), 65535, 4080, -5, 100)

@@ -2,8 +2,8 @@
 
 package isp
 
-// quads makes a line of half the size out of two lines that begin at the sensor's line 2y; docs/isp.md §6.3. l says
-// where red stands.
+// quads makes a line of half the size from two lines, starting at the sensor's line 2y; docs/isp.md §6.3. l gives the
+// position of red.
 func quads(dst *rgb, l *levels, lines [2]line, n int) {
 	if l.mono {
 		a, b, d := lines[0][margin:], lines[1][margin:], dst.g.at(0, n)
@@ -21,7 +21,7 @@ func quads(dst *rgb, l *levels, lines [2]line, n int) {
 	}
 }
 
-// quadsOfQuads makes a line of a quarter of the size out of four lines that begin at the sensor's line 4y; §6.3.
+// quadsOfQuads makes a line of a quarter of the size from four lines, starting at the sensor's line 4y; §6.3.
 func quadsOfQuads(dst *rgb, l *levels, lines [4]line, n int) {
 	if l.mono {
 		d := dst.g.at(0, n)

@@ -2,11 +2,12 @@
 
 package isp
 
-// A shading is the lens shading of a frame size; docs/isp.md §4. The grid's lines are interpolated to all pixels once,
-// as the lines of the frame have their channels; what is left for every line of the frame is between two of those.
+// A shading is the lens shading for a frame size; docs/isp.md §4. The grid's lines are interpolated to all pixels once,
+// separately for even and odd lines of the frame because of their channels; for each line of the frame only the
+// interpolation between two of those remains.
 type shading struct {
-	lines [2][]line // by the frame's line, modulo 2, and the grid's; in 1/4096
-	atY   []uint16  // of line y of the frame: line of the grid, in units of 1/256
+	lines [2][]line // by the frame's line modulo 2, and by the grid's line; in 1/4096
+	atY   []uint16  // position of line y of the frame in the grid, in units of 1/256
 }
 
 func newShading(s *Shading, l *levels, width, height int) *shading {
@@ -30,7 +31,7 @@ func newShading(s *Shading, l *levels, width, height int) *shading {
 	return t
 }
 
-// positions of n samples among nodes, in units of 1/256.
+// positions returns the positions of n samples between nodes, in units of 1/256.
 func positions(n, nodes int) []uint16 {
 	p := make([]uint16, n)
 	for i := range p {
@@ -39,7 +40,7 @@ func positions(n, nodes int) []uint16 {
 	return p
 }
 
-// apply multiplies the samples of line y.
+// apply multiplies the samples of line y by their gains.
 func (s *shading) apply(dst, src []uint16, y int) {
 	j, h := int(s.atY[y]>>8), int16(s.atY[y]&255)
 	lines := s.lines[y&1]
@@ -47,7 +48,7 @@ func (s *shading) apply(dst, src []uint16, y int) {
 	shadeRow(dst, src, upper.at(0, len(dst)), lower.at(0, len(dst)), &[2]int16{256 - h, h})
 }
 
-// shadeGo multiplies with gains between those of two lines, weighted in 1/256.
+// shadeGo multiplies samples by gains between those of two lines, weighted in 1/256.
 func shadeGo(dst, src, upper, lower []uint16, weight *[2]int16) {
 	src, upper, lower = src[:len(dst)], upper[:len(dst)], lower[:len(dst)]
 	w0, w1 := uint32(weight[0]), uint32(weight[1])

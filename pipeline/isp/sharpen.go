@@ -2,8 +2,8 @@
 
 package isp
 
-// sharpenGo adds s/64 of the detail of the line b to its three colours; y holds the lumas of the lines a, b and c
-// with mirrored margins, docs/isp.md §9.
+// sharpenGo adds s/64 of the detail of the middle line to its three colours. y holds the lumas of the lines above, at
+// and below it, with mirrored margins; docs/isp.md §9.
 func sharpenGo(dst, src *rgb, y *[3]line, n int, s int32) {
 	up, mid, down := y[0][margin-1:][:n+2], y[1][margin-1:][:n+2], y[2][margin-1:][:n+2]
 	r, g, b := src.r.at(0, n), src.g.at(0, n), src.b.at(0, n)
@@ -21,7 +21,7 @@ func sharpenGo(dst, src *rgb, y *[3]line, n int, s int32) {
 	}
 }
 
-// detailGo is the luma that the detail is measured in.
+// detailGo computes the luma in which the detail is measured.
 func detailGo(dst []uint16, r, g, b []uint16) {
 	r, g, b = r[:len(dst)], g[:len(dst)], b[:len(dst)]
 	for x := range dst {

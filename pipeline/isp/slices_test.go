@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// roll copies from's lines into a frame that fills, a few at a time, up to line end, where it finishes with err.
+// roll copies lines of from into a filling frame, a few at a time, up to line end, where it finishes with err.
 func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
 	for y := 0; y < end; {
 		n := min(y+1+rnd.IntN(9), end)
@@ -29,8 +29,8 @@ func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
 	f.Finish(err)
 }
 
-// TestSlices reads the lines of outputs as they arrive, while those of the input arrive: each is final then, and those of the
-// reference.
+// TestSlices reads the lines of outputs as they arrive, while those of the input arrive. Each line is then already
+// final, and equal to that of the reference.
 func TestSlices(t *testing.T) {
 	cut := errors.New("cut")
 	for i := range 400 {
@@ -84,11 +84,11 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// readLines compares lines of a picture as they arrive. Those of planes that have other lines are compared at the end.
+// readLines compares lines of a picture as they arrive. Those of planes with other lines are compared at the end.
 func readLines(t *testing.T, out *pipeline.Frame, want []byte) {
 	f := out.Format
 	line := f.Stride
-	if f.PacketPitch > 0 { // of which Stride is a line without its gaps
+	if f.PacketPitch > 0 { // Stride is a line without its gaps
 		line = line / (f.PacketPitch - f.HeaderGap) * f.PacketPitch
 	}
 	for y := 0; y < f.Height; {
@@ -107,7 +107,7 @@ func readLines(t *testing.T, out *pipeline.Frame, want []byte) {
 	}
 }
 
-// TestSlicesAllocateNothing, once there were frames.
+// TestSlicesAllocateNothing checks this after the first frames.
 func TestSlicesAllocateNothing(t *testing.T) {
 	s := newStage(t, Config{Workers: 2, Demosaic: Malvar})
 	src := frame(format(t, pipeline.RGGB10, 64, 256))
@@ -130,12 +130,13 @@ func TestSlicesAllocateNothing(t *testing.T) {
 		}
 		outs[0].Finish(nil)
 		<-rolled
-	}); n >= 1 { // two workers wait at once for the first time sometime
+	}); n >= 1 { // at some time two workers wait at once for the first time
 		t.Errorf("%v allocations a frame", n)
 	}
 }
 
-// TestADamagedFrameIsNotObserved: neither automatic control nor the results hear of it, nor does the next frame.
+// TestADamagedFrameIsNotObserved checks that a damaged frame affects neither automatic control nor the results, nor the
+// next frame.
 func TestADamagedFrameIsNotObserved(t *testing.T) {
 	cut := errors.New("cut")
 	var seen []Statistics
@@ -144,7 +145,7 @@ func TestADamagedFrameIsNotObserved(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 1))
 	contents[0](src.Bytes, rnd)
 	in, outs := planned(t, s, frame(src.Format), full(pipeline.UYVY))
-	for i, end := range []int{256, 200, 256, 256} { // whole; cut; damaged at its very end; whole
+	for i, end := range []int{256, 200, 256, 256} { // complete; cut; damaged at its very end; complete
 		bad := error(nil)
 		if i == 1 || i == 2 {
 			bad = cut

@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ZoneColumns and ZoneRows cut the frame into zones.
+// ZoneColumns and ZoneRows are the numbers of columns and rows of zones into which the frame is divided.
 const (
 	ZoneColumns = 16
 	ZoneRows    = 12
@@ -20,20 +20,20 @@ type Zone struct {
 	Count [3]uint32
 }
 
-// Statistics are of a frame's samples behind black level, defects and lens shading and before the white balance, on a
-// scale where a sensor without a black level has 65535 as white; of every second quad in both directions. A monochrome
-// sensor has green alone. docs/isp.md §11.
+// Statistics describe the samples of a frame after black level, defect correction and lens shading correction and
+// before the white balance, on a scale on which white is 65535 for a sensor without a black level. They include every
+// second quad in both directions. A monochrome sensor has only green. docs/isp.md §11.
 type Statistics struct {
 	Sequence  uint64
 	Times     pipeline.Times
 	Zones     [ZoneRows][ZoneColumns]Zone
 	Histogram [3][256]uint32 // by the upper 8 bits of a sample
-	Clipped   [3]uint32      // samples that the sensor has as white
+	Clipped   [3]uint32      // samples that are white in the sensor's data
 	Samples   [3]uint32
-	Focus     uint64 // sum of the squares of the differences of neighbours of one colour in a line, in units of 16
+	Focus     uint64 // sum of the squared differences of neighbours of the same colour in a line, in units of 16
 }
 
-// Mean is the mean of all samples of the zones of a colour, 0 to 65535; 0 if all were clipped.
+// Mean returns the mean of all samples of a colour that are not clipped, 0 to 65535; 0 if all are.
 func (s *Statistics) Mean(color int) float64 {
 	var sum, count float64
 	for y := range s.Zones {
@@ -44,8 +44,8 @@ func (s *Statistics) Mean(color int) float64 {
 	return sum / max(count, 1)
 }
 
-// Result is the statistics in the form that travels with frames: means and the clipped share by colour, 0 to 1, the
-// focus a sample, and the histogram of green. It allocates.
+// Result returns the statistics in the form that is attached to frames: means and the clipped share by colour, 0 to 1,
+// the focus per sample, and the histogram of green. It allocates.
 func (s *Statistics) Result(stage string) pipeline.Result {
 	n := map[string]float64{"focus": float64(s.Focus) / float64(max(s.Samples[0]+s.Samples[1]+s.Samples[2], 1))}
 	for c, name := range []string{"red", "green", "blue"} {
@@ -57,7 +57,7 @@ func (s *Statistics) Result(stage string) pipeline.Result {
 	return pipeline.Result{Stage: stage, Numbers: n, Bins: append([]uint32{}, s.Histogram[1][:]...)}
 }
 
-// add joins what another worker has seen.
+// add adds the statistics of another worker.
 func (s *Statistics) add(t *Statistics) {
 	for y := range s.Zones {
 		for x := range s.Zones[y] {
@@ -78,10 +78,10 @@ func (s *Statistics) add(t *Statistics) {
 	s.Focus += t.Focus
 }
 
-// observed says whether line y is among those that are looked at.
+// observed reports whether line y is included in the statistics.
 func observed(y int) bool { return y&3 < 2 }
 
-// line takes in line y of w x h samples, with mirrored margins.
+// line adds line y of w x h samples, with mirrored margins, to the statistics.
 func (s *Statistics) line(row line, y, w, h int, l *levels) {
 	channels := l.channels(y)
 	for phase, channel := range channels {
@@ -101,7 +101,7 @@ func (s *Statistics) line(row line, y, w, h int, l *levels) {
 				hist[v>>8]++
 				d := int64(next>>4) - int64(v>>4)
 				s.Focus += uint64(d * d)
-				// all ones when the sample is below white
+				// all ones if the sample is below white
 				_, below := bits.Sub64(uint64(v), uint64(light), 0)
 				sum += uint64(v) & -below
 				count += uint32(below)
@@ -116,14 +116,15 @@ func (s *Statistics) line(row line, y, w, h int, l *levels) {
 	}
 }
 
-// forget drops what the workers have seen of a frame that is damaged.
+// forget discards the workers' statistics of a damaged frame.
 func (s *Stage) forget() {
 	for _, w := range s.workers {
 		w.stats = Statistics{}
 	}
 }
 
-// observe gathers what the workers have seen of a frame.
+// observe combines the workers' statistics of a frame, passes them to Config.Observe, and adds the result
+// Config.Results to outs.
 func (s *Stage) observe(in *pipeline.Frame, outs []*pipeline.Frame) {
 	s.stats = Statistics{Sequence: in.Sequence, Times: in.Times}
 	for _, w := range s.workers {

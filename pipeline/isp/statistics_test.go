@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// statistics is docs/isp.md §11 on the reference's samples.
+// statistics implements docs/isp.md §11 on the reference's samples.
 func (r *reference) statistics() *Statistics {
 	s := &Statistics{}
 	for y := range r.h {
@@ -54,7 +54,7 @@ func TestStatistics(t *testing.T) {
 		if err := s.Plan(in.Format, nil); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second frame must not see the first
+		for range 2 { // the second frame must not be affected by the first
 			if err := s.Process(context.Background(), in, nil); err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestResult reads what travels with frames, from a grey wall with a clipped corner.
+// TestResult checks the results attached to frames, for a grey wall with a clipped corner.
 func TestResult(t *testing.T) {
 	var r pipeline.Result
 	s := newStage(t, Config{Observe: func(s *Statistics) { r = s.Result("isp") }})

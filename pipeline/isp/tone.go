@@ -9,9 +9,9 @@ import (
 
 // A tone is a tone curve; docs/isp.md §8.
 type tone struct {
-	table    [linearMax + 1]uint16 // of a linear sample: R', G' or B', 0 to white
-	segments *segments             // the same for vector kernels; nil when the curve has none
-	bytes    *byteCurve            // and to bytes
+	table    [linearMax + 1]uint16 // maps a linear sample to R', G' or B', 0 to white
+	segments *segments             // straight segments of the curve, for vector kernels; nil if it has none
+	bytes    *byteCurve            // segments for vector kernels that make bytes; nil without segments, like words
 	words    *wordCurve
 }
 
@@ -34,17 +34,18 @@ func newTone(c Config) *tone {
 	return t
 }
 
-// numSegments is how many straight pieces BT.709's curve has: few enough for the table look-ups within registers.
+// numSegments is the number of straight segments of the BT.709 curve. It is small enough for table look-ups within
+// registers.
 const numSegments = 64
 
-// segments are the straight pieces, each from a knot to the next one.
+// segments are the straight segments of a curve, each from one knot to the next.
 type segments struct {
 	base  [numSegments]uint16
-	slope [numSegments]int16   // to the next knot
+	slope [numSegments]int16   // difference to the next knot
 	bytes [4][numSegments]byte // base and slope, the lower byte and the upper one
 }
 
-// segmentOf is the segment that sample i lies in, where that begins, and the logarithm of its length.
+// segmentOf returns the segment that contains sample i, its start, and the logarithm of its length.
 func segmentOf(i int) (j, begin, log int) {
 	switch {
 	case i < 1<<10:
@@ -62,7 +63,7 @@ func newSegments(curve func(i int) uint16) *segments {
 		s.base[j] = curve(i)
 		if i += 1 << log; i <= linearMax {
 			s.slope[j] = int16(curve(i)) - int16(s.base[j])
-		} else { // the last sample, not the knot behind it, is white
+		} else { // the last sample, not the knot after it, is white
 			s.slope[j] = int16((int(curve(linearMax)-s.base[j])*1024 + 511) / 1022)
 		}
 		for k, v := range [4]byte{byte(s.base[j]), byte(s.base[j] >> 8), byte(s.slope[j]), byte(s.slope[j] >> 8)} {
@@ -72,15 +73,15 @@ func newSegments(curve func(i int) uint16) *segments {
 	return s
 }
 
-// at is the curve at sample i.
+// at returns the value of the curve for sample i.
 func (s *segments) at(i int) uint16 {
 	j, begin, log := segmentOf(i)
 	return uint16(int(s.base[j]) + (int(s.slope[j])*(i-begin)+1<<(log-1))>>log)
 }
 
-// exactCode is the transfer function rounded to the nearest code.
+// exactCode returns the value of the transfer function, rounded to the nearest code.
 func exactCode(i int, hundredths int64) uint16 {
-	// Floating point finds the code, unless the value is so near a border that only integers can tell.
+	// Floating point determines the code, unless the value is so close to a boundary that only integers can decide.
 	v := white*transfer(float64(i)/linearMax, hundredths) + 0.5
 	k := math.Floor(v)
 	if near := math.Round(v); k > 0 && math.Abs(v-near) < 1e-6 {
@@ -103,7 +104,7 @@ func transfer(l float64, hundredths int64) float64 {
 	return 1.099*math.Pow(l, 0.45) - 0.099
 }
 
-// reaches says whether the transfer function gives at least (k-1/2)/white for i/linearMax.
+// reaches reports whether the transfer function is at least (k-1/2)/white for i/linearMax.
 func reaches(i, k, hundredths int64) bool {
 	if hundredths != 0 { // (i/linearMax)^100 >= ((2k-1)/2white)^hundredths
 		g := new(big.Int).GCD(nil, nil, big.NewInt(hundredths), big.NewInt(100)).Int64()
@@ -112,7 +113,7 @@ func reaches(i, k, hundredths int64) bool {
 	if 1000*i < 18*linearMax { // V = 4.5 L below L = 0.018
 		return 9*white*i >= (2*k-1)*linearMax
 	}
-	// 1.099 L^0.45 - 0.099 >= (2k-1)/2white, that is (i/linearMax)^9 >= (p/q)^20
+	// 1.099 L^0.45 - 0.099 >= (2k-1)/2white, that is, (i/linearMax)^9 >= (p/q)^20
 	p, q := (2*k-1)*1000+2*white*99, int64(2*white*1099)
 	return cmpPowers(i, linearMax, 9, p, q, 20) >= 0
 }
@@ -125,7 +126,7 @@ func cmpPowers(a, b, m, p, q, n int64) int {
 	return left.Mul(left, pow(q, n)).Cmp(right.Mul(right, pow(b, m)))
 }
 
-// curveTable joins equally spaced knots by lines.
+// curveTable fills t with the curve that joins equally spaced knots by straight lines.
 func curveTable(t *[linearMax + 1]uint16, knots []int) {
 	for i := range t {
 		at := i * (len(knots) - 1)

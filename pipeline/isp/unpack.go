@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// words makes little-endian words of a line's samples of 8 bits or packed; docs/isp.md §1.
+// words converts a line's 8-bit or packed samples to little-endian words; docs/isp.md §1.
 func words(dst, src []byte, s pipeline.Samples) {
 	if s.Packed {
 		s.Unpack(dst, src)

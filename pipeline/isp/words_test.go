@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// word is an instruction as kernels_arm64.s and its like have it: a number, and in the comment what it means.
+// word matches an instruction as in kernels_arm64.s and similar files: a number, with its meaning in the comment.
 var word = regexp.MustCompile(`\bWORD \$0x([0-9a-f]{8}) (?:// (.+)|/\* (.+?) \*/.*)$`)
 
-// TestTheWordsOfARM64AreTheirComments assembles the comment beside each WORD and compares the two.
+// TestTheWordsOfARM64AreTheirComments assembles the comment next to each WORD and compares the two.
 func TestTheWordsOfARM64AreTheirComments(t *testing.T) {
 	as, err := exec.LookPath("aarch64-linux-gnu-as")
 	if err != nil {
@@ -52,7 +52,7 @@ func assembled(t *testing.T, as, name string) int {
 		if m == nil && strings.Contains(line, "WORD") {
 			t.Errorf("%s:%d: %s: want WORD $0x and 8 digits, and the instruction as a comment", name, i+1, line)
 		}
-		lines[i] = "" // the assembler sees the line numbers of name
+		lines[i] = "" // keeps the assembler's line numbers equal to those of name
 		if m == nil {
 			continue
 		}
@@ -72,7 +72,7 @@ func assembled(t *testing.T, as, name string) int {
 	return len(wants)
 }
 
-// assemble returns the code of a source.
+// assemble returns the machine code of a source.
 func assemble(t *testing.T, as, source string) []byte {
 	t.Helper()
 	object := filepath.Join(t.TempDir(), "words.o")

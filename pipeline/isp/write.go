@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// write gives line y of a size to the outputs; docs/isp.md §12. Those of 4:2:0 get two lines with every second one.
+// write writes line y of a size to the outputs; docs/isp.md §12. For 4:2:0 it writes two lines at every second one.
 func (w *worker) write(size, y int) {
 	for i := range w.plan.outs {
 		o, out := &w.plan.outs[i], w.pass.outs[i]
@@ -30,7 +30,8 @@ func (w *worker) write(size, y int) {
 	}
 }
 
-// writePacked writes a line whose pixels are all in one plane, in pieces of a packet each if it is packet-ready.
+// writePacked writes a line whose pixels are all in one plane. If the output is packet-ready, it writes the line in
+// pieces of one packet each.
 func (w *worker) writePacked(o *output, dst []byte, y int) {
 	n := o.format.Width
 	p := w.sharpLine(o.size, y)
@@ -76,7 +77,7 @@ func (w *worker) writeRGB(o *output, dst []byte, p *rgb, y int) {
 	}
 }
 
-// piece is where a piece of line y goes.
+// piece returns the place for a piece of line y.
 func (o *output) piece(dst []byte, y, i int) []byte {
 	if o.format.PacketPitch > 0 {
 		return dst[(y*o.count+i)*o.format.PacketPitch+o.format.HeaderGap:][:o.payload]
@@ -84,7 +85,7 @@ func (o *output) piece(dst []byte, y, i int) []byte {
 	return dst[y*o.format.Stride:][:o.payload]
 }
 
-// write420 writes the lines y and y+1 and the chroma line that they share.
+// write420 writes lines y and y+1 and the chroma line that they share.
 func (w *worker) write420(o *output, dst []byte, y int) {
 	f := o.format
 	n, stride := f.Width, f.Stride
@@ -107,7 +108,7 @@ func (w *worker) write420(o *output, dst []byte, y int) {
 	}
 }
 
-// uyvyGo writes Cb Y0 Cr Y1; c holds Cb and Cr in turn.
+// uyvyGo writes Cb Y0 Cr Y1; c contains Cb and Cr alternately.
 func uyvyGo(dst []byte, y, c []uint16) {
 	c = c[:len(y)]
 	for i, v := range y {
@@ -125,7 +126,7 @@ func uyvpGo(dst []byte, y, c []uint16) {
 	}
 }
 
-// rgb24Go writes R' G' B' in turn, divided by 2^shift and rounded.
+// rgb24Go writes R' G' B' for each pixel, divided by 2^shift and rounded.
 func rgb24Go(dst []byte, r, g, b []uint16, shift int) {
 	g, b = g[:len(r)], b[:len(r)]
 	half := uint16(1) << shift >> 1
@@ -135,7 +136,7 @@ func rgb24Go(dst []byte, r, g, b []uint16, shift int) {
 	}
 }
 
-// narrow writes the lower bytes.
+// narrowGo writes the lower bytes.
 func narrowGo(dst []byte, src []uint16) {
 	src = src[:len(dst)]
 	for i := range dst {

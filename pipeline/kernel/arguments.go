@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// input is Input of prelude.cuh, field by field.
+// input mirrors Input of prelude.cuh, field by field.
 type input struct {
 	pixels                uintptr
 	width, height, stride int32
@@ -17,14 +17,14 @@ type input struct {
 	sequence              uint64
 }
 
-// output is Output of prelude.cuh.
+// output mirrors Output of prelude.cuh.
 type output struct {
 	pixels                uintptr
 	width, height, stride int32
 	format                int32
 }
 
-// arguments are a launch's.
+// arguments are the arguments of a launch.
 type arguments struct {
 	in         input
 	out        output
@@ -47,7 +47,7 @@ func (a *arguments) set(in *pipeline.Frame, at, out, state uintptr) {
 	a.state = state
 }
 
-// pointers are what a launch takes: the four parameters of the entry point.
+// pointers returns pointers to the four parameters of the entry point, for a launch.
 func (a *arguments) pointers() []unsafe.Pointer {
 	second := unsafe.Pointer(&a.out)
 	if a.results != 0 {
@@ -56,13 +56,13 @@ func (a *arguments) pointers() []unsafe.Pointer {
 	return []unsafe.Pointer{unsafe.Pointer(&a.in), second, unsafe.Pointer(&a.parameters[0]), unsafe.Pointer(&a.state)}
 }
 
-// Threads of a block. A thread is for a group of pixels.
+// The size of a block in threads. A thread processes one group of pixels.
 const (
 	threadsX = 32
 	threadsY = 8
 )
 
-// grid has a thread for every group of pixels of a frame.
+// grid returns a grid with a thread for every group of pixels of a frame.
 func grid(f pipeline.Format) cudahost.Dim {
 	group := f.Pixel.Group().Pixels
 	over := func(a, b int) int { return (a + b - 1) / b }

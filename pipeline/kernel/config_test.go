@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestConfig(t *testing.T) {
@@ -21,20 +23,20 @@ func TestConfig(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*Config){
-		"name a .cu file":      func(c *Config) { c.File = "" },
-		`file "a\"b"`:          func(c *Config) { c.File = `a"b` },
-		"name of a function":   func(c *Config) { c.Entry = "a-b" },
-		`entry "while"`:        func(c *Config) { c.Entry = "while" },
-		"kernels that find":    func(c *Config) { c.Results = false },
-		"more than 64":         func(c *Config) { c.Labels = make([]string, 65) },
-		"bins 5000":            func(c *Config) { c.Bins = 5000 },
-		"state -1":             func(c *Config) { c.State = -1 },
-		"from 10ms to 1m0s":    func(c *Config) { c.TimeLimit = time.Millisecond },
-		`"share" is there`:     func(c *Config) { c.Numbers = []string{"share", "share"} },
-		`"float": must`:        func(c *Config) { c.Numbers = []string{"float"} },
-		`"__gain": must`:       func(c *Config) { c.Parameters = map[string]float64{"__gain": 1} },
-		"parameter gain is +I": func(c *Config) { c.Parameters = map[string]float64{"gain": math.Inf(1)} },
-		"is 1e+39":             func(c *Config) { c.Parameters = map[string]float64{"gain": 1e39} },
+		"name a .cu file":               func(c *Config) { c.File = "" },
+		`file "a\"b"`:                   func(c *Config) { c.File = `a"b` },
+		"name of a function":            func(c *Config) { c.Entry = "a-b" },
+		`entry "while"`:                 func(c *Config) { c.Entry = "while" },
+		"only for kernels with results": func(c *Config) { c.Results = false },
+		"more than 64":                  func(c *Config) { c.Labels = make([]string, 65) },
+		"bins 5000":                     func(c *Config) { c.Bins = 5000 },
+		"state -1":                      func(c *Config) { c.State = -1 },
+		"from 10ms to 1m0s":             func(c *Config) { c.TimeLimit = time.Millisecond },
+		`"share" is there`:              func(c *Config) { c.Numbers = []string{"share", "share"} },
+		`"float": must`:                 func(c *Config) { c.Numbers = []string{"float"} },
+		`"__gain": must`:                func(c *Config) { c.Parameters = map[string]float64{"__gain": 1} },
+		"parameter gain is +I":          func(c *Config) { c.Parameters = map[string]float64{"gain": math.Inf(1)} },
+		"is 1e+39":                      func(c *Config) { c.Parameters = map[string]float64{"gain": 1e39} },
 	} {
 		c := good
 		change(&c)
@@ -44,7 +46,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Lines of the user's file keep their numbers, and the structs have the names of the configuration, in order.
+// Lines of the user's file keep their numbers, and the structs have the names from the configuration, in order.
 func TestSource(t *testing.T) {
 	c := Config{File: "/etc/x/focus.cu", Entry: "focus", State: 64, Parameters: map[string]float64{"zoom": 2, "edge": 0.5}}
 	s := newSource(&c, []byte("first line\n"))
@@ -102,7 +104,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// Whatever a kernel leaves can be sent, and lies in the frame.
+// Any output of a kernel can be sent, and is within the frame.
 func FuzzResult(f *testing.F) {
 	c := Config{Name: "k", Numbers: []string{"a"}, Labels: []string{"x"}, Bins: 1}
 	f.Add(uint32(3), []byte{1, 0, 0, 0, 255, 255, 255, 127})
@@ -123,7 +125,7 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// A damaged entry is an entry.
+// A damaged entry counts as an entry.
 func FuzzEntry(f *testing.F) {
 	f.Add([]byte(`{"key":"k","what":"x"}`))
 	f.Add([]byte(`{`))
@@ -148,6 +150,12 @@ func TestQuarantineOnDisk(t *testing.T) {
 	}
 	if got := q.Find("0123"); got == nil || !strings.Contains(got.What, "damaged") {
 		t.Errorf("%+v", got)
+	}
+	if err := unix.Mkfifo(q.Path("fifo"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if e := q.Find("fifo"); e == nil || !strings.Contains(e.What, "not known") {
+		t.Errorf("%+v", e)
 	}
 	none := NewQuarantine("")
 	if err := none.Put(e); err == nil || none.Find("0123") != nil {

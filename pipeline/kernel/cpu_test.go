@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// TestKernelsOnCPU runs the tests of gpu_test.go with the examples compiled as C++ for the CPU: what they find and paint, and
-// how they are called. That says nothing of what a GPU adds: compiler, threads at the same time, memory, faults.
+// TestKernelsOnCPU runs the tests of gpu_test.go with the examples compiled as C++ for the CPU. It tests what they find
+// and paint, and how they are called, but not what a GPU adds: compiler, concurrent threads, memory, faults.
 func TestKernelsOnCPU(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

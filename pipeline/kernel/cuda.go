@@ -12,18 +12,18 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// gpu is the device of a Stage: it has streams of its own.
+// gpu is the device of a Stage, with its own streams.
 type gpu struct {
 	memory   *cudahost.CUDA
 	compiler *cudahost.Compiler
-	stream   *cudahost.Stream // of the kernels
-	in, out  *cudahost.Stream // of copies, beside the kernels; nil in place
+	stream   *cudahost.Stream // for kernels
+	in, out  *cudahost.Stream // for copies, concurrent with the kernels; nil if the kernels use the frames in place
 	config   Config
 	staged   bool
 
 	order       *Order
-	begin, done *cudahost.Event  // of a kernel
-	atWork      *cudahost.Buffer // a word: 1 + the job whose kernel has begun and not ended, or 0
+	begin, done *cudahost.Event  // mark the begin and the end of a kernel
+	atWork      *cudahost.Buffer // a word: 1 + the number of the job whose kernel has begun and not ended, or 0
 }
 
 func newGPU(memory *cudahost.CUDA, c *Config, o Options) (*gpu, error) {
@@ -63,7 +63,7 @@ func (g *gpu) open() (err error) {
 	return nil
 }
 
-// streams are those that there are.
+// streams returns the streams in use.
 func (g *gpu) streams() (list []*cudahost.Stream) {
 	for _, s := range []*cudahost.Stream{g.in, g.stream, g.out} {
 		if s != nil {
@@ -90,23 +90,23 @@ func (g *gpu) close() error {
 	return errors.Join(errs...)
 }
 
-// cudaProgram is a program of the GPU.
+// cudaProgram is a program on the GPU.
 type cudaProgram struct {
 	gpu     *gpu
 	module  *cudahost.Module
 	kernel  *cudahost.Kernel
 	args    arguments
-	state   *cudahost.DeviceMemory     // nil: none
-	found   *cudahost.DeviceMemory     // Results; nil: frames are made
-	reports [inFlight]*cudahost.Buffer // what found was when a job had ended
+	state   *cudahost.DeviceMemory     // may be nil
+	found   *cudahost.DeviceMemory     // Results; nil if the kernel makes frames
+	reports [inFlight]*cudahost.Buffer // copies of found at the end of each job
 	copies  [inFlight]transfer
 }
 
-// transfer are a job's copies of its frames on the device.
+// transfer contains a job's copies of its frames on the device.
 type transfer struct {
 	in, out *cudahost.DeviceMemory
-	inside  *cudahost.Event // the input is on the device
-	worked  *cudahost.Event // the kernel has ended
+	inside  *cudahost.Event // marks that the input is on the device
+	worked  *cudahost.Event // marks the end of the kernel
 }
 
 // build implements device.
@@ -185,7 +185,7 @@ func (p *cudaProgram) plan(in pipeline.Format) error {
 	return nil
 }
 
-// close frees what there is.
+// close frees what is allocated.
 func (t *transfer) close() error {
 	var errs []error
 	for _, m := range []*cudahost.DeviceMemory{t.in, t.out} {
@@ -204,21 +204,21 @@ func (t *transfer) close() error {
 
 // run implements program.
 //
-// The kernel, and the copy in, read what a PCI Express device may have written. That is defined only after its completion
-// was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7): the source
-// observed it, and the graph's queue handed the frame to the goroutine that is here.
+// The kernel and the copy in read data that a PCI Express device may have written. That is defined only after its
+// completion was observed by the CPU and the observation was passed on to the launching thread (GPUDirect RDMA 12.9
+// §11.7). Here the source has observed it, and the graph's queue has passed the frame to the calling goroutine.
 func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, error) {
 	g, t := p.gpu, &p.copies[number]
 	err := p.enqueue(number, in, out)
 	last := g.stream
 	if g.staged {
-		if err != nil { // behind whatever is on the way
+		if err != nil { // makes the fence follow all work already enqueued
 			err = errors.Join(err, follow(g.in, g.stream, t.inside))
 		}
 		last = g.out
 		err = errors.Join(err, follow(g.stream, last, t.worked))
 		if err == nil && out != nil {
-			err = last.CopyOut(address(out), t.out.Pointer, whole(in.Format.Size()))
+			err = last.CopyOut(address(out), t.out.Pointer, asOneLine(in.Format.Size()))
 		}
 	}
 	fence, e := last.Fence()
@@ -231,7 +231,7 @@ func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 	return fence, err
 }
 
-// follow makes what comes on a stream wait for what is on another one.
+// follow makes later work on a stream wait for the work on another.
 func follow(first, then *cudahost.Stream, e *cudahost.Event) error {
 	if err := first.Mark(e); err != nil {
 		return err
@@ -239,7 +239,7 @@ func follow(first, then *cudahost.Stream, e *cudahost.Event) error {
 	return then.After(e)
 }
 
-// enqueue puts a job's work on the streams, but for the copy out.
+// enqueue enqueues a job's work, except for the copy out.
 func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 	if in.Device == 0 || out != nil && out.Device == 0 {
 		return fmt.Errorf("%w: a frame has no device address: allocate it with the CUDA memory back end", ErrFormat)
@@ -251,7 +251,7 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 	}
 	if g.staged {
 		from = t.in.Pointer
-		if err := g.in.CopyIn(from, address(in), whole(in.Format.Size())); err != nil {
+		if err := g.in.CopyIn(from, address(in), asOneLine(in.Format.Size())); err != nil {
 			return err
 		}
 		if err := follow(g.in, g.stream, t.inside); err != nil {
@@ -280,8 +280,8 @@ func (p *cudaProgram) enqueue(number int, in, out *pipeline.Frame) error {
 	return nil
 }
 
-// launch puts the kernel on the stream, and before and behind it what says whether it is at work. A mark makes bytes that came
-// before it visible to the CPU.
+// launch launches the kernel, and before and after it the writes to atWork. Marking an event (begin, done) makes the
+// bytes written before it visible to the CPU.
 func (p *cudaProgram) launch(number int, f pipeline.Format) error {
 	g := p.gpu
 	set := func(v int) error { return g.stream.Fill(g.atWork.DevicePointer(), byte(v), 1) }
@@ -299,10 +299,10 @@ func (p *cudaProgram) working(number int) bool {
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&p.gpu.atWork.Bytes()[0]))) == uint32(1+number)
 }
 
-// whole are all bytes of a frame.
-func whole(size int) cudahost.Lines { return cudahost.Lines{Width: size, Height: 1, Stride: size} }
+// asOneLine describes all bytes of a frame as one line.
+func asOneLine(size int) cudahost.Lines { return cudahost.Lines{Width: size, Height: 1, Stride: size} }
 
-// address is the CPU's of a frame.
+// address returns the CPU address of a frame.
 func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
 
 // results implements program.

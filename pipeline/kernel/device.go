@@ -6,16 +6,17 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// inFlight is how many frames may be in work: one on its way in, one in the kernel, one on its way out.
+// inFlight is the maximum number of frames that are processed at a time: one being copied in, one in the kernel, one
+// being copied out.
 const inFlight = 3
 
-// A device compiles kernels and runs them: the GPU, or a test's stand-in.
+// A device compiles and runs kernels: the GPU, or a stand-in in tests.
 type device interface {
 	build(s *source) (program, error)
-	close() error // no work may be left
+	close() error // no work may be pending
 }
 
-// loaded is a program and the key of what it was made of.
+// loaded is a program with the key of its source.
 type loaded struct {
 	program
 	key string
@@ -23,14 +24,15 @@ type loaded struct {
 
 // A program is a kernel on the device.
 type program interface {
-	// plan prepares for frames of this format; state begins with zeros. No work may be left.
+	// plan prepares for frames of this format and zeroes the state. No work may be pending.
 	plan(in pipeline.Format) error
-	// run puts a frame's work on the device, as one of inFlight jobs, and returns the fence of its end. With an error it is
-	// that of what was put there before, or nil when nothing is being written any more. out is nil for results.
+	// run enqueues a frame's work as one of inFlight jobs, and returns the fence of its end. If it returns an error,
+	// the fence is that of the work already enqueued, or nil if nothing is being written any more. out is nil for
+	// results.
 	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
-	// working says whether that job's kernel has begun and has not ended, also when the device is lost.
+	// working reports whether that job's kernel has begun and not ended. It works even if the device is lost.
 	working(job int) bool
-	// results are what the job has left, until it is run again.
+	// results returns the results of a job. They are valid until the job is run again.
 	results(job int) []byte
-	close() error // no work may be left
+	close() error // no work may be pending
 }

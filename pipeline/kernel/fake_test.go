@@ -18,22 +18,22 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// fake is a device whose kernels are told what to do by their source, a word a line: "add N" adds N to each byte; "fail" does
-// not compile; "slow D", "hang", "illegal", "refuse" and, of what comes before it, "half" are what becomes of a
-// frame; in "queue D" the kernel begins after D.
+// fake is a device whose kernels are controlled by their source, one command per line: "add N" adds N to each byte;
+// "fail" does not compile; "slow D", "hang", "illegal", "refuse" and, applied to those before it, "half" determine what
+// happens to a frame; with "queue D" the kernel begins after D.
 type fake struct {
 	mu     sync.Mutex
-	open   int // programs
+	open   int // number of programs
 	built  []string
 	closed bool
-	states int // times that state began with zeros
+	states int // number of times that state was zeroed
 }
 
 type fakeProgram struct {
 	device *fake
 	text   string
 	left   [inFlight][]byte
-	begin  [inFlight]time.Time // of a job's kernel; zero: never
+	begin  [inFlight]time.Time // of a job's kernel; zero if it never begins
 }
 
 var (
@@ -41,7 +41,7 @@ var (
 	errHalf    = errors.New("the copy cannot be enqueued")
 )
 
-// gone is a device's sticky error.
+// gone is a sticky error of a device.
 type gone struct{}
 
 func (gone) Error() string { return "CUDA_ERROR_ILLEGAL_ADDRESS" }
@@ -84,9 +84,9 @@ func (p *fakeProgram) plan(pipeline.Format) error {
 	return nil
 }
 
-// ending is the fence of work that takes a while, from when it is first waited for.
+// ending is the fence of work that takes a while, counted from the first call of Wait.
 type ending struct {
-	after time.Duration // below 0: for ever
+	after time.Duration // below 0: forever
 	begin time.Time
 	err   error
 }
@@ -161,7 +161,7 @@ func (p *fakeProgram) close() error {
 	return nil
 }
 
-// journal is a log that may be read while it is written.
+// journal is a log that may be read while it is being written.
 type journal struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -185,7 +185,7 @@ func (j *journal) Reset() {
 	j.text.Reset()
 }
 
-// bench is a stage on a fake device, its file and its folder.
+// bench is a stage on a fake device, with its file and its folder.
 type bench struct {
 	*Stage
 	device *fake
@@ -215,7 +215,7 @@ func (b *bench) options(order *Order) Options {
 	return Options{Quarantine: NewQuarantine(b.folder), Order: order, Logger: slog.New(slog.NewTextHandler(b.log, nil))}
 }
 
-// write replaces the file as a whole: the stage may be looking.
+// write replaces the file atomically, because the stage may be reading it.
 func (b *bench) write(t *testing.T, text string) {
 	t.Helper()
 	next := b.file + ".new"
@@ -236,7 +236,7 @@ func grey(t testing.TB) pipeline.Format {
 	return f
 }
 
-// frame takes one through the stage and waits for it.
+// frame passes a frame through the stage and waits for it.
 func (b *bench) frame(t *testing.T, sequence uint64) (*pipeline.Frame, error) {
 	t.Helper()
 	f := grey(t)

@@ -10,14 +10,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ErrHung says that a kernel did not come to an end in time. It cannot be cancelled.
+// ErrHung means that a kernel did not end in time. A running kernel cannot be cancelled.
 var ErrHung = errors.New("the kernel hangs")
 
-// ErrStuck says that the GPU did not come to a frame, or not to its copies, for longer than any kernel may take. That is not the
-// fault of the frame's kernel.
+// ErrStuck means that the GPU did not start to work on a frame, or did not finish its copies, for longer than any
+// kernel may take. That is not the fault of the frame's kernel.
 var ErrStuck = errors.New("the GPU makes no progress")
 
-// A FaultError is a kernel that has cost the process its GPU, or with ErrStuck one that waited when the GPU was lost.
+// A FaultError reports that a kernel has cost the process its GPU or, with ErrStuck, that a kernel was waiting when the
+// GPU was lost.
 type FaultError struct {
 	Kernel, File, Entry string
 	Frame               uint64
@@ -32,10 +33,11 @@ func (e *FaultError) Error() string {
 
 func (e *FaultError) Unwrap() error { return e.Err }
 
-// Sticky implements pipeline.DeviceError: the process cannot go on with the GPU.
+// Sticky implements pipeline.DeviceError: the process cannot use the GPU any more.
 func (e *FaultError) Sticky() bool { return true }
 
-// failed is the error of a frame. One that costs the process its GPU is the fault of the kernel that was at work.
+// failed returns the error of a frame. If err means that the process has lost its GPU, that error is the fault of the
+// kernel that was running, if it is known.
 func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
 	if pipeline.DeviceLost(err) {
 		if f := s.order.Fault(); f != nil {
@@ -48,8 +50,8 @@ func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
 	return fmt.Errorf("kernel %s: frame %d: %w", s.config.Name, frame, err)
 }
 
-// lose says that the kernel has cost the process its GPU: it is put into quarantine, and nothing more is done with the
-// device. It returns what the GPU was lost by.
+// lose handles the loss of the GPU by this kernel: it puts the kernel into quarantine, and no further work is done on
+// the device. It returns the fault by which the GPU was lost.
 func (s *Stage) lose(key string, frame uint64, err error) error {
 	c := &s.config
 	e := Entry{Kernel: c.Name, File: c.File, Entry: c.Entry, Key: key, Frame: frame, What: err.Error(), When: time.Now().UTC()}

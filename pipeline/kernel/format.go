@@ -8,14 +8,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Needs implements pipeline.Stage: of another stage it wants whole frames of the configured pixels. While a kernel that makes
-// pictures is left out, the CPU copies them.
+// Needs implements pipeline.Stage. From another stage the kernel needs complete frames of the configured pixels. While
+// a kernel that makes pictures is skipped, the CPU copies the pictures.
 func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 	from, err := s.config.Input(in)
 	return pipeline.StageNeeds{From: from, Holds: Holds, OnDevice: s.config.Results}, err
 }
 
-// Input is the format of the frames that the kernel reads, behind a source of frames in.
+// Input returns the format of the frames that the kernel reads if the source delivers frames of format in.
 func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) {
 	if c.Pixels == 0 || c.Pixels == in.Pixel {
 		return in, nil
@@ -27,7 +27,7 @@ func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) {
 	return f, err
 }
 
-// accepts says whether the kernel can work on in, and whether it can make want of it.
+// accepts returns an error unless the kernel can read in and make want from it.
 func (c *Config) accepts(in pipeline.Format, want []pipeline.Format) error {
 	if in.PacketPitch > 0 {
 		return fmt.Errorf("%w: %s has gaps for packets' headers", ErrFormat, in)
@@ -46,7 +46,7 @@ func (c *Config) accepts(in pipeline.Format, want []pipeline.Format) error {
 	return nil
 }
 
-// pixelNumber is the format's number in prelude.cuh.
+// pixelNumber returns the number of the format in prelude.cuh, or false if it has none.
 func pixelNumber(p pipeline.PixelFormat) (int32, bool) {
 	for i, q := range []pipeline.PixelFormat{pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.Grey, pipeline.I420, pipeline.NV12} {
 		if p == q {

@@ -19,10 +19,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// onCPU says that a stand-in runs the kernels (cpu_test.go).
+// onCPU reports whether a stand-in runs the kernels (cpu_test.go).
 func onCPU() bool { return os.Getenv("STANDIN_FOLDER") != "" }
 
-// example is the path of a worked example; the binary of make gpu-test runs in the root of the tree.
+// example returns the path of a worked example; the binary of make gpu-test runs in the root of the tree.
 func example(t testing.TB, name string) string {
 	t.Helper()
 	for _, folder := range []string{"../../docs/kernels", "docs/kernels"} {
@@ -74,9 +74,9 @@ func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Fo
 	return f
 }
 
-// sizes are those of the frames, in pixels and lines.
+// sizes returns the sizes of the frames, in pixels and lines.
 func sizes() [][2]int {
-	if onCPU() { // a block a millisecond
+	if onCPU() { // a block takes a millisecond
 		return [][2]int{{2, 2}, {66, 9}, {250, 41}}
 	}
 	return [][2]int{{2, 2}, {66, 9}, {250, 41}, {328, 101}, {1920, 1080}}
@@ -86,7 +86,7 @@ func focusConfig(t testing.TB) Config {
 	return Config{Name: "focus", File: example(t, "focus.cu"), Entry: "focus", Parameters: map[string]float64{"threshold": 60}}
 }
 
-// TestGPUFocus compares the painted edges with the same in Go, byte for byte.
+// TestGPUFocus compares the painted edges with those of a Go implementation, byte for byte.
 func TestGPUFocus(t *testing.T) {
 	memory := cudatest.GPU(t)
 	t.Log(memory.Device)
@@ -95,14 +95,14 @@ func TestGPUFocus(t *testing.T) {
 		s, _ := openStage(t, memory, focusConfig(t), transfer)
 		for _, size := range sizes() {
 			f := format(t, pipeline.UYVY, size[0], size[1])
-			if size[0] == 66 { // a padded one
+			if size[0] == 66 { // with padding
 				f.Stride += 6
 			}
 			if err := s.Plan(f, []pipeline.Format{f}); err != nil {
 				t.Fatal(err)
 			}
 			var ins, outs []*pipeline.Frame
-			for n := range 5 { // more than may be in work at a time
+			for n := range 5 { // more than may be in flight
 				in, out := shared(t, memory, f), shared(t, memory, f)
 				for i := range in.Bytes {
 					in.Bytes[i] = byte(rnd.Uint32N(uint32(20 << n)))
@@ -222,7 +222,7 @@ func motionConfig(t testing.TB, state int) Config {
 	}
 }
 
-// TestGPUMotion has a square move over noise, several frames in work at a time.
+// TestGPUMotion moves a square over noise, with several frames in flight.
 func TestGPUMotion(t *testing.T) {
 	memory := cudatest.GPU(t)
 	for _, transfer := range []Transfer{InPlace, Staged} {
@@ -273,7 +273,7 @@ func moveSquare(t *testing.T, memory *cudahost.CUDA, s *Stage, f pipeline.Format
 	}
 }
 
-// TestGPUStateTooSmall: the example says how much it needs, and touches nothing.
+// TestGPUStateTooSmall checks that the example reports how much state it needs, and touches nothing.
 func TestGPUStateTooSmall(t *testing.T) {
 	memory := cudatest.GPU(t)
 	s, _ := openStage(t, memory, motionConfig(t, 64), Auto)
@@ -283,7 +283,7 @@ func TestGPUStateTooSmall(t *testing.T) {
 	}
 }
 
-// result takes a frame of 64x16 through a kernel of results.
+// result passes a frame of 64x16 through a kernel of results.
 func result(t *testing.T, memory *cudahost.CUDA, s *Stage) []pipeline.Result {
 	t.Helper()
 	f, small := format(t, pipeline.Grey, 64, 16), format(t, pipeline.Grey, 4, 2)
@@ -300,7 +300,7 @@ func result(t *testing.T, memory *cudahost.CUDA, s *Stage) []pipeline.Result {
 	return out.Results
 }
 
-// numbered is a kernel that says a number and counts frames in state.
+// numbered returns a kernel that reports a number and counts frames in its state.
 func numbered(n string) string {
 	return `extern "C" __global__ void k(const Input in, Results *results, const parameters p, void *state)
 {
@@ -313,8 +313,8 @@ func numbered(n string) string {
 `
 }
 
-// TestGPUReload: a kernel is changed while it runs, first to one that does not compile, and then to a good one; its state
-// begins with zeros.
+// TestGPUReload changes a running kernel, first to one that does not compile, and then to a good one, whose state
+// starts with zeros.
 func TestGPUReload(t *testing.T) {
 	memory := cudatest.GPU(t)
 	file := filepath.Join(t.TempDir(), "k.cu")
@@ -356,7 +356,7 @@ func TestGPUReload(t *testing.T) {
 	}
 }
 
-// TestGPURefused: what cannot be opened is refused with what is wrong, and leaves the device as good as it was.
+// TestGPURefused checks that what cannot be opened is refused with the reason, and does not affect the device.
 func TestGPURefused(t *testing.T) {
 	memory := cudatest.GPU(t)
 	file := filepath.Join(t.TempDir(), "k.cu")
@@ -369,7 +369,7 @@ func TestGPURefused(t *testing.T) {
 		entry string
 		state int
 		is    error
-		says  string // of NVRTC
+		says  string // from NVRTC
 	}{
 		{numbered("1"), "other", 4, cudahost.ErrCompile, "the entry point of k.cu"},
 		{strings.Replace(numbered("1"), `extern "C" `, "", 1), "k", 4, ErrConfig, "has no entry point k"},

@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// BenchmarkGPUStage: frames from host memory to host memory through the example that paints edges, as many in work as may be.
+// BenchmarkGPUStage runs frames from host memory to host memory through the example that paints edges, with as many in
+// flight as possible.
 func BenchmarkGPUStage(b *testing.B) {
 	for _, by := range []int{1, 2} {
 		for _, transfer := range []Transfer{InPlace, Staged} {

@@ -11,19 +11,19 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A job is a frame in work, and the fence of its outputs.
+// A job is a frame being processed, and the fence of its outputs.
 type job struct {
 	sequence uint64
 	format   pipeline.Format
-	outs     []*pipeline.Frame // the wanted ones
+	outs     []*pipeline.Frame // the wanted outputs
 	work     pipeline.Fence
 	program  *loaded
 	number   int
 	done     chan struct{}
-	err      error // read after done
+	err      error // valid after done is closed
 }
 
-// newJob notes a frame and its wanted outputs.
+// newJob returns a job for a frame and its wanted outputs.
 func newJob(in *pipeline.Frame, outs []*pipeline.Frame) *job {
 	j := &job{sequence: in.Sequence, format: in.Format, done: make(chan struct{})}
 	for _, o := range outs {
@@ -49,7 +49,7 @@ func (j *job) Wait(ctx context.Context) error {
 	}
 }
 
-// wait waits for the jobs in their order, which is that of the device.
+// wait waits for the jobs in order, which is the order of the device.
 func (s *Stage) wait() {
 	for j := range s.pending { // ends: Close closes it, and jobs have time limits
 		j.err = s.finish(j)
@@ -58,11 +58,12 @@ func (s *Stage) wait() {
 }
 
 const (
-	looks    = 16 // how often it is looked whether a kernel is at work in the time that a frame has
-	patience = 10 // times that time, for all that a frame waits for
+	looks    = 16 // number of checks, within a frame's time limit, whether its kernel is running
+	patience = 10 // limit, in multiples of the frame's time limit, for everything that a frame waits for
 )
 
-// await waits for a job's work. The time that a frame has begins with its kernel, which may have to wait for others.
+// await waits for a job's work, and returns its error or the fault by which the GPU was lost. A frame's time limit
+// starts with its kernel, which may have to wait for others.
 func (s *Stage) await(j *job) error {
 	for looked, worked := 1, 0; ; looked++ {
 		ctx, cancel := context.WithTimeout(context.Background(), s.config.TimeLimit/looks)
@@ -81,7 +82,7 @@ func (s *Stage) await(j *job) error {
 		if j.program.working(j.number) {
 			worked++
 		}
-		if worked > looks { // the first may have been short
+		if worked > looks { // one more, because the first interval may have been short
 			return s.lose(j.program.key, j.sequence, fmt.Errorf("%w: it is not done after %v", ErrHung, s.config.TimeLimit))
 		}
 		if looked >= patience*looks {

@@ -13,7 +13,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// TestCompiles has NVIDIA's own compiler make the worked examples for Orin, and tell mistakes by the file's own lines.
+// TestCompiles compiles the worked examples with NVIDIA's own compiler for Orin, and checks that errors have the file's
+// own line numbers.
 func TestCompiles(t *testing.T) {
 	compiler := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler))
 	read := func(c Config) []byte {
@@ -27,7 +28,7 @@ func TestCompiles(t *testing.T) {
 	for _, test := range []struct {
 		config Config
 		text   []byte
-		want   []string // of the error; nil: none
+		want   []string // contained in the error; nil if there is none
 	}{
 		{focus, read(focus), nil},
 		{focus, append(read(focus), "int broken = nonsense;"...), []string{"focus.cu(", "nonsense"}},

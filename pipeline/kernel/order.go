@@ -9,23 +9,23 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// An Order is shared by the stages of a GPU. Their kernels take turns, never two at a time: a fault is told to everything in
-// the process, and so it is known whose kernel was at work.
+// An Order is shared by the stages of a GPU. Their kernels take turns and never run concurrently: since the whole
+// process is notified of a fault, this shows whose kernel was running.
 type Order struct {
 	mu   sync.Mutex
-	last *cudahost.Event // behind the kernel that was launched last; nil: none
+	last *cudahost.Event // marks the end of the last launched kernel; may be nil
 
 	fault atomic.Pointer[FaultError] // set before lost is closed
 	lost  chan struct{}
 }
 
-// NewOrder is that of a GPU in a process.
+// NewOrder returns the order for a GPU in a process.
 func NewOrder() *Order { return &Order{lost: make(chan struct{})} }
 
-// Fault is the kernel that has cost the process its GPU, or nil.
+// Fault returns the fault by which the process has lost its GPU, or nil.
 func (o *Order) Fault() *FaultError { return o.fault.Load() }
 
-// lose says that the GPU is lost by f, unless it was lost before. It returns what it was lost by.
+// lose records that the GPU was lost by f, unless it was lost before. It returns the first fault.
 func (o *Order) lose(f *FaultError) *FaultError {
 	if o.fault.CompareAndSwap(nil, f) {
 		close(o.lost)
@@ -33,7 +33,7 @@ func (o *Order) lose(f *FaultError) *FaultError {
 	return o.fault.Load()
 }
 
-// launch puts a kernel on a stream, behind all that others have launched; done is marked when it has ended.
+// launch launches a kernel on a stream after all kernels launched by others. done is marked when it has ended.
 func (o *Order) launch(s *cudahost.Stream, done *cudahost.Event, kernel func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -49,7 +49,7 @@ func (o *Order) launch(s *cudahost.Stream, done *cudahost.Event, kernel func() e
 	return s.Mark(done)
 }
 
-// leave forgets an event, whose kernels have ended.
+// leave forgets an event whose kernels have ended.
 func (o *Order) leave(done *cudahost.Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -10,34 +10,41 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// An Entry is a kernel in quarantine: what it did.
+// An Entry describes a kernel in quarantine and what it did.
 type Entry struct {
 	Kernel string    `json:"kernel"` // name of the stage
 	File   string    `json:"file"`
 	Entry  string    `json:"entry"`
-	Key    string    `json:"key"`   // of Key
-	Frame  uint64    `json:"frame"` // sequence number of the one that it was working on
+	Key    string    `json:"key"`   // result of Key
+	Frame  uint64    `json:"frame"` // sequence number of the frame being processed
 	What   string    `json:"what"`
 	When   time.Time `json:"when"`
 }
 
-// A Quarantine keeps the kernels that have cost a process its GPU, in a folder that outlives the process: a file for each.
+// A Quarantine records the kernels that have cost a process its GPU, one file for each, in a folder that outlives the
+// process.
 type Quarantine struct{ folder string }
 
-// NewQuarantine keeps its files in folder, which is made when it is needed; "" keeps none.
+// maxEntry is the maximum size of an entry in bytes.
+const maxEntry = 1 << 20
+
+// NewQuarantine returns a Quarantine with its files in folder, which is made when it is needed. If folder is "", it
+// keeps no entries.
 func NewQuarantine(folder string) *Quarantine { return &Quarantine{folder: folder} }
 
-// Path is where the entry of that key is, or would be.
+// Path returns the path of the entry with that key, whether or not it exists.
 func (q *Quarantine) Path(key string) string { return filepath.Join(q.folder, key+".json") }
 
-// Find returns the entry of that key, or nil. One that cannot be read is an entry all the same.
+// Find returns the entry with that key, or nil. An unreadable entry counts as an entry.
 func (q *Quarantine) Find(key string) *Entry {
 	if q.folder == "" {
 		return nil
 	}
-	text, err := os.ReadFile(q.Path(key))
+	text, err := files.ReadRegular(q.Path(key), maxEntry, "an entry")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -55,7 +62,7 @@ func parseEntry(key string, text []byte) *Entry {
 	return &e
 }
 
-// Put adds an entry.
+// Put adds an entry. Without a folder it fails.
 func (q *Quarantine) Put(e Entry) error {
 	if q.folder == "" {
 		return errors.New("quarantine: no folder for it: set HOME or STATE_DIRECTORY")
@@ -67,12 +74,8 @@ func (q *Quarantine) Put(e Entry) error {
 	if err := os.MkdirAll(q.folder, 0o755); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
-	next := q.Path(e.Key) + ".new"
-	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+	if err := files.WriteText(q.Path(e.Key), 0o644, append(text, '\n')); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
-	}
-	if err := os.Rename(next, q.Path(e.Key)); err != nil {
-		return fmt.Errorf("quarantine: %w", errors.Join(err, os.Remove(next)))
 	}
 	return nil
 }

@@ -22,8 +22,8 @@ func (c *Config) binsAt() int { return 4 + maxRegions*regionSize + 4*max(1, len(
 
 func (c *Config) resultsSize() int { return c.binsAt() + 4*max(1, c.Bins) }
 
-// result reads what a kernel has left, whatever that is: regions are cut to the frame and ordered by line and column,
-// those that are empty left out, and so are numbers that JSON has no word for.
+// result parses the output of a kernel, whatever it is: regions are clipped to the frame and sorted by line and column;
+// empty ones are omitted, as are numbers that JSON cannot represent.
 func (c *Config) result(b []byte, f pipeline.Format) pipeline.Result {
 	r := pipeline.Result{Stage: c.Name}
 	word := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
@@ -65,7 +65,7 @@ func (c *Config) region(b []byte, f pipeline.Format) (pipeline.Region, bool) {
 	case label >= 0:
 		r.Label = strconv.Itoa(label)
 	}
-	if score := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[20:]))); score > 0 { // not so a NaN
+	if score := float64(math.Float32frombits(binary.LittleEndian.Uint32(b[20:]))); score > 0 { // false for a NaN
 		r.Score = min(score, 1)
 	}
 	return r, true

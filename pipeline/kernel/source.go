@@ -13,33 +13,33 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
 //go:embed prelude.cuh
 var prelude string
 
-// maxSource is the longest file in bytes.
+// maxSource is the maximum size of a file in bytes.
 const maxSource = 1 << 20
 
 // ReadSource reads a user's file. Errors wrap ErrConfig.
 func ReadSource(path string) ([]byte, error) {
-	text, err := pipeline.ReadRegular(path, maxSource, "a kernel")
+	text, err := files.ReadRegular(path, maxSource, "a kernel")
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	return text, nil
 }
 
-// A source is a user's file, ready for the compiler.
+// A source is a user's file, prepared for the compiler.
 type source struct {
-	file  string // its name without folders, which the compiler's errors have
+	file  string // file name without folders, used in the compiler's errors
 	entry string
 	text  string
-	key   string // names what the user wrote, and nothing else: Key
+	key   string // identifies what the user wrote, and nothing else; see Key
 }
 
-// Key names a kernel in quarantine: a hash of the file's content and the entry point.
+// Key returns the key of a kernel in quarantine: a hash of the file's content and the entry point.
 func Key(text []byte, entry string) string {
 	h := sha256.New()
 	h.Write(text)
@@ -47,7 +47,8 @@ func Key(text []byte, entry string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// newSource puts the prelude in front of the text; errors have the lines of the file all the same.
+// newSource returns the source that consists of the prelude and the text. The compiler's errors still have the line
+// numbers of the file.
 func newSource(c *Config, text []byte) *source {
 	s := &source{file: filepath.Base(c.File), entry: c.Entry, key: Key(text, c.Entry)}
 	var b strings.Builder
@@ -64,7 +65,8 @@ func newSource(c *Config, text []byte) *source {
 	return s
 }
 
-// structure declares floats of these names. C++ gives a structure without any a size, too.
+// structure declares a struct of floats with the given names. An empty struct gets a dummy field, because in C++ it
+// would have a size as well.
 func structure(name string, fields []string) string {
 	if len(fields) == 0 {
 		fields = []string{"none"}
@@ -72,10 +74,10 @@ func structure(name string, fields []string) string {
 	return fmt.Sprintf("struct %s { float %s; };\n", name, strings.Join(fields, ", "))
 }
 
-// parameterNames are in the order of the struct.
+// parameterNames returns the names in the order of the struct.
 func (c *Config) parameterNames() []string { return slices.Sorted(maps.Keys(c.Parameters)) }
 
-// parameterValues are the struct.
+// parameterValues returns the contents of the struct.
 func (c *Config) parameterValues() []float32 {
 	var list []float32
 	for _, name := range c.parameterNames() {
@@ -87,7 +89,7 @@ func (c *Config) parameterValues() []float32 {
 	return list
 }
 
-// EntryOf is the entry point of a file for which none is named: the file's name without folders and ending.
+// EntryOf returns the default entry point of a file: the file's name without folders and extension.
 func EntryOf(file string) string {
 	base := filepath.Base(file)
 	return cmp.Or(strings.TrimSuffix(base, filepath.Ext(base)), base)

@@ -15,25 +15,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A Transfer is how frames come to the GPU, and back.
+// A Transfer is a way of getting frames to the GPU, and back.
 type Transfer uint8
 
 const (
-	Auto    Transfer = iota // InPlace on an integrated GPU, else Staged
+	Auto    Transfer = iota // InPlace on an integrated GPU, otherwise Staged
 	InPlace                 // the kernel reads and writes host memory
 	Staged                  // copies to and from the GPU's memory
 )
 
-// Options say how a Stage works.
+// Options configures how a Stage works.
 type Options struct {
 	Transfer   Transfer
-	Cache      string       // folder of compiled kernels; "" keeps none
-	Quarantine *Quarantine  // not nil
-	Order      *Order       // not nil; the GPU's
+	Cache      string       // folder for compiled kernels; "" means none
+	Quarantine *Quarantine  // must not be nil
+	Order      *Order       // that of the GPU; must not be nil
 	Logger     *slog.Logger // nil: slog.Default()
 }
 
-// A Stage is a pipeline.Stage that is a user's kernel. Its methods may be called from any goroutine; they take turns.
+// A Stage is a pipeline.Stage that runs a user's kernel. Its methods may be called from any goroutine; they exclude one
+// another.
 type Stage struct {
 	config     Config
 	device     device
@@ -41,24 +42,24 @@ type Stage struct {
 	order      *Order
 	log        *slog.Logger
 
-	pending chan *job             // to those who wait for the device
-	exiled  atomic.Pointer[Entry] // why the kernel is left out; nil: it is not
-	stop    context.CancelFunc    // of the watch over the file
+	pending chan *job             // jobs for which wait waits
+	exiled  atomic.Pointer[Entry] // why the kernel is skipped; nil if it is not
+	stop    context.CancelFunc    // stops watching the file
 	watched sync.WaitGroup
 	waited  sync.WaitGroup
 
 	mu      sync.Mutex
 	closed  bool
-	program *loaded // nil while the kernel is left out
+	program *loaded // nil while the kernel is skipped
 	in      pipeline.Format
 	want    []pipeline.Format
 	jobs    [inFlight]*job
 	turn    int
 }
 
-// New compiles the kernel, or leaves it out when it is in quarantine, and watches its file from then on. Errors wrap
-// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or are CUDA's. Close gives back what the stage holds, before
-// the memory is closed.
+// New compiles the kernel, or skips it if it is in quarantine, and watches its file from then on. Errors wrap
+// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or are CUDA's. Close must be called before the memory is
+// closed.
 func New(memory *cudahost.CUDA, c Config, o Options) (*Stage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -70,7 +71,7 @@ func New(memory *cudahost.CUDA, c Config, o Options) (*Stage, error) {
 	return newStage(d, c, o)
 }
 
-// newStage owns the device.
+// newStage returns a Stage that runs the kernel on d, which it then owns.
 func newStage(d device, c Config, o Options) (*Stage, error) {
 	if c.TimeLimit == 0 {
 		c.TimeLimit = DefaultTimeLimit
@@ -80,22 +81,22 @@ func newStage(d device, c Config, o Options) (*Stage, error) {
 	}
 	s := &Stage{config: c, device: d, quarantine: o.Quarantine, order: o.Order, log: o.Logger, pending: make(chan *job, inFlight)}
 	w := watch{stage: s}
-	p, err := w.begin()
+	p, err := w.buildFirst()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("kernel %s: %w", c.Name, err), d.close())
 	}
 	s.program = p
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.watched.Go(func() { w.run(ctx) })
+	s.watched.Go(func() { w.watchFile(ctx) })
 	s.waited.Go(s.wait)
 	return s, nil
 }
 
-// Holds is how many frames a stage holds at a time besides those that wait for it.
+// Holds is the maximum number of frames that a stage holds at a time, not counting those in its queue.
 const Holds = inFlight + 1
 
-// Quarantined returns why the kernel is left out, or nil.
+// Quarantined returns the reason why the kernel is skipped, or nil.
 func (s *Stage) Quarantined() *Entry { return s.exiled.Load() }
 
 // Plan implements pipeline.Stage. Errors wrap ErrFormat or ErrClosed, or are CUDA's.
@@ -118,7 +119,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return nil
 }
 
-// settle waits for the frames in work: their time is limited (await).
+// settle waits for the frames being processed, whose time is limited (await).
 func (s *Stage) settle() {
 	for _, j := range s.jobs {
 		if j != nil {
@@ -127,10 +128,10 @@ func (s *Stage) settle() {
 	}
 }
 
-// Process implements pipeline.Stage: it puts the work on the GPU and returns; the outs' Ready tells when bytes and results
-// are final. Frames must be of the formats of the last Plan, in memory of cudahost.CUDA. While the kernel is
-// left out, frames are passed on as they are. When inFlight frames are in work it waits for the oldest. Errors wrap
-// ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
+// Process implements pipeline.Stage. It enqueues the work on the GPU and returns; the Ready fence of outs opens when
+// bytes and results are final. Frames must have the formats of the last Plan, and be in memory of cudahost.CUDA. While
+// the kernel is skipped, frames are passed on unchanged. If inFlight frames are being processed, Process waits for the
+// oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	}
 	s.jobs[s.turn] = j
 	s.turn = (s.turn + 1) % inFlight
-	s.pending <- j // has room: no more than inFlight are waited for
+	s.pending <- j // never blocks: at most inFlight jobs are pending
 	return nil
 }
 
@@ -191,7 +192,7 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// passOn hands the frame on as it is.
+// passOn completes the outputs without the kernel: with the unchanged picture, or without new results.
 func (s *Stage) passOn(in *pipeline.Frame, j *job) {
 	if !s.config.Results {
 		copy(j.outs[0].Bytes, in.Bytes)
@@ -201,8 +202,8 @@ func (s *Stage) passOn(in *pipeline.Frame, j *job) {
 	}
 }
 
-// Close waits for the frames in work and gives everything back. When the device is lost it gives back nothing, for the
-// driver would wait for ever for a kernel that hangs, and returns the *FaultError.
+// Close waits for the frames being processed and releases everything. If the device is lost it releases nothing,
+// because the driver would wait forever for a kernel that hangs, and returns the *FaultError.
 func (s *Stage) Close() error {
 	s.stop()
 	s.mu.Lock()

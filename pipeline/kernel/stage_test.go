@@ -33,7 +33,7 @@ func (b *bench) wants(t *testing.T, sequence uint64, first byte) {
 	}
 }
 
-// said asks whether the log has the text, once, and forgets it.
+// said checks that the log contains the text exactly once, and clears the log.
 func (b *bench) said(t *testing.T, text string) {
 	t.Helper()
 	if strings.Count(b.log.String(), text) != 1 {
@@ -42,7 +42,8 @@ func (b *bench) said(t *testing.T, text string) {
 	b.log.Reset()
 }
 
-// A changed file works within two seconds, between two frames; one that does not compile changes nothing, and is tried once.
+// A changed file takes effect within two seconds, between two frames. One that does not compile changes nothing, and is
+// tried only once.
 func TestReload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir(), "add 1", false)
@@ -70,8 +71,8 @@ func TestReload(t *testing.T) {
 	})
 }
 
-// A kernel that does not come to an end costs the process its device, and is in quarantine at the next start: frames pass it
-// as they are. It comes back when its file changes.
+// A kernel that does not end costs the process its device, and is in quarantine at the next start: frames are passed on
+// unchanged. It is used again when its file changes.
 func TestHungKernel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -98,7 +99,7 @@ func TestHungKernel(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 		b.wants(t, 1, 10)
-		b.write(t, "fail") // changed, and no good
+		b.write(t, "fail") // changed, but does not compile
 		time.Sleep(2 * time.Second)
 		b.wants(t, 2, 10)
 		b.write(t, "add 2")
@@ -140,7 +141,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// A sticky error is the fault of the kernel at work, and another is the frame's alone.
+// A sticky error is the fault of the running kernel; any other error concerns only the frame.
 func TestFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *FaultError
@@ -175,7 +176,7 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// Of several kernels on a GPU the one that hangs is blamed, and not those that wait for it; all end.
+// Of several kernels on a GPU, the one that hangs is blamed, and not those that wait for it; all end.
 func TestOneIsBlamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		order := NewOrder()
@@ -202,7 +203,7 @@ func TestOneIsBlamed(t *testing.T) {
 	})
 }
 
-// A GPU that comes to no end with a frame whose kernel is not at work is lost, and nobody is blamed.
+// A GPU that does not finish a frame although the frame's kernel is not running is lost, and no kernel is blamed.
 func TestStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir(), "add 1\nhang\ninnocent", false)
@@ -221,7 +222,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// A frame whose work could not be enqueued as a whole fails when what was enqueued has ended: until then it is written to.
+// A frame whose work could be enqueued only in part fails when that part has ended, because until then it is written
+// to.
 func TestHalfEnqueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir(), "add 1\nslow 900ms\nqueue 5s\nhalf", false)
@@ -236,7 +238,7 @@ func TestHalfEnqueued(t *testing.T) {
 	})
 }
 
-// A kernel that begins late, behind others, has all its time.
+// A kernel that begins late, after others, has its full time.
 func TestLateBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir(), "add 1\nslow 990ms\nqueue 5s", false)
@@ -245,7 +247,7 @@ func TestLateBegin(t *testing.T) {
 	})
 }
 
-// The time of a frame begins when the one before it is done.
+// A frame's time starts when the previous one is done.
 func TestTimeLimitIsAFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, t.TempDir(), "add 1\nslow 900ms", false)
@@ -306,7 +308,8 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// What makes pictures is left to the CPU while it is in quarantine; what finds results is then left out whole.
+// A kernel that makes pictures is replaced by the CPU while it is in quarantine; one that finds results is then skipped
+// entirely.
 func TestNeedsOnDevice(t *testing.T) {
 	for _, results := range []bool{false, true} {
 		if needs, err := (&Stage{config: Config{Results: results}}).Needs(grey(t)); err != nil || needs.OnDevice != results || needs.Holds != Holds {

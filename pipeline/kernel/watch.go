@@ -11,24 +11,24 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// poll is how often the file is looked at.
+// poll is the interval at which the file is checked.
 const poll = time.Second
 
 // A watch recompiles the kernel when its file changes.
 type watch struct {
 	stage *Stage
-	info  os.FileInfo // of the file when it was read last
-	seen  string      // key of the content then
-	blind bool        // the file could not be read: the log is told once
+	info  os.FileInfo // of the file when it was last read
+	seen  string      // key of the content at that time
+	blind bool        // the file could not be read, and this was logged
 }
 
-// changed says whether the file may have another content than when it was read.
+// changed reports whether the file may have a different content than when it was last read.
 func (w *watch) changed(now os.FileInfo) bool {
 	return w.info == nil || !os.SameFile(w.info, now) || w.info.Size() != now.Size() || !w.info.ModTime().Equal(now.ModTime())
 }
 
-// begin builds the kernel for the first time; without one it is in quarantine.
-func (w *watch) begin() (*loaded, error) {
+// buildFirst builds the kernel for the first time. It returns nil if the kernel is in quarantine.
+func (w *watch) buildFirst() (*loaded, error) {
 	src, err := w.read()
 	if err != nil {
 		return nil, err
@@ -40,7 +40,7 @@ func (w *watch) begin() (*loaded, error) {
 	return w.stage.build(src)
 }
 
-// build makes a program of a source.
+// build builds a program from a source.
 func (s *Stage) build(src *source) (*loaded, error) {
 	p, err := s.device.build(src)
 	if err != nil {
@@ -49,10 +49,10 @@ func (s *Stage) build(src *source) (*loaded, error) {
 	return &loaded{p, src.key}, nil
 }
 
-// read reads the file and notes what it looks like from outside.
+// read reads the file and records its metadata.
 func (w *watch) read() (*source, error) {
 	c := &w.stage.config
-	if info, err := os.Stat(c.File); err == nil { // before the content, so that a later change is seen
+	if info, err := os.Stat(c.File); err == nil { // before the content, so that a later change is noticed
 		w.info = info
 	}
 	text, err := ReadSource(c.File)
@@ -62,7 +62,8 @@ func (w *watch) read() (*source, error) {
 	return newSource(c, text), nil
 }
 
-// leftOut says whether the kernel is in quarantine, and tells the log how to release it.
+// leftOut reports whether the kernel is in quarantine. If it is, leftOut records that the kernel is skipped, and logs
+// how to release it.
 func (s *Stage) leftOut(src *source) bool {
 	e := s.quarantine.Find(src.key)
 	if e == nil {
@@ -74,7 +75,7 @@ func (s *Stage) leftOut(src *source) bool {
 	return true
 }
 
-func (w *watch) run(ctx context.Context) {
+func (w *watch) watchFile(ctx context.Context) {
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
@@ -84,13 +85,14 @@ func (w *watch) run(ctx context.Context) {
 		case <-w.stage.order.lost:
 			return
 		case <-tick.C:
-			w.look()
+			w.rebuildChanged()
 		}
 	}
 }
 
-// look compiles the file if it has changed, or if its kernel has been released from quarantine.
-func (w *watch) look() {
+// rebuildChanged compiles the file if it has changed, or if its kernel was released from quarantine, and replaces the
+// running kernel. It does neither if the file's kernel is in quarantine.
+func (w *watch) rebuildChanged() {
 	s := w.stage
 	released := s.exiled.Load() != nil && s.quarantine.Find(w.seen) == nil
 	info, err := os.Stat(s.config.File)
@@ -126,7 +128,8 @@ func (w *watch) look() {
 
 func (s *Stage) running() bool { return s.exiled.Load() == nil }
 
-// replace puts a new kernel in the place of the one that runs, between two frames.
+// replace replaces the running kernel by a new one, between two frames. If the new one cannot be built, the previous
+// one keeps running.
 func (w *watch) replace(src *source) {
 	s := w.stage
 	p, err := s.build(src)
@@ -143,7 +146,7 @@ func (w *watch) replace(src *source) {
 	s.log.Info("kernel was changed and works", "kernel", s.config.Name, "file", s.config.File)
 }
 
-// exchange takes the program in use. State begins with zeros.
+// exchange replaces the program in use by p, whose state starts with zeros.
 func (s *Stage) exchange(p *loaded) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,7 +168,7 @@ func (s *Stage) exchange(p *loaded) error {
 	if old == nil {
 		return nil
 	}
-	if err := old.close(); err != nil { // the new one works all the same
+	if err := old.close(); err != nil { // the new one works nevertheless
 		s.log.Warn("closing the previous kernel failed", "kernel", s.config.Name, "error", err)
 	}
 	return nil

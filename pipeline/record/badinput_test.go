@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +23,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// smallRecording makes a recording of frames of 512 bytes, and returns its path and its frames' pixels by their numbers.
+// smallRecording makes a recording of frames of 512 bytes, and returns its path and its frames' pixels by number.
 func smallRecording(t *testing.T, d *cufile.Driver) (path string, want map[uint64]string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,9 +43,9 @@ func smallRecording(t *testing.T, d *cufile.Driver) (path string, want map[uint6
 	return files[0], want
 }
 
-// plays plays a file: err says that it cannot be played, lost what of it cannot.
+// plays plays a file. err is returned if the file cannot be played, lost contains the errors of frames.
 func plays(path string, d *cufile.Driver) (got map[uint64]string, lost, err error) {
-	p, err := NewPlayer([]string{path}, Position{}, Position{}, d)
+	p, err := NewPlayer(context.Background(), []string{path}, Position{}, Position{}, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +72,8 @@ func plays(path string, d *cufile.Driver) (got map[uint64]string, lost, err erro
 	}
 }
 
-// judge inspects and plays a spoiled file: what is played is what was recorded, and if there is less, it is said.
+// judge inspects and plays a damaged file: the frames played must be those recorded, and if some are missing, that must
+// be reported.
 func judge(t *testing.T, path string, d *cufile.Driver, want map[uint64]string, what string, at int) {
 	t.Helper()
 	var before, after runtime.MemStats
@@ -97,7 +100,7 @@ func judge(t *testing.T, path string, d *cufile.Driver, want map[uint64]string, 
 	}
 }
 
-// stride is 1 in a long run.
+// stride returns 1 in a long run, otherwise short.
 func stride(short int) int {
 	if os.Getenv("TEGRACAST_LONG") != "" {
 		return 1
@@ -115,7 +118,7 @@ func disk(t testing.TB) *cufile.Driver {
 	return d
 }
 
-// TestBadInputFlipped flips bytes of the first 64 KiB, with an index and without one.
+// TestBadInputFlipped flips bytes of the first 64 KiB, with and without an index.
 func TestBadInputFlipped(t *testing.T) {
 	d := disk(t)
 	path, want := smallRecording(t, d)
@@ -145,7 +148,7 @@ func TestBadInputFlipped(t *testing.T) {
 	}
 }
 
-// TestBadInputCut cuts a recording everywhere.
+// TestBadInputCut truncates a recording everywhere.
 func TestBadInputCut(t *testing.T) {
 	d := disk(t)
 	path, want := smallRecording(t, d)
@@ -161,7 +164,8 @@ func TestBadInputCut(t *testing.T) {
 	}
 }
 
-// TestBadInputHuge: records, chunks, messages, texts and an index that say that they have a terabyte, in a file that has so much.
+// TestBadInputHuge tests records, chunks, messages, texts and an index that claim to have a terabyte, in a file of that
+// size.
 func TestBadInputHuge(t *testing.T) {
 	const tera = 1 << 40
 	d := disk(t)
@@ -170,7 +174,7 @@ func TestBadInputHuge(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := OpenReader(path, nil)
+	r, err := OpenReader(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +196,7 @@ func TestBadInputHuge(t *testing.T) {
 			if err == nil {
 				_, err = file.WriteAt(spoiled, 0)
 			}
-			if finished && err == nil { // the end is where a reader looks for it
+			if finished && err == nil { // the end must be where a reader looks for it
 				end = size - int64(len(b))
 				_, err = file.WriteAt(spoiled[len(b)-1000:], size-1000)
 			}
@@ -219,7 +223,7 @@ func TestBadInputHuge(t *testing.T) {
 	}
 }
 
-// TestAChunkWithoutAFrameIsSkipped: it is nothing that is lost.
+// TestAChunkWithoutAFrameIsSkipped checks that such a chunk does not count as a lost frame.
 func TestAChunkWithoutAFrameIsSkipped(t *testing.T) {
 	gray := format(t, pipeline.Grey, 4, 2)
 	w, b, err := mcap.NewWriter("ros2", "x", page, []mcap.Schema{{ID: 1, Name: imageName}, {ID: 3, Name: "other"}}, []mcap.Channel{
@@ -246,7 +250,7 @@ func TestAChunkWithoutAFrameIsSkipped(t *testing.T) {
 	if err != nil || lost != nil || len(got) != 3 {
 		t.Errorf("%d frames, %v, %v", len(got), lost, err)
 	}
-	p, err := NewPlayer([]string{path}, At(time.Second), Position{}, nil)
+	p, err := NewPlayer(t.Context(), []string{path}, At(time.Second), Position{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,6 +259,51 @@ func TestAChunkWithoutAFrameIsSkipped(t *testing.T) {
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHolesAreNotRead: messages that are holes of a file, which cost its maker nothing, are not read into memory.
+func TestHolesAreNotRead(t *testing.T) {
+	_, head, err := mcap.NewWriter("", "", page, []mcap.Schema{{ID: 1, Name: imageName}, {ID: 2, Name: noteName}, {ID: 3, Name: triggerName}},
+		[]mcap.Channel{{ID: 1, Schema: 1, Metadata: map[string]string{"pixels": "GREY"}}, {ID: 2, Schema: 2}, {ID: 3, Schema: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "holes.mcap")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	at := int64(0)
+	write := func(b []byte, hole int) {
+		if _, err := file.WriteAt(b, at); err != nil {
+			t.Fatal(err)
+		}
+		at += int64(len(b) + hole)
+	}
+	message := func(channel uint16, data []byte, hole int) {
+		b := binary.LittleEndian.AppendUint64([]byte{byte(mcap.OpMessage)}, uint64(2+4+8+8+len(data)+hole))
+		b = binary.LittleEndian.AppendUint16(b, channel)
+		write(append(append(b, make([]byte, 4+8+8)...), data...), hole)
+	}
+	write(head, 0)
+	large := format(t, pipeline.Grey, 32768, 32768)
+	message(1, appendImage(nil, large, time.Unix(1, 0), "camera", large.Size()), large.Size())
+	message(2, nil, 100<<20)
+	message(3, nil, 100<<20)
+	write(mcap.AppendPadding(nil, page), 0)
+	r, err := Inspect(t.Context(), path, false, func(float64) {})
+	if err != nil || len(r.Wrong) != 3 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for i, wrong := range r.Wrong {
+		if !strings.Contains(wrong, "the file is damaged: the message at byte") {
+			t.Errorf("message %d: %s", i, wrong)
+		}
+	}
+	if _, err := OpenReader(t.Context(), path, nil); !errors.Is(err, mcap.ErrDamaged) {
+		t.Errorf("it can be played: %v", err)
 	}
 }
 
@@ -280,7 +329,7 @@ func FuzzReader(f *testing.F) {
 	f.Add(b)
 	f.Add(append(b, w.End(nil)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		r, err := newReader("x", bytes.NewReader(b), int64(len(b)))
+		r, err := newReader(t.Context(), "x", bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}

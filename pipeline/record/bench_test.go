@@ -26,7 +26,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// In a round each writer writes a gigabyte of 1080p: so many frames. A recording has them in so many slots.
+// In a round each writer writes a gigabyte of 1080p, that is, benchFrames frames. A recording has them in benchSlots
+// slots.
 const (
 	benchFrames = 256
 	benchSlots  = 8
@@ -47,7 +48,7 @@ func (s *prepared) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// A writer writes the frames of a round into a file of a folder, and has it on the disk at the end.
+// A writer writes the frames of a round into a file in a folder, and makes it durable at the end.
 type writer struct {
 	name  string
 	write func(b *testing.B, dir string, f pipeline.Format, m *meter)
@@ -58,11 +59,11 @@ type meter struct {
 	frame []byte // to be written
 	began time.Time
 	cpu   time.Duration // used before
-	all   time.Duration // the same of the machine
-	took  time.Duration // by the writer's own clock; 0: it has none
+	all   time.Duration // used before on the whole machine
+	took  time.Duration // by the writer's own clock; 0 if it has none
 }
 
-// begin says that all is prepared.
+// begin starts the measurement, after all preparations.
 func (m *meter) begin(b *testing.B) { m.began, m.cpu, m.all = time.Now(), cpu(b), busy(b) }
 
 var writers = []writer{
@@ -101,7 +102,7 @@ func writeRecording(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	}
 }
 
-// preparedPool has slots of memory as the program's are, each with the frame in it.
+// preparedPool returns a pool of slots in memory like the program's, each containing the frame.
 func preparedPool(b *testing.B, f pipeline.Format, n int, frame []byte) *pipeline.Pool {
 	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -120,7 +121,7 @@ func preparedPool(b *testing.B, f pipeline.Format, n int, frame []byte) *pipelin
 	return pipeline.NewPool("frames", f, slots, nil)
 }
 
-// writeFio writes as many bytes in as large pieces, as many at a time.
+// writeFio writes the same number of bytes in pieces of the same size, with the same number in flight.
 func writeFio(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	piece := (f.Size() + 3*page - 1) / page * page
 	out, err := exec.Command("fio", "--name=w", "--filename="+filepath.Join(dir, "fio"), "--rw=write", fmt.Sprint("--bs=", piece),
@@ -160,7 +161,7 @@ func writeFoxglove(b *testing.B, dir string, _ pipeline.Format, m *meter) {
 	}
 }
 
-// writeGStreamer has filesink write from as many slots. What the start of the program costs is not counted.
+// writeGStreamer writes with filesink from the same number of slots. The start-up of the program is not counted.
 func writeGStreamer(b *testing.B, dir string, f pipeline.Format, m *meter) {
 	c := exec.Command("python3", "testdata/filesink.py", filepath.Join(dir, "peer"), fmt.Sprint(f.Size()), fmt.Sprint(benchFrames), fmt.Sprint(benchSlots))
 	c.Stderr = os.Stderr
@@ -190,7 +191,8 @@ func writeFFmpeg(b *testing.B, dir string, f pipeline.Format, _ *meter) {
 		"-i", "/dev/zero", "-frames:v", fmt.Sprint(benchFrames), "-c", "copy", "-f", "rawvideo", filepath.Join(dir, "peer"))
 }
 
-// sumFrames writes nothing: it takes the CRC-32 of as many frames from as many slots, which fio, filesink and ffmpeg do not.
+// sumFrames writes nothing: it computes the CRC-32 of the same number of frames from the same number of slots, which
+// fio, filesink and ffmpeg do not.
 func sumFrames(b *testing.B, _ string, f pipeline.Format, m *meter) {
 	pool := preparedPool(b, f, benchSlots, m.frame)
 	var slots []*pipeline.Frame
@@ -216,7 +218,7 @@ func sumFrames(b *testing.B, _ string, f pipeline.Format, m *meter) {
 	}
 }
 
-// synced runs a command that writes dir/peer, and has that on the disk.
+// synced runs a command that writes dir/peer, and makes the file durable.
 func synced(b *testing.B, dir, name string, args ...string) {
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
 		b.Fatalf("%s: %v: %s", name, err, out)
@@ -224,7 +226,7 @@ func synced(b *testing.B, dir, name string, args ...string) {
 	syncPeer(b, dir)
 }
 
-// syncPeer has dir/peer on the disk.
+// syncPeer makes dir/peer durable.
 func syncPeer(b *testing.B, dir string) {
 	in, err := os.Open(filepath.Join(dir, "peer"))
 	if err != nil {
@@ -235,7 +237,7 @@ func syncPeer(b *testing.B, dir string) {
 	}
 }
 
-// cpu is what this process and its children have used.
+// cpu returns the processor time used by this process and its children.
 func cpu(b *testing.B) (t time.Duration) {
 	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
 		var u unix.Rusage
@@ -247,24 +249,25 @@ func cpu(b *testing.B) (t time.Duration) {
 	return t
 }
 
-// busy is how long the machine's processors have worked: what the page cache holds is written by threads of the kernel, and interrupts
-// belong to nobody. It counts in ticks, and everybody's work.
+// busy returns the time for which the machine's processors have worked: the page cache is written by kernel threads,
+// and interrupts belong to no process. It counts in ticks, and includes all processes.
 func busy(b *testing.B) (t time.Duration) {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		b.Fatal(err)
 	}
 	for i, f := range strings.Fields(string(text))[1:8] {
-		if n, err := strconv.ParseInt(f, 10, 64); err == nil && i != 3 && i != 4 { // idle, and idle until a disk answers
+		if n, err := strconv.ParseInt(f, 10, 64); err == nil && i != 3 && i != 4 { // idle, and idle while waiting for a disk
 			t += time.Duration(n) * time.Second / 100
 		}
 	}
 	return t
 }
 
-// BenchmarkRecord writes a gigabyte with each of several writers in turn, and tells the medians of the rates and of the CPU time, of
-// the processes and of the machine, and the record's share of each peer's, with the least and the largest. Most peers take no CRC-32, so
-// its cost is told apart. -benchtime 10x are ten rounds. The files are in the folder that TMPDIR names.
+// BenchmarkRecord writes a gigabyte with each of several writers in turn. It reports the medians of the rates and of
+// the CPU time, of the processes and of the machine, and the recording's ratio to each peer with minimum and maximum.
+// Most peers compute no CRC-32, so its cost is reported separately. -benchtime 10x means ten rounds. The files are in
+// the folder given by TMPDIR.
 func BenchmarkRecord(b *testing.B) {
 	for _, name := range []string{"fio", "gst-launch-1.0", "python3", "ffmpeg"} {
 		if _, err := exec.LookPath(name); err != nil {
@@ -275,7 +278,7 @@ func BenchmarkRecord(b *testing.B) {
 	frame := make([]byte, f.Size())
 	fill(frame, 1)
 	bytes := float64(f.Size() * benchFrames)
-	rates, costs, alls := make([][]float64, len(writers)), make([][]float64, len(writers)), make([][]float64, len(writers)) // MB/s; CPU s a GB
+	rates, costs, alls := make([][]float64, len(writers)), make([][]float64, len(writers)), make([][]float64, len(writers)) // MB/s; CPU seconds per GB
 	for b.Loop() {
 		for i, w := range writers {
 			dir, err := os.MkdirTemp(b.TempDir(), "")
@@ -296,14 +299,15 @@ func BenchmarkRecord(b *testing.B) {
 			}
 		}
 	}
-	tell(b, rates, costs, alls)
+	logCosts(b, rates, costs, alls)
 	b.ReportMetric(median(shares(rates[0], rates[1])), "of-fio")
 	b.ReportMetric(median(costs[0]), "cpu-s/GB")
 	b.SetBytes(int64(len(writers)) * int64(bytes))
 }
 
-// tell logs a line for each writer, and what the recording would cost without its CRC-32, which the last writer takes alone.
-func tell(b *testing.B, rates, costs, alls [][]float64) {
+// logCosts logs a line for each writer, and the cost of the recording without its CRC-32, which the last writer
+// computes alone.
+func logCosts(b *testing.B, rates, costs, alls [][]float64) {
 	for i, w := range writers {
 		b.Logf("%-20s %s MB/s, %s CPU s a GB, %s of the machine's; record: %s of its rate, %s of its CPU, %s of the machine's with it", w.name,
 			spread(rates[i]), spread(costs[i]), spread(alls[i]),
@@ -319,7 +323,7 @@ func tell(b *testing.B, rates, costs, alls [][]float64) {
 	}
 }
 
-// shares are the quotients of two series, round by round.
+// shares returns the quotients of two series, round by round.
 func shares(a, b []float64) (list []float64) {
 	for i := range a {
 		list = append(list, a[i]/b[i])

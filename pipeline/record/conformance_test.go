@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// coreResult is what testdata/core/read.mjs prints.
+// coreResult is the output of testdata/core/read.mjs.
 type coreResult struct {
 	Warnings []string
 	Refused  string // why the index could not be read
@@ -53,7 +53,7 @@ func core(t *testing.T, path string) (r coreResult) {
 // ours reads a file with this package, as read.mjs does.
 func ours(t *testing.T, path string) (all []string, chunks int) {
 	t.Helper()
-	r, err := OpenReader(path, nil)
+	r, err := OpenReader(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func ours(t *testing.T, path string) (all []string, chunks int) {
 	return all, len(r.Chunks)
 }
 
-// goReader reads a file with the format's own reader for Go, by its index or from its beginning, as far as it goes.
+// goReader reads a file with the format's own reader for Go, by its index or from its beginning, as far as possible.
 func goReader(t *testing.T, path string, index bool) (all []string) {
 	t.Helper()
 	in, err := os.Open(path)
@@ -104,8 +104,9 @@ func goReader(t *testing.T, path string, index bool) (all []string) {
 	}
 }
 
-// TestOthersReadRecordings: @mcap/core and the Go reader read a finished file by its index and from its beginning, without a warning,
-// and one that was cut off up to its last whole chunk; the same messages as this package.
+// TestOthersReadRecordings checks that @mcap/core and the Go reader read a finished file by its index and from its
+// beginning, without a warning, and a truncated one up to its last complete chunk, and get the same messages as this
+// package.
 func TestOthersReadRecordings(t *testing.T) {
 	if _, err := os.Stat("testdata/core/node_modules/@mcap/core"); err != nil {
 		t.Skip("NEEDS @mcap/core, which make setup-test installs")

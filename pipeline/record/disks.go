@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// ErrHangs is that of a disk that does not answer: a call of the kernel has not returned for long.
+// ErrHangs means that a disk does not answer: a system call has not returned for a long time.
 var ErrHangs = errors.New("the disk hangs")
 
-// Disks know which folders are on disks that hang, so that no further call waits there. Its zero value is ready for use; a nil one knows
-// nothing.
+// Disks records which folders are on disks that hang, so that no further call has to wait there. The zero value is
+// ready for use; a nil *Disks records nothing.
 type Disks struct {
 	mu   sync.Mutex
 	list []*hanging
 }
 
-// hanging is what waits for a disk.
+// hanging describes something that waits for a disk.
 type hanging struct {
 	folder, what string
 	since        time.Time
 }
 
-// Hang is why there can be no recordings in a folder for the moment; nil: they can be tried.
+// Hang returns the reason why no recordings can currently be made in a folder, or nil if they can be tried.
 func (d *Disks) Hang(folder string) error {
 	if d == nil {
 		return nil
@@ -42,14 +42,15 @@ func (d *Disks) Hang(folder string) error {
 		ErrHangs, h.what, folder, h.since.Format(time.TimeOnly))
 }
 
-// Hanging reports whether something waits for a disk that hangs: it has frames, files and memory.
+// Hanging reports whether anything waits for a disk that hangs. While it waits, it holds frames, files and memory.
 func (d *Disks) Hanging() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.list) > 0
 }
 
-// add notes that something has waited for a folder's disk since a time. The result is called when it waits no more.
+// add records that something has been waiting for a folder's disk since the given time. The returned function must be
+// called when the wait is over.
 func (d *Disks) add(folder, what string, since time.Time) (answered func()) {
 	if d == nil {
 		return func() {}
@@ -65,8 +66,8 @@ func (d *Disks) add(folder, what string, since time.Time) (answered func()) {
 	}
 }
 
-// try calls do, which asks a folder's disk. An error wraps ErrHangs when that takes longer than patience, or when something waits there
-// already; then do may go on.
+// try calls do, which accesses a folder's disk. It returns an error that wraps ErrHangs if that takes longer than
+// patience, in which case do continues, or if something already waits there.
 func (d *Disks) try(folder string, patience time.Duration, do func() error) error {
 	if err := d.Hang(folder); err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// small mounts a tmpfs with few bytes.
+// small mounts a small tmpfs.
 func small(t *testing.T, options string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -25,7 +25,7 @@ func small(t *testing.T, options string) string {
 	return dir
 }
 
-// frames is how many frames the files of a recording have, which must be good, and how many files that are.
+// frames returns the number of frames in the files of a recording, which must be good, and the number of files.
 func frames(t *testing.T, dir string) (n uint64, files int) {
 	t.Helper()
 	list, err := Files(dir, "rec")
@@ -43,7 +43,8 @@ func frames(t *testing.T, dir string) (n uint64, files int) {
 	return n, len(list)
 }
 
-// TestAFullDiskEndsTheRecording with a named error, and what was written before is whole, with its index.
+// TestAFullDiskEndsTheRecording checks that it ends with ErrFull, and that what was written before is complete, with
+// its index.
 func TestAFullDiskEndsTheRecording(t *testing.T) {
 	f, dir := format(t, pipeline.RGGB10, 640, 480), small(t, "size=5m")
 	st, err := record(t, Config{Directory: dir}, f, 60, 2*time.Millisecond)
@@ -61,7 +62,7 @@ func TestAFullDiskEndsTheRecording(t *testing.T) {
 	}
 }
 
-// TestAFullDiskCostsTheOldestFiles, of this recording, and no frame.
+// TestAFullDiskCostsTheOldestFiles checks that only the oldest files of this recording are lost, and no frame.
 func TestAFullDiskCostsTheOldestFiles(t *testing.T) {
 	f, dir := format(t, pipeline.RGGB10, 640, 480), small(t, "size=8m")
 	other := filepath.Join(dir, "other-20261124T063302933Z.mcap")
@@ -87,7 +88,7 @@ func TestAFullDiskCostsTheOldestFiles(t *testing.T) {
 	}
 }
 
-// TestAReadOnlyDiskEndsTheRecording with a named error; the stream goes on.
+// TestAReadOnlyDiskEndsTheRecording checks that it ends with a named error, and that the stream continues.
 func TestAReadOnlyDiskEndsTheRecording(t *testing.T) {
 	dir := small(t, "size=5m,ro")
 	for _, c := range []Config{{Directory: dir}, {Directory: dir, Window: &Window{After: time.Second}}} {
@@ -98,8 +99,8 @@ func TestAReadOnlyDiskEndsTheRecording(t *testing.T) {
 	}
 }
 
-// TestAFolderThatIsDeletedEndsTheRecording with a named error; the stream goes on. A file that is deleted does not: another one
-// begins.
+// TestAFolderThatIsDeletedEndsTheRecording checks that it ends with a named error, and that the stream continues. If
+// only the file is deleted, the recording continues with another one.
 func TestAFolderThatIsDeletedEndsTheRecording(t *testing.T) {
 	for _, window := range []*Window{nil, {Before: time.Second, After: time.Hour}} {
 		dir := filepath.Join(t.TempDir(), "recordings")

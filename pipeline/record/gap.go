@@ -16,18 +16,18 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// The file of a ring has a gap behind its head: a record that readers skip, whatever its contents are. It covers the frames that
-// nobody asks for any more, whose place on the disk is given back (fallocate(2), FALLOC_FL_PUNCH_HOLE). So the file is
-// well-formed at any time, and nothing is copied.
+// The file of a ring has a gap after its header: a record that readers skip, whatever its contents are. It covers the
+// frames that are no longer needed, whose disk space is freed (fallocate(2), FALLOC_FL_PUNCH_HOLE). This way the file
+// is well-formed at any time, and nothing is copied.
 
-// ErrNoHoles is that of a file system on which frames cannot be forgotten.
-var ErrNoHoles = errors.New("the file system has no holes in files, which a trigger needs: use ext4, XFS, Btrfs or tmpfs")
+// ErrNoHoles means that a file system does not support freeing the space of old frames.
+var ErrNoHoles = errors.New("the file system does not support holes in files, which a trigger needs: use ext4, XFS, Btrfs or tmpfs")
 
-// newRing creates a file whose gap has, in its end, room for size bytes of frames of the file before.
+// newRing creates a file whose gap has, at its end, room for size bytes of frames of the previous file.
 func (s *Sink) newRing(size int64) (*segment, error) {
 	g := &segment{begun: time.Now()}
 	path := filepath.Join(s.config.Directory, s.config.Name+"-ring"+Extension)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that was killed
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a process that was killed
 		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
 	}
 	var err error
@@ -36,7 +36,7 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	}
 	g.name.Store(&path)
 	g.idle.Store(true)
-	if err = s.begin(g); err == nil {
+	if err = s.writeHead(g); err == nil {
 		g.writer.Offset += uint64(page + size)
 		g.allocated = g.head + page + size
 		g.written = g.allocated
@@ -49,14 +49,14 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	return g, nil
 }
 
-// forget lets the gap end at byte to, and gives back what lies in it behind byte from.
+// forget extends the gap to byte to, and frees the disk space in it from byte from on.
 func (g *segment) forget(from, to int64) error {
 	if err := g.skip(to); err != nil {
 		return err
 	}
-	from = max(from, g.head+page) // the page before has the gap's own head
+	from = max(from, g.head+page) // the page before contains the header of the gap
 	if from >= to {
-		to = from + page // it is tried out on the first page
+		to = from + page // tests support for holes with the first page
 	}
 	err := g.fallocate(unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
 	if errors.Is(err, unix.EOPNOTSUPP) {
@@ -65,14 +65,14 @@ func (g *segment) forget(from, to int64) error {
 	return os.NewSyscallError("fallocate", err)
 }
 
-// skip lets the gap end at byte to.
+// skip makes the gap end at byte to.
 func (g *segment) skip(to int64) error {
 	_, err := g.plain.WriteAt(mcap.AppendGap(nil, to-g.head), g.head)
 	return err
 }
 
-// fill copies size bytes of the file before to byte to, in the gap, which ends there afterwards. A file system that can share
-// blocks of files does so.
+// fill copies size bytes of the previous file to byte to, which is in the gap, and makes the gap end there. File
+// systems that support it share the blocks instead of copying.
 func (g *segment) fill(before *segment, from, to, size int64) error {
 	end, begin := to+size, to
 	for to < end {
@@ -84,13 +84,13 @@ func (g *segment) fill(before *segment, from, to, size int64) error {
 			return os.NewSyscallError("copy_file_range", err)
 		}
 	}
-	if err := g.file.Sync(); err != nil { // before the gap is shorter
+	if err := g.file.Sync(); err != nil { // before the gap is shortened
 		return err
 	}
 	return g.skip(begin)
 }
 
-// keep ends the file with the frames of an event. Nothing is being written to it.
+// keep completes the file with the frames of an event. No write to it may be in progress.
 func (g *segment) keep(e event) error {
 	err := g.plain.Truncate(e.to)
 	g.writer.Keep(uint64(e.from), uint64(e.to))
@@ -100,7 +100,7 @@ func (g *segment) keep(e event) error {
 		switch {
 		case err == nil:
 			g.writer.Move(g.head - e.from)
-		case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL): // the gap stays
+		case errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EINVAL): // the gap remains
 			err = g.skip(e.from)
 		default:
 			err = os.NewSyscallError("fallocate", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// hands have the frames that a recording has taken from its queue. When its disk hangs it lets go of the queue, whose books count these
-// frames as dropped; the frames stay until the kernel reads them no more.
+// hands tracks the frames that a recording has taken from its queue. If the disk hangs it detaches from the queue,
+// which counts these frames as dropped; the frames are held until the kernel no longer reads them.
 type hands struct {
 	queue *pipeline.Queue
 
@@ -20,7 +20,7 @@ type hands struct {
 	left bool
 }
 
-// next takes a frame, as Queue.Next does.
+// next takes a frame, like Queue.Next. After leave it returns an error.
 func (h *hands) next(ctx context.Context) (*pipeline.Frame, error) {
 	f, err := h.queue.Next(ctx)
 	if err != nil {
@@ -36,8 +36,8 @@ func (h *hands) next(ctx context.Context) (*pipeline.Frame, error) {
 	return f, nil
 }
 
-// give lets go of a frame. It reports whether the queue's books are still to be told.
-func (h *hands) give(f *pipeline.Frame) bool {
+// release stops tracking a frame. It reports whether the frame must still be returned to the queue.
+func (h *hands) release(f *pipeline.Frame) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.held = slices.DeleteFunc(h.held, func(x *pipeline.Frame) bool { return x == f })
@@ -47,27 +47,27 @@ func (h *hands) give(f *pipeline.Frame) bool {
 	return !h.left
 }
 
-// done says that a frame is written.
+// done stops tracking a frame that is written, and counts it as delivered unless leave has counted it as dropped.
 func (h *hands) done(f *pipeline.Frame) {
-	if h.give(f) {
+	if h.release(f) {
 		h.queue.Done(f)
 	}
 }
 
-// fail says that a frame is not written.
+// fail stops tracking a frame that is not written, and counts it as dropped unless leave has done so.
 func (h *hands) fail(f *pipeline.Frame, err error) {
-	if h.give(f) {
+	if h.release(f) {
 		h.queue.Fail(f, pipeline.DropSink, err)
 	}
 }
 
-// leave lets go of the queue.
+// leave detaches from the queue: it counts the held frames as dropped, and holds them until they are released.
 func (h *hands) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.left = true
 	for _, f := range h.held {
 		f.Retain()
-		h.queue.Fail(f, pipeline.DropSink, nil) // whoever has left tells the log
+		h.queue.Fail(f, pipeline.DropSink, nil) // the caller has logged the reason
 	}
 }

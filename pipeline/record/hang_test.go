@@ -14,13 +14,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tegracast/tegracast/cudahost/cufile/hangtest"
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/record/hangtest"
 )
 
 func TestHangingDiskServer(t *testing.T) { hangtest.Serve(t) }
 
-// lines is a log that is read while it is written.
+// lines is a log that may be read while it is being written.
 type lines struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -38,7 +38,7 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-// hangingRig is a graph with a recording on a disk that hangs at times, and one that never does.
+// hangingRig is a graph with a recording on a disk that sometimes hangs, and one on a disk that never does.
 type hangingRig struct {
 	*pipeline.Graph
 	disk   *hangtest.Disk
@@ -54,11 +54,12 @@ type hangingRig struct {
 func startHanging(t *testing.T, patience time.Duration) *hangingRig {
 	t.Helper()
 	f := format(t, pipeline.RGGB10, 320, 240)
+	driver := storage(t) // closed after the disk is removed, so that a test that fails does not wait for it
 	r := &hangingRig{
 		disk: hangtest.Mount(t), pool: slots(t, f, 40), out: map[string]*pipeline.Output{}, ended: make(chan error, 1),
 	}
 	r.folder = map[string]string{"hangs": r.disk.Dir, "other": t.TempDir()}
-	driver, log := storage(t), slog.New(slog.NewTextHandler(&r.log, nil))
+	log := slog.New(slog.NewTextHandler(&r.log, nil))
 	r.Graph = pipeline.NewGraph(pipeline.GraphConfig{Logger: log})
 	if err := r.AddSource("camera", &source{f, r.pool, 1 << 30, 5 * time.Millisecond}); err != nil {
 		t.Fatal(err)
@@ -92,7 +93,7 @@ func startHanging(t *testing.T, patience time.Duration) *hangingRig {
 	return r
 }
 
-// until waits until something is so.
+// until waits until a condition is true.
 func (r *hangingRig) until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
@@ -102,14 +103,14 @@ func (r *hangingRig) until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// written waits until an output has written so many more frames.
+// written waits until an output has written more frames.
 func (r *hangingRig) written(t *testing.T, name string, more uint64) {
 	t.Helper()
 	before := r.out[name].Stats().Delivered
 	r.until(t, name+" writes", func() bool { return r.out[name].Stats().Delivered >= before+more })
 }
 
-// verified checks the files of a recording, of which so many are finished, and returns how many there are.
+// verified checks the files of a recording, of which the given number are finished, and returns their number.
 func verified(t *testing.T, folder, name string, finished int) {
 	t.Helper()
 	list, err := Files(folder, name)
@@ -131,8 +132,8 @@ func verified(t *testing.T, folder, name string, finished int) {
 	}
 }
 
-// TestADiskThatHangs is an output that has failed, and holds up no other one. When the disk answers again the file is closed, and another
-// one goes on.
+// TestADiskThatHangs checks that its output has failed, and delays no other one. When the disk answers again, the file
+// is closed, and the output continues with another one.
 func TestADiskThatHangs(t *testing.T) {
 	t.Parallel()
 	r := startHanging(t, time.Second)
@@ -181,8 +182,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestTheEndDoesNotWaitForADisk: a recording on a disk that hangs ends in time, by the end of its graph or by itself, and its file can be
-// read without its end.
+// TestTheEndDoesNotWaitForADisk checks that a recording on a disk that hangs ends in time, with its graph or on its
+// own, and that its file can be read without its end.
 func TestTheEndDoesNotWaitForADisk(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*testing.T, *hangingRig){
@@ -225,12 +226,13 @@ func TestTheEndDoesNotWaitForADisk(t *testing.T) {
 	}
 }
 
-// TestADiskThatHangsFromTheBeginning does not hold up who opens a recording there; that fails until the disk answers.
+// TestADiskThatHangsFromTheBeginning checks that opening a recording there does not block, but fails until the disk
+// answers.
 func TestADiskThatHangsFromTheBeginning(t *testing.T) {
 	t.Parallel()
+	driver := storage(t)
 	d, f := hangtest.Mount(t), format(t, pipeline.RGGB10, 320, 240)
 	var disks Disks
-	driver := storage(t)
 	d.HangWholly(t)
 	for i := range 3 {
 		began := time.Now()

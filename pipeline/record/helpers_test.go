@@ -26,7 +26,7 @@ func storage(t testing.TB) *cufile.Driver {
 	return d
 }
 
-// slots is a pool of n frames. With 4, as many as the queue of play has room for, none is dropped.
+// slots returns a pool of n frames. With 4, for which the queue in play has room, none is dropped.
 func slots(t testing.TB, f pipeline.Format, n int) *pipeline.Pool {
 	t.Helper()
 	var list []pipeline.Slot
@@ -36,7 +36,8 @@ func slots(t testing.TB, f pipeline.Format, n int) *pipeline.Pool {
 	return pipeline.NewPool("frames", f, list, nil)
 }
 
-// play records what a source emits of a pool, and returns the output's books and the error that ended it.
+// play records the frames that a source emits from a pool, and returns the output's statistics and the error that ended
+// it.
 func play(t testing.TB, src pipeline.Source, pool *pipeline.Pool, sink *Sink) (pipeline.OutputStats, error) {
 	t.Helper()
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})

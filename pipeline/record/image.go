@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// imageSchema is sensor_msgs/msg/Image with what it is made of, as an MCAP schema of encoding ros2msg has it.
+// imageSchema is sensor_msgs/msg/Image with the types it uses, as an MCAP schema of encoding ros2msg.
 const imageSchema = `std_msgs/Header header
 uint32 height
 uint32 width
@@ -30,12 +30,13 @@ int32 sec
 uint32 nanosec
 `
 
-// packedSchema has the fields of sensor_msgs/msg/Image, which has no encoding for packed samples.
+// packedSchema is the schema of packed frames. It has the fields of sensor_msgs/msg/Image, which itself has no encoding
+// for packed samples.
 const packedSchema = `# A sensor's samples of 10 or 12 bits, as MIPI CSI-2 packs them: RAW10 (section 11.4.4) or RAW12 (section 11.4.5).
 # The fields are those of sensor_msgs/msg/Image. encoding is V4L2's name of the format, such as pRAA.
 ` + imageSchema
 
-// schemaOf is the schema of frames of a format.
+// schemaOf returns the schema of frames of a format.
 func schemaOf(p pipeline.PixelFormat) mcap.Schema {
 	if s, ok := p.Samples(); ok && s.Packed {
 		return mcap.Schema{ID: 1, Name: packedName, Encoding: "ros2msg", Data: []byte(packedSchema)}
@@ -43,8 +44,9 @@ func schemaOf(p pipeline.PixelFormat) mcap.Schema {
 	return mcap.Schema{ID: 1, Name: imageName, Encoding: "ros2msg", Data: []byte(imageSchema)}
 }
 
-// Encoding is the name of a format's pixels in sensor_msgs/Image: ROS' own where it has one (sensor_msgs/image_encodings.hpp),
-// else V4L2's. Samples of more than 8 bits lie in words of 16, of which the upper bits are zero.
+// Encoding returns the name of a pixel format in sensor_msgs/Image: that of ROS if it has one
+// (sensor_msgs/image_encodings.hpp), otherwise that of V4L2. Samples of more than 8 bits are in 16-bit words whose
+// upper bits are zero.
 func Encoding(p pipeline.PixelFormat) string {
 	switch p {
 	case pipeline.UYVY:
@@ -63,9 +65,9 @@ func Encoding(p pipeline.PixelFormat) string {
 	return mosaic + "16"
 }
 
-// appendImage appends a sensor_msgs/Image in CDR but for its pixels, of which size bytes follow.
+// appendImage appends a sensor_msgs/Image in CDR without its pixels, whose size is size bytes.
 func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size int) []byte {
-	le, from := binary.LittleEndian, len(b)+4 // alignment counts from behind the encapsulation's head
+	le, from := binary.LittleEndian, len(b)+4 // alignment is relative to the end of the encapsulation header
 	align := func() {
 		for (len(b)-from)%4 != 0 {
 			b = append(b, 0)
@@ -89,21 +91,22 @@ func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size
 	return le.AppendUint32(b, uint32(size))
 }
 
-// Image is what a message of sensor_msgs/Image says besides its pixels.
+// Image describes a sensor_msgs/Image message: its fields other than is_bigendian and the pixels, and where the pixels
+// are.
 type Image struct {
-	At       time.Time `json:"at"`
-	FrameID  string    `json:"frame_id"` // of the source
-	Height   int       `json:"height"`
-	Width    int       `json:"width"`
-	Encoding string    `json:"encoding"`
+	At       time.Time `json:"at"`         // the moment that it shows
+	FrameID  string    `json:"frame_id"`   // name of its source
+	Height   int       `json:"height"`     // in lines
+	Width    int       `json:"width"`      // in pixels
+	Encoding string    `json:"encoding"`   // pixel format, by ROS's name
 	Step     int       `json:"step_bytes"` // from line to line
-	Pixels   int       `json:"-"`          // offset in the message
-	Size     int       `json:"size_bytes"` // of pixels
+	Pixels   int       `json:"-"`          // offset of the pixels in the message
+	Size     int       `json:"size_bytes"` // of all pixels
 }
 
-var errImage = errors.New("record: the message is no sensor_msgs/Image in CDR of little-endian")
+var errImage = errors.New("record: the message is not a sensor_msgs/Image in little-endian CDR")
 
-// ParseImage reads the beginning of a message of size bytes. b has all of it but, maybe, pixels.
+// ParseImage parses the beginning of a message of size bytes. b must contain all of it except, possibly, pixels.
 func ParseImage(b []byte, size int) (Image, error) {
 	le, at, bad := binary.LittleEndian, 4, len(b) < 4 || b[1] != 1
 	word := func() int {

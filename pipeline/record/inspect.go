@@ -8,50 +8,50 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/crc"
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// A Report is what a recording has.
+// A Report describes a recording.
 type Report struct {
-	Path     string            `json:"file"`
-	Bytes    int64             `json:"bytes"`
-	Library  string            `json:"library"`
-	Finished bool              `json:"finished"`          // it has its index
-	Readable int64             `json:"readable_bytes"`    // up to the last whole chunk
-	Trouble  string            `json:"trouble,omitempty"` // what is wrong behind that, or with the index
-	Frames   int               `json:"frames"`
-	Lost     uint64            `json:"lost"` // frames that are missing, by the frames' numbers
-	First    time.Time         `json:"first"`
-	Last     time.Time         `json:"last"`
-	Image    *Image            `json:"image,omitempty"`    // of the first frame
-	About    map[string]string `json:"about,omitempty"`    // of the frames' channel
-	Settings []Settings        `json:"settings,omitempty"` // of the camera, the first of them
-	Traced   int               `json:"traced"`             // frames with the CRC that the FPGA gave them
-	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first of them
-	Checked  int               `json:"checked"`            // frames whose CRC is right
-	Wrong    []string          `json:"wrong,omitempty"`    // what is wrong with frames, one by one
+	Path     string            `json:"file"`               // its path
+	Bytes    int64             `json:"bytes"`              // its size
+	Library  string            `json:"library"`            // program that wrote it
+	Finished bool              `json:"finished"`           // the file was closed, and has its index
+	Readable int64             `json:"readable_bytes"`     // up to the end of the last whole part
+	Trouble  string            `json:"trouble,omitempty"`  // what is wrong after that, or with the index
+	Frames   int               `json:"frames"`             // in the file
+	Lost     uint64            `json:"lost"`               // frames missing, by the frames' numbers
+	First    time.Time         `json:"first"`              // time of the first frame
+	Last     time.Time         `json:"last"`               // time of the last frame
+	Image    *Image            `json:"image,omitempty"`    // the first frame
+	About    map[string]string `json:"about,omitempty"`    // metadata, texts by name
+	Settings []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
+	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed
+	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
+	Checked  int               `json:"checked"`            // frames with the right CRC; 0 with `record info`
+	Wrong    []string          `json:"wrong,omitempty"`    // texts about wrong frames and attachments
 }
 
-// maxWrong and maxTriggers are how many wrong frames and triggers a Report names.
+// maxWrong limits how many wrong frames a Report lists, and maxTriggers how many triggers and how many settings.
 const (
 	maxWrong    = 100
 	maxTriggers = 1000
 )
 
-// Good says whether all that was looked at is as it was written. An unfinished file is good as far as it goes.
+// Good reports whether everything that was checked is unchanged since it was written. An unfinished file can be good.
 func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
 
-// Inspect looks at a recording; with verify also at every byte. progress is called with how much of the work is done, from 0
-// to 1. Errors are of files that are no MCAP files, or cannot be read.
+// Inspect examines a recording, and with verify also every byte. progress is called with the completed part of the
+// work, from 0 to 1. It returns an error if the file cannot be read or is not an MCAP file, or if ctx ends.
 func Inspect(ctx context.Context, path string, verify bool, progress func(part float64)) (*Report, error) {
-	in, size, err := pipeline.OpenRegular(path)
+	in, size, err := files.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = in.Close() }() // it was only read
-	f, err := mcap.Open(in, size)
+	defer func() { _ = in.Close() }() // the file was only read
+	f, err := mcap.Open(ctx, in, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -82,7 +82,7 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 	return r, nil
 }
 
-// chunk looks at a chunk. An error says what is wrong with it.
+// chunk examines a chunk, and returns an error if something is wrong with it.
 func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	checked := false
 	if verify {
@@ -95,7 +95,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	if err != nil {
 		return err
 	}
-	var pixels mcap.MessageInfo // of the chunk's frame
+	var pixels mcap.MessageInfo // of the frame in the chunk
 	for _, m := range list {
 		c := f.Channels[m.Channel]
 		switch f.Schemas[c.Schema].Name {
@@ -139,7 +139,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	return nil
 }
 
-// trace compares a frame's pixels with the CRC that the FPGA gave them.
+// trace compares the CRC of a frame's pixels with that from the FPGA, and returns an error if they differ.
 func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 	b, err := f.Read(m)
 	if err != nil {
@@ -162,7 +162,7 @@ func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 	return nil
 }
 
-// unpacked are a packed frame's pixels as the camera delivered them, to which its CRC belongs.
+// unpacked returns a packed frame's pixels as the camera delivered them, to which its CRC applies.
 func unpacked(b []byte, about map[string]string, i Image) ([]byte, error) {
 	f, err := formatOf(about, i)
 	if err != nil {
@@ -177,8 +177,11 @@ func unpacked(b []byte, about map[string]string, i Image) ([]byte, error) {
 	return words, nil
 }
 
-// readNote reads a message of JSON.
+// readNote reads a JSON message.
 func readNote(f *mcap.File, m mcap.MessageInfo, v any) error {
+	if m.Size > maxBeside {
+		return fmt.Errorf("%w: the message at byte %d has %d bytes", mcap.ErrDamaged, m.Offset, m.Size)
+	}
 	b, err := f.Read(m)
 	if err != nil {
 		return err

@@ -17,16 +17,17 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// tailPages are for what follows a frame's whole pages: the rest of its pixels, its note, and indexes.
+// tailPages is the number of pages for what follows a frame's whole pages: the rest of its pixels, its note, and
+// indexes.
 const tailPages = 2 + (maxNote+1024)/page + 1
 
-// A job is a frame on its way to the disk. Its pages lie outside of Go's heap, where nothing moves.
+// A job is a frame being written. Its pages are outside the Go heap, where nothing moves.
 type job struct {
-	memory     []byte // head, then tail, and where a frame is packed
+	memory     []byte // head, then tail, and room for a packed frame
 	head, tail []byte
-	packed     []byte           // where a frame is packed; nil: none is
-	device     *cudahost.Buffer // which a device's memory is; nil: the CPU packs
-	pixels     []byte           // what is written: packed, or the frame's memory
+	packed     []byte           // room for a packed frame; empty if frames are not packed
+	device     *cudahost.Buffer // device memory that contains packed; nil if the CPU packs
+	pixels     []byte           // pixels to be written: packed, or the frame's memory
 	whole      int              // bytes of pixels between head and tail
 	frame      *pipeline.Frame
 	segment    *segment
@@ -60,13 +61,13 @@ func (j *job) close() (err error) {
 	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(j.memory)))
 }
 
-// address is where b lies, outside of Go's heap.
+// address returns the address of b, which is outside the Go heap.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// errTail says that a frame's tail did not fit: newJob's pages are too few.
+// errTail means that a frame's tail did not fit: newJob has allocated too few pages.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
-// layOut makes the chunk of a frame.
+// layOut lays out the chunk of a frame.
 func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost uint64) (err error) {
 	size := s.format.Size()
 	if err := j.pack(s, f); err != nil {
@@ -92,7 +93,7 @@ func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost 
 	return err
 }
 
-// write hands the chunk's pages to the kernel.
+// write submits the chunk's pages to the kernel.
 func (j *job) write(s *Sink, g *segment) (err error) {
 	at, base := j.begin, address(j.memory)
 	ops := []cufile.Op{{File: g.file, Write: true, Base: base, Size: len(j.head), FileOffset: at}}
@@ -124,5 +125,5 @@ func (j *job) wait() error {
 	return nil
 }
 
-// errShort says that the kernel wrote less than it was told to, and did not say why.
-var errShort = errors.New("record: less was written than there was")
+// errShort means that the kernel wrote less than requested without reporting an error.
+var errShort = errors.New("record: a write was incomplete")

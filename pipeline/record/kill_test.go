@@ -19,13 +19,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// killFolder is the variable by which TestKilled runs itself: where the process records until it is killed.
+// killFolder is the environment variable with which TestKilled runs itself as a process: the folder in which it records
+// until it is killed.
 const (
 	killFolder  = "TEGRACAST_RECORD_UNTIL_KILLED"
 	killTrigger = "TEGRACAST_RECORD_TRIGGER"
 )
 
-// untilKilled records, and says after each frame how many are written for sure: the slot of one four frames before is free again.
+// untilKilled records, and prints after each frame how many frames are certainly written, because the slot of the frame
+// four before is free again.
 func untilKilled(t *testing.T, dir string) {
 	c := Config{Directory: dir, Sync: 20 * time.Millisecond}
 	if os.Getenv(killTrigger) != "" {
@@ -44,8 +46,8 @@ func untilKilled(t *testing.T, dir string) {
 
 const triggerAt = 40
 
-// TestKilled kills a process that records at random moments. Every frame that was written before is there, by two readers, and verify
-// finds at most those wrong that were on their way.
+// TestKilled kills a recording process at random moments. Two readers find every frame that was written before, and
+// verify reports at most the frames that were being written.
 func TestKilled(t *testing.T) {
 	if dir := os.Getenv(killFolder); dir != "" {
 		untilKilled(t, dir)
@@ -85,8 +87,8 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// killed runs a process that records, and kills it some time after it has written frame at. It returns the number of the last frame
-// that was written.
+// killed runs a recording process, and kills it some time after it has written frame at. It returns the number of the
+// last written frame.
 func killed(t *testing.T, dir string, trigger bool, at int, after time.Duration) (written int) {
 	t.Helper()
 	c := exec.Command(os.Args[0], "-test.run", "^TestKilled$")
@@ -115,8 +117,8 @@ func killed(t *testing.T, dir string, trigger bool, at int, after time.Duration)
 	return written
 }
 
-// played reads a file with the format's own reader, and returns the last of the frames that are there without a gap, from one that has
-// to be there on.
+// played reads a file with the format's own reader, and returns the last frame of the sequence without gaps that begins
+// with frame from, which must be there.
 func played(t *testing.T, path string, from, atLeast int) (last int) {
 	t.Helper()
 	in, err := os.Open(path)

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// noteSchema describes a Note (JSON Schema).
+// noteSchema is the JSON Schema of a Note.
 const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["frame","captured","lost"],"properties":{` +
 	`"frame":{"type":"integer","description":"sequence number, counted by the FPGA"},` +
 	`"exposure_start":{"type":"integer","description":"ns since 1970; 0: not known"},` +
@@ -23,7 +23,7 @@ const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["fram
 	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
 	`"results":{"type":"array","description":"what the stages found"}}}`
 
-// A Note is what is known of a frame besides its pixels.
+// A Note contains the data about a frame besides its pixels.
 type Note struct {
 	Frame         uint64            `json:"frame"`
 	ExposureStart int64             `json:"exposure_start"`
@@ -37,7 +37,7 @@ type Note struct {
 	Results       []pipeline.Result `json:"results,omitempty"`
 }
 
-// nano is a time in ns since 1970; 0 of one that is not known.
+// nano returns a time in ns since 1970, or 0 for an unknown time.
 func nano(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -45,10 +45,10 @@ func nano(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// maxNote is the longest note, in bytes: results beyond it are left out.
+// maxNote is the maximum size of a note in bytes. If the results make it longer they are omitted.
 const maxNote = 48 << 10
 
-// NoteOf is what f says of itself. How many frames are missing before it is not known.
+// NoteOf returns the note of f, without the number of frames missing before it.
 func NoteOf(f *pipeline.Frame) Note {
 	return Note{
 		Frame: f.Sequence, ExposureStart: nano(f.Times.ExposureStart), ExposureEnd: nano(f.Times.ExposureEnd),
@@ -57,7 +57,8 @@ func NoteOf(f *pipeline.Frame) Note {
 	}
 }
 
-// note is f's, as JSON. lost frames are missing before it. An error says that results are left out.
+// note returns the note of f as JSON; lost is the number of frames missing before it. An error means that the results
+// are omitted.
 func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
 	n := NoteOf(f)
 	n.Lost = lost
@@ -69,6 +70,6 @@ func note(f *pipeline.Frame, lost uint64) ([]byte, error) {
 		err = fmt.Errorf("the results of frame %d have %d bytes, at most %d are recorded", f.Sequence, len(b), maxNote)
 	}
 	n.Results = nil
-	b, _ = json.Marshal(&n) // numbers and truth values alone
+	b, _ = json.Marshal(&n) // contains only numbers and booleans
 	return b, err
 }

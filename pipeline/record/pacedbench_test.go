@@ -17,13 +17,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// The paced recording takes so long, at this share of what fio writes.
+// Duration of the paced recording, and its rate as a share of fio's.
 const (
 	pacedTime  = time.Minute
 	pacedShare = 0.8
 )
 
-// paced emits a prepared frame each period, as a camera does: where there is no free slot the frame is lost.
+// paced emits a prepared frame each period, as a camera does; if no slot is free the frame is lost.
 type paced struct {
 	source
 	period time.Duration
@@ -53,10 +53,11 @@ func (s *paced) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// BenchmarkRecordPaced records 1080p in words of 16 bits for a minute, at 0.8 of the rate at which fio writes a gigabyte just before
-// and just after (the smaller counts), and tells how many frames were lost, at the source or in the queue, and what verifying
-// the files found. What is written is put on the disk each second, as the program does by default, and 64 frames may wait, as many as
-// the configuration allows. It needs room for what fio writes in a minute. Nothing is checked but that the files are as they were written.
+// BenchmarkRecordPaced records 1080p in 16-bit words for a minute, at 0.8 of the rate at which fio writes a gigabyte
+// just before and just after (the smaller one counts). It reports how many frames were lost, at the source or in the
+// queue, and the result of verifying the files. Written data is made durable each second, as the program does by
+// default, and 64 frames may wait, the maximum of the configuration. It needs room for what fio writes in a minute. It
+// only checks that the files are as they were written.
 func BenchmarkRecordPaced(b *testing.B) {
 	if _, err := exec.LookPath("fio"); err != nil {
 		b.Skipf("NEEDS what make setup-test installs: %v", err)
@@ -64,7 +65,7 @@ func BenchmarkRecordPaced(b *testing.B) {
 	f := format(b, pipeline.RGGB10, 1920, 1080)
 	frame := make([]byte, f.Size())
 	fill(frame, 1)
-	fio := func() float64 { // bytes a second
+	fio := func() float64 { // bytes per second
 		dir, err := os.MkdirTemp(b.TempDir(), "")
 		if err != nil {
 			b.Fatal(err)
@@ -116,7 +117,7 @@ func recordPaced(b *testing.B, dir string, s *paced) pipeline.OutputStats {
 	return o.Stats()
 }
 
-// verifyAll checks every byte of the files of a folder, which have frames frames.
+// verifyAll checks every byte of the files in a folder, which must have the given number of frames.
 func verifyAll(b *testing.B, dir string, frames int) {
 	files, err := Files(dir, "rec")
 	if err != nil {

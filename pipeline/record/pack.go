@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
-// openPacker opens what packs frames on the GPU, if they are packed and in CUDA's memory, and there is a compiler.
+// openPacker opens the GPU packer, if frames are to be packed and are in CUDA memory, and a compiler is available.
 func (s *Sink) openPacker() error {
 	gpu, is := s.config.Memory.(*cudahost.CUDA)
 	if s.words == nil || !is {
@@ -31,7 +31,8 @@ func (s *Sink) openPacker() error {
 	return nil
 }
 
-// pack packs a frame, if its recording does. An error wraps pipeline.ErrDepth: it would not come back as it was; or is CUDA's.
+// pack packs a frame, if the recording is packed. It returns an error that wraps pipeline.ErrDepth if packing would
+// lose bits, or an error of CUDA.
 func (j *job) pack(s *Sink, f *pipeline.Frame) error {
 	if s.words == nil {
 		j.pixels = f.Bytes[:s.format.Size()]

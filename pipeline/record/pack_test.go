@@ -20,11 +20,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// sensor emits frames of samples that follow from their numbers, with the CRC of an FPGA. One frame may have a sample that is too
-// large.
+// sensor emits frames whose samples follow from their numbers, with the CRC of an FPGA. One frame may have a sample
+// that is too large.
 type sensor struct {
 	source
-	spoiled int // its number; -1: none has
+	spoiled int // number of that frame; -1: none
 }
 
 func samplesOf(b []byte, n uint64, bits int) {
@@ -50,7 +50,8 @@ func (s *sensor) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// recordPacked records frames packed, and returns the files and the recording's error. Triggers are at the moments of frames.
+// recordPacked makes a packed recording, and returns its files and its error. The triggers are at the times of the
+// given frames.
 func recordPacked(t *testing.T, c Config, f pipeline.Format, frames, spoiled int, triggers ...int) (files []string, d *cufile.Driver, ended error) {
 	t.Helper()
 	d = storage(t)
@@ -72,10 +73,10 @@ func recordPacked(t *testing.T, c Config, f pipeline.Format, frames, spoiled int
 	return files, d, ended
 }
 
-// playedPacked plays files, and compares the frames, which should have these numbers, with what the sensor has sent in words.
+// playedPacked plays files, and compares the frames, which must have the given numbers, with the words of the sensor.
 func playedPacked(t *testing.T, files []string, d *cufile.Driver, words pipeline.Format, packed pipeline.PixelFormat, numbers []int) {
 	t.Helper()
-	p, err := NewPlayer(files, Position{}, Position{}, d)
+	p, err := NewPlayer(t.Context(), files, Position{}, Position{}, d)
 	if err != nil || p.Format.Pixel != packed {
 		t.Fatal(files, err)
 	}
@@ -92,7 +93,7 @@ func playedPacked(t *testing.T, files []string, d *cufile.Driver, words pipeline
 		samples.Unpack(got, b)
 		samplesOf(want, uint64(n), samples.Bits)
 		var played pipeline.Frame
-		if f.Fill(&played); !bytes.Equal(got, want) || played.Sequence != uint64(n) || played.CRC != 0 { // of these bytes there is no CRC
+		if f.Fill(&played); !bytes.Equal(got, want) || played.Sequence != uint64(n) || played.CRC != 0 { // there is no CRC of the packed bytes
 			t.Fatalf("frame %d is not as it was: number %d, CRC %#x", n, played.Sequence, played.CRC)
 		}
 	}
@@ -104,7 +105,7 @@ func playedPacked(t *testing.T, files []string, d *cufile.Driver, words pipeline
 	}
 }
 
-// numbers are those from from to, but not including, to.
+// numbers returns the numbers from from (inclusive) to to (exclusive).
 func numbers(from, to int) (list []int) {
 	for ; from < to; from++ {
 		list = append(list, from)
@@ -112,7 +113,8 @@ func numbers(from, to int) (list []int) {
 	return list
 }
 
-// TestPackedRecordings have every sample, in a format that the isp reads, and the FPGA's CRC of the words, which verify compares.
+// TestPackedRecordings checks that they contain every sample, in a format that the isp reads, and the FPGA's CRC of the
+// words, which verify compares.
 func TestPackedRecordings(t *testing.T) {
 	for _, tt := range []struct {
 		format pipeline.Format
@@ -136,8 +138,8 @@ func TestPackedRecordings(t *testing.T) {
 	}
 }
 
-// TestPackedRecordingsAroundTriggers have exactly the frames asked for, and give the camera's, bit for bit: of a first window, of two
-// that overlap, and of one soon behind these, whose first frames are copied from the file before.
+// TestPackedRecordingsAroundTriggers checks that they contain exactly the requested frames, bit for bit: for a first
+// window, for two that overlap, and for one soon after these, whose first frames are copied from the previous file.
 func TestPackedRecordingsAroundTriggers(t *testing.T) {
 	f := format(t, pipeline.RGGB10, 640, 48)
 	c := Config{Window: &Window{Before: 300 * time.Millisecond, After: 100 * time.Millisecond}}
@@ -156,14 +158,14 @@ func TestPackedRecordingsAroundTriggers(t *testing.T) {
 	playedPacked(t, files, d, f, pipeline.RGGB10P, slices.Concat(want...))
 }
 
-// damagePacked changes a bit of a frame and its chunk's CRC, so that only the FPGA's tells.
+// damagePacked changes a bit of a frame and its chunk's CRC, so that only the FPGA's CRC reveals it.
 func damagePacked(t *testing.T, path string) {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mcap.Open(bytes.NewReader(b), int64(len(b)))
+	f, err := mcap.Open(t.Context(), bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +181,8 @@ func damagePacked(t *testing.T, path string) {
 	}
 }
 
-// TestASampleThatIsTooLargeEndsAPackedRecording, with a named error, and what was written before is readable.
+// TestASampleThatIsTooLargeEndsAPackedRecording checks that it ends with a named error, and that what was written
+// before is readable.
 func TestASampleThatIsTooLargeEndsAPackedRecording(t *testing.T) {
 	files, _, err := recordPacked(t, Config{}, format(t, pipeline.BGGR12, 64, 48), 10, 6)
 	if len(files) != 1 || !errors.Is(err, pipeline.ErrDepth) || !strings.Contains(err.Error(), "frame 6 cannot be packed") {

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,8 +13,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Expand finds the files of paths and patterns (path/filepath.Match): in the order of the list, those of a pattern in the order
-// of their names. An error says which pattern has none.
+// Expand returns the files that match paths and patterns (path/filepath.Match), in the order of the list, and by name
+// for each pattern. It returns an error for an invalid pattern, and for one without a match.
 func Expand(list []string) ([]string, error) {
 	var files []string
 	for _, pattern := range list {
@@ -29,30 +30,31 @@ func Expand(list []string) ([]string, error) {
 	return files, nil
 }
 
-// A Player goes through the frames of recordings, one file after the other. Only one file is open at a time.
+// A Player plays the frames of recordings, one file after another. Only one file is open at a time.
 type Player struct {
 	Format  pipeline.Format // of all frames
-	Trouble []error         // what is wrong with the files as a whole; their frames up to there are played
-	Frames  int             // from the beginning to the end, if none is damaged
+	Trouble []error         // errors about files as a whole, whose frames are played as far as they can be read
+	Frames  int             // number of frames to be played if none is damaged
 
 	driver   *cufile.Driver
 	files    []string
 	from, to Position
-	first    time.Time // of the first frame
+	first    time.Time // time of the first frame
 	begin    place
 	next     place
-	reader   *Reader // of next.file; nil: it is not open
+	reader   *Reader // reads file next.file; nil if that file is not open
 }
 
-// place is a frame of a file.
+// place is the position of a frame: file and chunk.
 type place struct{ file, chunk int }
 
-// NewPlayer checks the files, which must have frames of one format, and finds the frames from (included) and to (not included).
-// driver reads pixels; with nil they are not read. Errors wrap ErrNoFrames, ErrFormat or the file's.
-func NewPlayer(files []string, from, to Position, driver *cufile.Driver) (*Player, error) {
+// NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames
+// from (inclusive) to (exclusive). driver reads pixels; if it is nil they cannot be read. Errors wrap ErrNoFrames or
+// ErrFormat, or are those of OpenReader.
+func NewPlayer(ctx context.Context, files []string, from, to Position, driver *cufile.Driver) (*Player, error) {
 	p := &Player{driver: driver, files: files, from: from, to: to, begin: place{file: -1}}
 	for i := range files {
-		if err := p.look(i); err != nil {
+		if err := p.checkFile(ctx, i); err != nil {
 			return nil, err
 		}
 	}
@@ -63,9 +65,9 @@ func NewPlayer(files []string, from, to Position, driver *cufile.Driver) (*Playe
 	return p, nil
 }
 
-// look checks file i, and whether the beginning is in it.
-func (p *Player) look(i int) error {
-	r, err := OpenReader(p.files[i], nil)
+// checkFile checks file i, and counts its frames in the range. If the range begins in the file, checkFile sets begin.
+func (p *Player) checkFile(ctx context.Context, i int) error {
+	r, err := OpenReader(ctx, p.files[i], nil)
 	if err != nil {
 		return err
 	}
@@ -93,7 +95,8 @@ func (p *Player) look(i int) error {
 	return errors.Join(err, r.Close())
 }
 
-// seek is the first frame of a file, from frame at on, that has reached a place.
+// seek returns the first frame of a file, from frame at on, that has reached a position, or the number of frames in the
+// file if there is none.
 func (p *Player) seek(r *Reader, to Position, at int) int {
 	switch {
 	case !to.given:
@@ -109,12 +112,12 @@ func (p *Player) seek(r *Reader, to Position, at int) int {
 	return at
 }
 
-// Next finds the next frame; at the end it returns ErrEnd. Another error is of a frame that cannot be had: the one behind it
-// comes next. The frame is good until the next call.
+// Next returns the next frame, or ErrEnd at the end. Any other error concerns one unreadable frame or file, which the
+// next call skips. The frame is valid until the next call.
 func (p *Player) Next() (*Frame, error) {
 	for p.next.file < len(p.files) {
 		if p.reader == nil {
-			r, err := OpenReader(p.files[p.next.file], p.driver)
+			r, err := OpenReader(context.Background(), p.files[p.next.file], p.driver) // as in NewPlayer
 			if err != nil {
 				p.next = place{file: p.next.file + 1}
 				return nil, err
@@ -143,7 +146,7 @@ func (p *Player) Next() (*Frame, error) {
 	return nil, ErrEnd
 }
 
-// turn closes the file that is open, and goes to the beginning of another one.
+// turn closes the open file, and moves to the beginning of another one.
 func (p *Player) turn(file int) error {
 	p.next = place{file: file}
 	r := p.reader
@@ -153,12 +156,12 @@ func (p *Player) turn(file int) error {
 	return r.Close()
 }
 
-// Rewind goes back to the beginning.
+// Rewind moves back to the beginning of the range.
 func (p *Player) Rewind() error {
 	err := p.turn(0)
 	p.next = p.begin
 	return err
 }
 
-// Close closes the file that is open.
+// Close closes the open file.
 func (p *Player) Close() error { return p.turn(len(p.files)) }

@@ -8,20 +8,21 @@ import (
 	"time"
 )
 
-// A Position is a place in a recording. Its zero value is none: the beginning, or the end.
+// A Position is a position in a recording. The zero value means the beginning of the recording for the start of a
+// range, and its end for the end of a range.
 type Position struct {
 	given bool
-	time  time.Duration // since the first frame; -1: it is a frame
-	frame uint64        // a frame's number
+	time  time.Duration // since the first frame; -1: the position is given by the field frame
+	frame uint64        // number of a frame
 }
 
-// At is the place d after the first frame.
+// At returns the position d after the first frame.
 func At(d time.Duration) Position { return Position{given: true, time: d} }
 
-// AtFrame is the frame of that number.
+// AtFrame returns the position of the frame with number n.
 func AtFrame(n uint64) Position { return Position{given: true, time: -1, frame: n} }
 
-// UnmarshalText implements encoding.TextUnmarshaler: a time such as 1m30s, or a frame's number.
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts a time such as 1m30s, or a frame's number.
 func (p *Position) UnmarshalText(b []byte) error {
 	if n, err := strconv.ParseUint(string(b), 10, 64); err == nil {
 		*p = AtFrame(n)
@@ -48,7 +49,7 @@ func (p Position) String() string {
 	return p.time.String()
 }
 
-// reached says whether a frame with a number and a time since the first one is there, or behind.
+// reached reports whether a frame with the given number and time since the first frame is at or after p.
 func (p Position) reached(number uint64, since time.Duration) bool {
 	if p.time < 0 {
 		return number >= p.frame

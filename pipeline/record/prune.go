@@ -15,26 +15,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// files are those that are being written. They are not deleted.
-type files struct {
+// openFiles lists the files that are being written, which must not be deleted.
+type openFiles struct {
 	mu   sync.Mutex
 	list []*segment
 }
 
-func (w *files) add(g *segment) {
+func (w *openFiles) add(g *segment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(slices.DeleteFunc(w.list, func(g *segment) bool { return g.closed.Load() }), g)
 }
 
-func (w *files) has(path string) bool {
+func (w *openFiles) has(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.ContainsFunc(w.list, func(g *segment) bool { return !g.closed.Load() && g.path() == path })
 }
 
-// open are the paths of those that are not closed.
-func (w *files) open() (list []string) {
+// open returns the paths of the files that are not closed.
+func (w *openFiles) open() (list []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range w.list {
@@ -45,15 +45,15 @@ func (w *files) open() (list []string) {
 	return list
 }
 
-// ErrFull is that of a disk without room.
+// ErrFull means that the disk is full.
 var ErrFull = errors.New("the disk is full")
 
-// reserve makes sure that size bytes more have their place in a file. Where the disk is full the oldest files are deleted, if the
-// configuration says so. An error wraps ErrFull.
+// reserve makes sure that there is disk space for size more bytes of a file. If the disk is full it deletes the oldest
+// files, if configured. The error wraps ErrFull if that does not suffice.
 func (s *Sink) reserve(g *segment, size int64) error {
 	err := g.reserve(size)
 	if errors.Is(err, unix.ENOSPC) {
-		s.ending.Wait() // the file before gives back what was allocated ahead
+		s.ending.Wait() // the previous file frees what was allocated in advance
 		err = g.reserve(size)
 	}
 	for errors.Is(err, unix.ENOSPC) {
@@ -76,7 +76,8 @@ func (s *Sink) reserve(g *segment, size int64) error {
 	return err
 }
 
-// prune deletes the oldest files of the recording, as long as they have more than Keep bytes.
+// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total; with
+// Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
 func (s *Sink) prune() error {
 	if s.config.Keep == 0 {
 		return nil
@@ -101,27 +102,35 @@ func (s *Sink) prune() error {
 	return nil
 }
 
-// old is a file of the recording that is not being written, and how much of the disk it takes.
+// old is a file of the recording that is not being written, with the disk space it uses.
 type old struct {
 	path string
 	size int64
 }
 
-// finished are the files of the recording that are not being written, from the oldest to the newest.
+// finished returns the files of the recording that are not being written, from the oldest to the newest. In a sticky
+// folder (inode(7)), where users cannot delete the files of others, it omits those of other users: with many links to
+// one large file they could have the recordings deleted.
 func (s *Sink) finished() ([]old, error) {
 	paths, err := Files(s.config.Directory, s.config.Name)
 	if err != nil {
 		return nil, err
 	}
+	var folder unix.Stat_t
+	if err := unix.Stat(s.config.Directory, &folder); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: s.config.Directory, Err: err}
+	}
 	var list []old
 	for _, path := range paths {
 		var st unix.Stat_t
-		if err := unix.Stat(path, &st); errors.Is(err, fs.ErrNotExist) || s.writing.has(path) {
+		err := unix.Lstat(path, &st)
+		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
+		if errors.Is(err, fs.ErrNotExist) || foreign || s.writing.has(path) {
 			continue
 		} else if err != nil {
 			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
 		}
-		list = append(list, old{path, min(st.Size, st.Blocks*512)}) // one may have holes
+		list = append(list, old{path, min(st.Size, st.Blocks*512)}) // a file may have holes
 	}
 	return list, nil
 }
@@ -134,7 +143,7 @@ func (s *Sink) delete(x old) error {
 	return nil
 }
 
-// Files are the files of a recording, from the oldest to the newest.
+// Files returns the files of a recording, from oldest to newest.
 func Files(directory, name string) ([]string, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {

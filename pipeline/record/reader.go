@@ -4,6 +4,7 @@ package record
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -13,10 +14,11 @@ import (
 
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Errors of a recording that is read. They come wrapped with what and where.
+// Errors about a recording that is being read. They are returned wrapped, with the operation and the place.
 var (
 	ErrNoFrames = errors.New("it has no frames that can be played")
 	ErrFormat   = errors.New("its frames are of another format")
@@ -34,36 +36,37 @@ const (
 	settingsName = "tegracast/Settings"
 )
 
-// A Reader reads a recording. Its frames are numbered from 0, as chunks of the file.
+// A Reader reads a recording. Its frames are numbered from 0, like the chunks of the file.
 type Reader struct {
 	*mcap.File
 	Path   string
-	Format pipeline.Format // of every frame
+	Format pipeline.Format // of all frames
 
 	plain *os.File
-	file  *cufile.File // nil: pixels are not read
-	first int          // the first chunk with a frame that is not damaged
+	file  *cufile.File // nil if pixels cannot be read
+	first int          // first chunk with an undamaged frame
 }
 
-// A Frame is one of a recording.
+// A Frame is a frame of a recording.
 type Frame struct {
 	Note  Note
 	Image Image
-	At    time.Time // the moment that it shows
+	At    time.Time // Times.Shown of the frame
 
 	reader *Reader
 	chunk  int
-	pixels int64 // where in the file they begin
-	packed bool  // the camera delivered them as words
+	pixels int64 // offset of the pixels in the file
+	packed bool  // the camera delivered unpacked words, which were packed when recorded; the note's CRC is that of the unpacked words
 }
 
-// OpenReader opens a recording. driver reads its pixels; nil: nobody does. Errors wrap ErrNoFrames or the format's.
-func OpenReader(path string, driver *cufile.Driver) (*Reader, error) {
-	plain, size, err := pipeline.OpenRegular(path)
+// OpenReader opens a recording. driver reads its pixels; it may be nil if they are not needed. Errors wrap ErrNoFrames,
+// ErrFormat or an error of package mcap, or are those of ctx, the file or the driver.
+func OpenReader(ctx context.Context, path string, driver *cufile.Driver) (*Reader, error) {
+	plain, size, err := files.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	r, err := newReader(path, plain, size)
+	r, err := newReader(ctx, path, plain, size)
 	if err == nil {
 		if r.plain = plain; driver != nil {
 			r.file, err = driver.RegisterFile(plain)
@@ -75,8 +78,8 @@ func OpenReader(path string, driver *cufile.Driver) (*Reader, error) {
 	return r, nil
 }
 
-func newReader(path string, in io.ReaderAt, size int64) (*Reader, error) {
-	file, err := mcap.Open(in, size)
+func newReader(ctx context.Context, path string, in io.ReaderAt, size int64) (*Reader, error) {
+	file, err := mcap.Open(ctx, in, size)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +96,7 @@ func (r *Reader) Close() error {
 	return errors.Join(append(errs, r.plain.Close())...)
 }
 
-// findFormat takes the format of the first frame that is not damaged.
+// findFormat sets the format to that of the first undamaged frame.
 func (r *Reader) findFormat() error {
 	why := r.Trouble
 	for i := range r.Chunks {
@@ -134,17 +137,17 @@ func (r *Reader) formatOfChunk(i int) error {
 	return err
 }
 
-// formatOf is the format of an image, by what its channel says.
+// formatOf returns the format of an image, according to its channel's metadata.
 func formatOf(about map[string]string, i Image) (f pipeline.Format, err error) {
 	p := about["pixels"]
 	if len(p) != 4 {
-		return f, fmt.Errorf("%w: its channel does not say which pixels it has (%s), as tegracast does", ErrNoFrames, i.Encoding)
+		return f, fmt.Errorf("%w: its channel does not name the pixel format (%s), as recordings of tegracast do", ErrNoFrames, i.Encoding)
 	}
 	f = pipeline.Format{
 		Pixel: pipeline.PixelFormat(p[0]) | pipeline.PixelFormat(p[1])<<8 | pipeline.PixelFormat(p[2])<<16 | pipeline.PixelFormat(p[3])<<24,
 		Width: i.Width, Height: i.Height, Stride: i.Step,
 	}
-	_ = f.Rate.UnmarshalText([]byte(about["rate"])) // else it is variable
+	_ = f.Rate.UnmarshalText([]byte(about["rate"])) // otherwise the rate is variable
 	for f.Color = pipeline.BT601Limited; f.Color > 0 && f.Color.String() != about["color"]; f.Color-- {
 	}
 	if err := f.Validate(); err != nil {
@@ -156,7 +159,8 @@ func formatOf(about map[string]string, i Image) (f pipeline.Format, err error) {
 	return f, nil
 }
 
-// messages finds the frame and the note of chunk i. Of a chunk without a note the latter has no channel.
+// messages returns the frame and the note of chunk i. If there is no note, note.Channel is 0. If there is no frame, the
+// error is errNoImage, unless the chunk is damaged.
 func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 	list, err := r.Messages(i)
 	if err != nil {
@@ -172,7 +176,7 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 			note = m
 		}
 	}
-	if images == 0 { // or the frame is not to be seen, since the chunk is damaged
+	if images == 0 { // perhaps because the chunk is damaged
 		_, err := r.VerifyChunk(i)
 		return image, note, cmp.Or(err, errNoImage)
 	}
@@ -182,8 +186,11 @@ func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
 	return image, note, nil
 }
 
-// readImage reads what an image says besides its pixels.
+// readImage reads the fields of an image except its pixels.
 func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
+	if m.Size > mcap.MaxMessage { // which may be a hole of the file
+		return Image{}, fmt.Errorf("%w: the message at byte %d has %d bytes, more than a frame", mcap.ErrDamaged, m.Offset, m.Size)
+	}
 	head := m
 	head.Size = min(m.Size, page)
 	b, err := f.Read(head)
@@ -193,7 +200,8 @@ func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
 	return ParseImage(b, int(m.Size))
 }
 
-// Frame finds frame i, and reads what is known of it besides its pixels. Errors wrap mcap.ErrDamaged or ErrFormat, or are the file's.
+// Frame finds frame i, and reads everything except its pixels. Errors wrap mcap.ErrDamaged, mcap.ErrCompressed or
+// ErrFormat, are the file's, or mean that chunk i contains no frame.
 func (r *Reader) Frame(i int) (*Frame, error) {
 	m, n, err := r.messages(i)
 	if err != nil {
@@ -224,8 +232,8 @@ func (r *Reader) Frame(i int) (*Frame, error) {
 	return f, nil
 }
 
-// Pixels reads the frame's pixels into b, which lies outside of Go's heap, and compares the sum of its chunk. An error wraps
-// mcap.ErrDamaged, or is of the file.
+// Pixels reads the frame's pixels into b, which must be outside the Go heap, and verifies the checksum of its chunk.
+// Errors wrap mcap.ErrDamaged, or are the file's.
 func (f *Frame) Pixels(b []byte) error {
 	r := f.reader
 	b = b[:f.Image.Size]
@@ -242,7 +250,8 @@ func (f *Frame) Pixels(b []byte) error {
 	return nil
 }
 
-// find is the first frame of the file with at least that number. Frames are in the order of their numbers.
+// find returns the first frame of the file whose number is at least number, or the number of frames if there is none.
+// Frames are in the order of their numbers.
 func (r *Reader) find(number uint64) int {
 	return sort.Search(len(r.Chunks), func(i int) bool {
 		for ; i < len(r.Chunks); i++ {
@@ -254,10 +263,10 @@ func (r *Reader) find(number uint64) int {
 	})
 }
 
-// Fill gives f what was recorded of the frame, but for its pixels.
+// Fill sets all recorded fields of out, except the pixels and, in a packed recording, the CRC.
 func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
-	if out.Sequence = n.Frame; !f.packed { // else the CRC is of other bytes
+	if out.Sequence = n.Frame; !f.packed { // otherwise the CRC is that of other bytes
 		out.CRC = n.CRC
 	}
 	out.Times = pipeline.Times{

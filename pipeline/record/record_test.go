@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -20,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// source emits frames whose bytes follow from their numbers; every tenth number is left out.
+// source emits frames whose bytes follow from their numbers; every tenth number is skipped.
 type source struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
@@ -71,7 +72,7 @@ func memory(t testing.TB, size int) []byte {
 	return b[:size]
 }
 
-// record records frames frames, and returns the output's books and the error that ended it.
+// record records the given number of frames, and returns the output's statistics and the error that ended it.
 func record(t *testing.T, c Config, f pipeline.Format, frames int, pace time.Duration) (pipeline.OutputStats, error) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -94,7 +95,8 @@ func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Fo
 	return f
 }
 
-// TestARecordingHasEveryFrame, in files of a few frames each, by the format's own reader; with the note of each frame.
+// TestARecordingHasEveryFrame records files of a few frames each, and reads them with the format's own reader, with the
+// note of each frame.
 func TestARecordingHasEveryFrame(t *testing.T) {
 	for _, f := range []pipeline.Format{format(t, pipeline.RGGB10, 640, 480), format(t, pipeline.Grey, 62, 3), format(t, pipeline.UYVY, 322, 201)} {
 		dir := t.TempDir()
@@ -175,7 +177,7 @@ func checkFile(t *testing.T, path string, f pipeline.Format, n *uint64) (frames 
 	}
 }
 
-// TestFilesOfOneMoment have different names.
+// TestFilesOfOneMoment checks that they have different names.
 func TestFilesOfOneMoment(t *testing.T) {
 	d := storage(t)
 	c := Config{Directory: t.TempDir(), Name: "rec", Source: "camera", Driver: d, Logger: slog.New(slog.DiscardHandler)}
@@ -201,21 +203,61 @@ func TestFilesOfOneMoment(t *testing.T) {
 	}
 }
 
-// TestOldFilesAreDeleted: as many are kept as there is room for.
+// TestOldFilesAreDeleted checks that as many files are kept as there is room for.
 func TestOldFilesAreDeleted(t *testing.T) {
 	f, dir := format(t, pipeline.RGGB10, 640, 480), t.TempDir()
 	other := filepath.Join(dir, "rec-notes.mcap")
 	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: 5 * int64(f.Size())}, f, 40, 3*time.Millisecond); err != nil {
+	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: 11 * int64(f.Size())}, f, 40, 3*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	files, err := Files(dir, "rec")
-	if err != nil || len(files) < 2 || len(files) > 4 {
-		t.Errorf("%v, %v", files, err)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	total, last := int64(0), int64(0)
+	for _, path := range files {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		last = info.Size()
+		total += last
+	}
+	if keep := 11 * int64(f.Size()); total-2*last > keep || total+last <= keep { // the last one, and one that is being finished, do not count
+		t.Errorf("%d bytes in %d files, the last has %d: %d are to be kept", total, len(files), last, keep)
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("a file of somebody else's: %v", err)
+	}
+}
+
+// TestOthersFilesAreNoOldRecordings: in a folder of everybody another user's files do not have the recordings deleted.
+func TestOthersFilesAreNoOldRecordings(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("NEEDS root, to give a file to another user")
+	}
+	f, dir := format(t, pipeline.RGGB10, 640, 480), t.TempDir()
+	keep := 5 * int64(f.Size())
+	if err := unix.Chmod(dir, 0o777|unix.S_ISVTX); err != nil {
+		t.Fatal(err)
+	}
+	planted := func(day int) string { return filepath.Join(dir, fmt.Sprintf("rec-209901%02dT000000000Z.mcap", day)) }
+	if err := errors.Join(os.WriteFile(planted(1), make([]byte, keep), 0o600), os.Chown(planted(1), 65534, 65534)); err != nil {
+		t.Fatal(err)
+	}
+	for day := 2; day < 20; day++ {
+		if err := os.Link(planted(1), planted(day)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: keep}, f, 40, 3*time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	files, err := Files(dir, "rec")
+	if own := len(files) - 19; err != nil || own < 2 || own > 4 {
+		t.Errorf("%d files, %v: %v", len(files), err, files)
 	}
 }

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// Recordings are those that can be triggered. The zero Recordings has none. All methods may be called concurrently.
+// Recordings is a set of recordings that can be triggered. The zero Recordings is empty. All methods may be called
+// concurrently.
 type Recordings struct {
 	mu   sync.Mutex
 	list []*Sink
@@ -25,7 +26,7 @@ func (r *Recordings) Add(s *Sink) {
 	r.list = append(r.list, s)
 }
 
-// Remove takes a recording off, and closes it.
+// Remove removes and closes a recording.
 func (r *Recordings) Remove(s *Sink) error {
 	r.mu.Lock()
 	r.list = slices.DeleteFunc(r.list, func(x *Sink) bool { return x == s })
@@ -33,19 +34,21 @@ func (r *Recordings) Remove(s *Sink) error {
 	return s.Close()
 }
 
-// named returns the recordings of a name; empty: all.
+// named returns the recordings with the given name, or all if it is empty.
 func (r *Recordings) named(name string) []*Sink {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(r.list), func(s *Sink) bool { return name != "" && s.config.Name != name })
 }
 
-// Triggered says whether an output of that name is a recording that waits for a trigger.
+// Triggered reports whether a recording with that name, or any recording if the name is empty, keeps only what triggers
+// request.
 func (r *Recordings) Triggered(name string) bool {
 	return slices.ContainsFunc(r.named(name), func(s *Sink) bool { return s.config.Window != nil })
 }
 
-// Trigger triggers the recording of an output. It returns false when there is none of that name.
+// Trigger triggers the recording of the output with that name or, if the name is empty, the first recording. found is
+// false if there is none. The error is that of Sink.Trigger.
 func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
 	for _, s := range r.named(name) {
 		return true, s.Trigger(t)
@@ -53,23 +56,24 @@ func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
 	return false, nil
 }
 
-// Edge triggers the recording of an output at the time of an edge of a GPIO line.
+// Edge triggers the recording of an output, or all recordings if name is empty, at the time of an edge of a GPIO line.
+// It logs errors.
 func (r *Recordings) Edge(name string, at time.Time) {
 	for _, s := range r.named(name) {
 		if err := s.Trigger(Trigger{Cause: "gpio", At: at}); err != nil {
-			s.log.Warn("an edge of a GPIO line triggers no recording", "error", err)
+			s.log.Warn("an edge of a GPIO line could not trigger a recording", "error", err)
 		}
 	}
 }
 
-// Answer triggers all recordings that have a trigger at each signal, until ctx ends.
+// Answer triggers, at each signal, all recordings that have a trigger, until ctx ends.
 func (r *Recordings) Answer(ctx context.Context, signals <-chan os.Signal, log *slog.Logger) {
 	for {
 		select {
 		case <-signals:
 			for _, s := range r.named("") {
 				if err := s.Trigger(Trigger{Cause: "signal"}); err != nil && !errors.Is(err, ErrNoTrigger) {
-					log.Warn("a signal triggers no recording", "output", s.config.Name, "error", err)
+					log.Warn("a signal could not trigger a recording", "output", s.config.Name, "error", err)
 				}
 			}
 		case <-ctx.Done():

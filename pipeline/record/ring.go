@@ -15,59 +15,62 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// A ring writes all frames, and forgets those that no trigger can ask for any more. Its methods are called by the recording's
-// goroutine. An event is what one trigger, or several whose windows overlap, ask for: a file of its own.
+// A ring writes all frames, and forgets those that no trigger can request any more. Its methods are called by the
+// recording's goroutine. An event consists of the frames requested by one trigger, or by several whose windows overlap,
+// and becomes a file.
 type ring struct {
 	run           *run
 	before, after int64 // ns
 	entries       []entry
 	last          int64  // time of the newest frame
-	newest        uint64 // its number
-	begun         bool   // there is one
+	newest        uint64 // number of the newest frame
+	begun         bool   // there has been a frame
 
-	next      *Trigger // that waits for the frame of its time
+	next      *Trigger // trigger that waits for the frame of its time
 	triggered uint32
 	above     bool // the last frame met the condition
 
 	open         bool  // there is an event
-	start, until int64 // of it
+	start, until int64 // times of the event
 
 	previous *past
 	trimming sync.WaitGroup
 }
 
-// entry is where a frame, or a trigger, is in the file.
+// entry is the position of a frame or a trigger in the file.
 type entry struct {
 	at    int64 // ns since 1970
 	begin int64
-	note  *mcap.Part // of a trigger
+	note  *mcap.Part // for a trigger
 }
 
-// past is the file before the ring's. Its last frames belong to the ring, as long as a trigger can ask for them.
+// past is the previous file of a ring. Its last frames belong to the ring as long as a trigger can request them.
 type past struct {
 	segment *segment
 	event
-	by  int64 // how many bytes further back its last frames are in the ring's file
-	end int64 // of them, in the ring's file
+	by  int64 // offset of its last frames in the ring's file relative to this file
+	end int64 // end of these frames in the ring's file
 }
 
-// An event's frames are from one byte of the file to another. The notes of late triggers are behind that.
+// An event is the range of bytes of its frames in the file. The notes of late triggers are after that range.
 type event struct {
 	from, to int64
 	late     []mcap.Part
 }
 
-// slack is how late a trigger may come, in ns of the frames' time: so much longer frames are kept before they are forgotten.
+// slack is the maximum lateness of a trigger, in ns of the frames' time. Frames are kept this much longer before they
+// are forgotten.
 const slack = int64(time.Second)
 
-// longest is how long the file of a ring gets, with its gap, before another one takes its place: file systems have limits.
+// longest is the maximum size of a ring's file, including its gap, before a new one is begun, because file systems
+// limit the size.
 const longest = 1 << 40
 
 func newRing(r *run, w *Window) *ring {
 	return &ring{run: r, before: int64(w.Before), after: int64(w.After)}
 }
 
-// frame prepares the file for a frame that comes next.
+// frame processes the triggers and the condition before frame f is written, and prepares the file for it.
 func (r *ring) frame(f *pipeline.Frame, at int64) (err error) {
 	if r.run.segment == nil {
 		if r.run.segment, err = r.run.sink.newRing(0); err != nil {
@@ -82,22 +85,23 @@ func (r *ring) frame(f *pipeline.Frame, at int64) (err error) {
 	}
 	c := &r.run.sink.config
 	switch {
-	case r.open && (at > r.until+r.before+slack || at < r.start-slack): // no trigger can prolong it; or the clock was set
+	case r.open && (at > r.until+r.before+slack || at < r.start-slack): // no trigger can extend the event, or the clock was set
 		return r.split()
 	case r.open && at <= r.until && r.full(c, at):
-		return r.turn()
+		return r.nextFile()
 	case !r.open && r.previous == nil && int64(r.run.segment.writer.Offset) > r.run.sink.longest:
 		return r.split()
 	}
 	return nil
 }
 
-// full says whether a file that is so long, in ns and in bytes, has its end.
+// full reports whether a file with the given duration in ns and size in bytes has reached its limit.
 func (c *Config) full(duration, size int64) bool {
 	return c.Duration > 0 && duration >= int64(c.Duration) || c.Size > 0 && size >= c.Size
 }
 
-// full says the same of the event, with a frame that comes next.
+// full reports whether the event's file, with a next frame of time at, has reached its limit, or was deleted by someone
+// else.
 func (r *ring) full(c *Config, at int64) bool {
 	if len(r.entries) == 0 || r.run.segment.gone.Load() {
 		return len(r.entries) > 0
@@ -105,7 +109,7 @@ func (r *ring) full(c *Config, at int64) bool {
 	return c.full(at-r.entries[0].at, int64(r.run.segment.writer.Offset)-r.entries[0].begin)
 }
 
-// wrote notes frame n, which begins at a byte.
+// wrote records frame n, which begins at byte begin.
 func (r *ring) wrote(n uint64, at, begin int64) {
 	r.entries = append(r.entries, entry{at: at, begin: begin})
 	r.last, r.newest, r.begun = at, n, true
@@ -114,7 +118,7 @@ func (r *ring) wrote(n uint64, at, begin int64) {
 	}
 }
 
-// expire forgets frames, a second of them at a time.
+// expire forgets old frames, a second of them at a time.
 func (r *ring) expire() {
 	n := slices.IndexFunc(r.entries, func(e entry) bool { return max(r.last-e.at, e.at-r.last) <= r.before+slack })
 	if n <= 0 || max(r.entries[n].at-r.entries[0].at, r.entries[0].at-r.entries[n].at) < int64(time.Second) {
@@ -126,7 +130,7 @@ func (r *ring) expire() {
 	if r.previous != nil && to >= r.previous.end {
 		r.leave(false)
 	}
-	r.trimming.Wait() // what was forgotten a second ago
+	r.trimming.Wait() // the frames forgotten a second ago
 	r.trimming.Go(func() {
 		r.run.sink.waits.begin(forgetting)
 		defer r.run.sink.waits.end(forgetting)
@@ -136,7 +140,7 @@ func (r *ring) expire() {
 	})
 }
 
-// triggers takes the triggers that wait. One that is ahead of the frames waits on, unless it is the end.
+// triggers processes the waiting triggers. A trigger that is ahead of the frames keeps waiting, unless end is true.
 func (r *ring) triggers(end bool) error {
 	for r.begun {
 		if r.next == nil {
@@ -163,7 +167,7 @@ func (r *ring) triggers(end bool) error {
 	return nil
 }
 
-// result triggers when the frame meets the condition.
+// result triggers, or extends the event that the condition has triggered, if the frame meets the condition.
 func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
 	c := r.run.sink.config.Window.Result
 	if c == nil {
@@ -180,7 +184,7 @@ func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
 	return err
 }
 
-// trigger begins an event, or prolongs it.
+// trigger begins an event, or extends it.
 func (r *ring) trigger(t Trigger, at int64) error {
 	start, until := at-r.before, at+r.after
 	if r.open && start > r.until {
@@ -216,7 +220,7 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	return errors.Join(os.Remove(old), r.note(t, at), r.run.settings(at, time.Now()))
 }
 
-// first is the event's first entry.
+// first returns the index of the event's first entry, or the number of entries if there is none.
 func (r *ring) first() int {
 	if i := slices.IndexFunc(r.entries, func(e entry) bool { return e.at >= r.start }); i >= 0 {
 		return i
@@ -224,7 +228,7 @@ func (r *ring) first() int {
 	return len(r.entries)
 }
 
-// window is where the event is in the file; from entry behind on there is what it has not.
+// window returns the event's position in the file, and the index of the first entry that does not belong to it.
 func (r *ring) window() (e event, behind int) {
 	for behind = len(r.entries); behind > 0 && (r.entries[behind-1].note != nil || r.entries[behind-1].at > r.until); behind-- {
 	}
@@ -246,12 +250,13 @@ func (r *ring) window() (e event, behind int) {
 	return e, behind
 }
 
-// split ends the event, and goes on in another file. What there is behind the event stays where it is, until a trigger asks for it.
+// split ends the event, and continues in a new file. What follows the event stays where it is until a trigger requests
+// it.
 func (r *ring) split() error {
 	old, p, behind := r.run.segment, &past{}, 0
 	if r.open {
 		p.event, behind = r.window()
-	} else if len(r.entries) > 0 { // nobody has asked for anything
+	} else if len(r.entries) > 0 { // nothing was requested
 		p.to = r.entries[0].begin
 	}
 	p.segment = old
@@ -273,7 +278,8 @@ func (r *ring) split() error {
 	return nil
 }
 
-// leave ends the file before the ring's, beside what follows. With take the ring takes over what it needs of it.
+// leave completes the previous file (past), in the background. If take is true the ring first takes over the frames in
+// it that it needs.
 func (r *ring) leave(take bool) {
 	p, g, run := r.previous, r.run.segment, r.run
 	r.previous = nil
@@ -300,23 +306,23 @@ func (r *ring) leave(take bool) {
 	})
 }
 
-// close ends the file of an event, or one that could not be written, or that nobody asks for.
+// close completes the file of an event, or closes one that could not be written or is not needed.
 func (r *ring) close(g *segment, e event, failed error) error {
 	switch {
-	case g.idle.Load(): // the name is that of its successor by now
+	case g.idle.Load(): // the name is now that of its successor
 		return g.close()
 	case failed != nil:
 		return g.cut()
 	}
 	err := g.keep(e)
 	if err == nil {
-		r.run.sink.tell(News{File: g.path()})
+		r.run.sink.reportNews(News{File: g.path()})
 	}
 	return err
 }
 
-// turn goes on with the event in another file, since this one is as long as a file gets.
-func (r *ring) turn() error {
+// nextFile continues the event in a new file, because this one has reached its limit.
+func (r *ring) nextFile() error {
 	e, _ := r.window()
 	next, err := r.run.sink.newSegment(time.Now())
 	if err != nil {
@@ -328,8 +334,8 @@ func (r *ring) turn() error {
 	return r.run.sink.prune()
 }
 
-// end ends the event that there is, with what there is of it.
-func (r *ring) end() error {
+// endEvent ends the current event with the frames there are, or deletes the file if there is no event.
+func (r *ring) endEvent() error {
 	if r.run.segment == nil {
 		return r.run.failure()
 	}

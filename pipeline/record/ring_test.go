@@ -23,13 +23,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// stepped is a source of frames that are 10 ms apart, by their times, and come as fast as they are taken. After each it calls then.
+// stepped is a source of frames whose times are 10 ms apart, and which come as fast as they are taken. After each it
+// calls then.
 type stepped struct {
 	source
 	then func(n int)
 }
 
-// moment is when frame n was exposed.
+// moment returns the exposure time of frame n.
 func moment(n int) time.Time { return time.Unix(1700000000, int64(n)*1e7) }
 
 func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
@@ -49,7 +50,7 @@ func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// recordStepped records frames frames of a stepped source, small ones. prepare may change the sink before it runs.
+// recordStepped records small frames of a stepped source. prepare may change the sink before it runs.
 func recordStepped(t *testing.T, c Config, frames int, prepare func(*Sink), then func(s *Sink, n int)) (pipeline.OutputStats, error) {
 	t.Helper()
 	return recordSteps(t, c, format(t, pipeline.Grey, 64, 96), frames, prepare, then)
@@ -71,7 +72,7 @@ func recordSteps(
 	return play(t, src, src.pool, sink)
 }
 
-// contents are the numbers of a file's frames, which are bit for bit as they were, and its triggers.
+// contents returns the numbers of a file's frames, after comparing them bit for bit, and its triggers.
 func contents(t *testing.T, path string) (frames []int, triggers []TriggerNote) {
 	t.Helper()
 	in, err := os.Open(path)
@@ -83,7 +84,7 @@ func contents(t *testing.T, path string) (frames []int, triggers []TriggerNote) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mcap.Open(in, info.Size())
+	f, err := mcap.Open(t.Context(), in, info.Size())
 	if err != nil || f.Trouble != nil {
 		t.Fatalf("%s: %v, %v", path, err, f.Trouble)
 	}
@@ -124,10 +125,10 @@ func contents(t *testing.T, path string) (frames []int, triggers []TriggerNote) 
 	return frames, triggers
 }
 
-// window is the frames from from to, but not including, to.
+// window is the range of frames from from (inclusive) to to (exclusive).
 type window struct{ from, to int }
 
-// merged are the files that triggers at frames should give.
+// merged returns the files that triggers at the given frames should produce.
 func merged(at []int, before, after, frames int) (list []window) {
 	at = slices.Sorted(slices.Values(at))
 	for _, n := range at {
@@ -141,7 +142,7 @@ func merged(at []int, before, after, frames int) (list []window) {
 	return list
 }
 
-// asked plans triggers: most of them soon after another one.
+// asked returns random trigger frames, most of them soon after another one.
 func asked(r *rand.Rand, triggers, before, after int) (at []int, frames int) {
 	n := 1
 	for range triggers {
@@ -160,9 +161,12 @@ func asked(r *rand.Rand, triggers, before, after int) (at []int, frames int) {
 	return at, n + after + before + 200
 }
 
-// TestTriggersGiveTheFramesAskedFor: 200 triggers at random frames, many with windows that overlap, some late, give files that have
-// exactly the frames asked for, whatever the file system can do.
+// TestTriggersGiveTheFramesAskedFor checks that 200 triggers at random frames, many with overlapping windows and some
+// late, produce files with exactly the requested frames, whatever the file system supports.
 func TestTriggersGiveTheFramesAskedFor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	const before, after = 60, 35
 	for name, c := range map[string]struct {
 		dir      string
@@ -173,7 +177,7 @@ func TestTriggersGiveTheFramesAskedFor(t *testing.T) {
 			seed := uint64(time.Now().UnixNano())
 			r := rand.New(rand.NewPCG(seed, 1))
 			at, frames := asked(r, c.triggers, before, after)
-			late, told := map[int][]int{}, 0 // when a trigger is told, and of which frame
+			late, told := map[int][]int{}, 0 // triggers by the frame after which they are sent
 			for _, n := range at {
 				told = max(told, n+r.IntN(2)*r.IntN(50))
 				late[told] = append(late[told], n)
@@ -197,7 +201,8 @@ func TestTriggersGiveTheFramesAskedFor(t *testing.T) {
 	}
 }
 
-// TestALateTriggerConnects the windows of two that were told before: no frame between them is missing, or is there twice.
+// TestALateTriggerConnects checks that a late trigger can join the windows of two earlier ones: no frame between them
+// is missing or duplicated.
 func TestALateTriggerConnects(t *testing.T) {
 	dir := t.TempDir()
 	c := Config{Directory: dir, Window: &Window{Before: 100 * time.Millisecond, After: 100 * time.Millisecond}}
@@ -223,7 +228,7 @@ func sharedMemory(t *testing.T) string {
 	return dir
 }
 
-// checkWindows compares the files of a folder with the windows that were asked for, and their triggers with those told.
+// checkWindows compares the files in a folder with the expected windows, and their triggers with those reported.
 func checkWindows(t *testing.T, dir string, want []window, told []int) {
 	t.Helper()
 	files, err := Files(dir, "rec")
@@ -264,7 +269,8 @@ func ends(frames []int) string {
 	return fmt.Sprintf("%d to %d, %d of them", frames[0], frames[len(frames)-1], len(frames))
 }
 
-// TestARingTakesNoMoreThanItsFrames of the disk, however long it runs.
+// TestARingTakesNoMoreThanItsFrames checks that a ring uses no more disk space than its frames need, however long it
+// runs.
 func TestARingTakesNoMoreThanItsFrames(t *testing.T) {
 	dir, most := t.TempDir(), int64(0)
 	config := Config{Directory: dir, Window: &Window{Before: time.Second}}
@@ -285,7 +291,8 @@ func TestARingTakesNoMoreThanItsFrames(t *testing.T) {
 	}
 }
 
-// TestResultsTrigger while they are above the limit, and a long event has several files.
+// TestResultsTrigger checks that results trigger while they are above the limit, and that a long event has several
+// files.
 func TestResultsTrigger(t *testing.T) {
 	dir := t.TempDir()
 	config := Config{
@@ -295,7 +302,7 @@ func TestResultsTrigger(t *testing.T) {
 	if _, err := recordStepped(t, config, 2100, func(*Sink) {}, func(*Sink, int) {}); err != nil {
 		t.Fatal(err)
 	}
-	// Frames 990 to 999 and 1990 to 1999, with 10 before and 5 behind: 25 each, of which a file has 20.
+	// Frames 990 to 999 and 1990 to 1999, with 10 before and 5 after: 25 each, of which a file holds 20.
 	files, err := Files(dir, "rec")
 	if err != nil || len(files) != 4 {
 		t.Fatalf("%v, %v", files, err)

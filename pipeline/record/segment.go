@@ -19,11 +19,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Extension is that of recordings.
+// Extension is the file name extension of recordings.
 const Extension = ".mcap"
 
-// ahead is how many bytes of the disk are allocated at a time, so that the file system does not do so for each frame; at most a
-// share of what is free, which others find full meanwhile.
+// ahead is the number of bytes of disk space allocated at a time, so that the file system need not allocate for each
+// frame. At most 1/share of the free space is allocated in advance, so that other programs find space too.
 const (
 	ahead = 256 << 20
 	share = 4
@@ -31,24 +31,24 @@ const (
 
 // A segment is one file of a recording.
 type segment struct {
-	name      atomic.Pointer[string] // its path; that of a ring changes
+	name      atomic.Pointer[string] // path; that of a ring changes
 	plain     *os.File
 	file      *cufile.File
 	writer    *mcap.Writer
 	begun     time.Time
-	written   int64 // bytes that are whole
+	written   int64 // bytes that are completely written
 	allocated int64
 	head      int64          // bytes before the first frame, and before the gap of a ring
-	pending   sync.WaitGroup // jobs that are being written
-	idle      atomic.Bool    // of a ring: nothing of it is asked for yet
-	listed    atomic.Bool    // its name is on the disk for sure
-	gone      atomic.Bool    // somebody has deleted it
+	pending   sync.WaitGroup // jobs being written
+	idle      atomic.Bool    // for a ring: none of it has been requested yet
+	listed    atomic.Bool    // its name is durable on the disk
+	gone      atomic.Bool    // it was deleted by someone else
 	closed    atomic.Bool
 }
 
 func (g *segment) path() string { return *g.name.Load() }
 
-// Channels of a recording.
+// IDs of the channels of a recording.
 const (
 	imageChannel    = 1
 	noteChannel     = 2
@@ -56,14 +56,15 @@ const (
 	settingsChannel = 4
 )
 
-// unpackedKey is that by which the channel of packed frames says what the camera delivered.
+// unpackedKey is the key in the metadata of the channel for packed frames under which the camera's own format is
+// stored.
 const unpackedKey = "unpacked"
 
-// ErrDirectory is that of a folder in which no file can be created: it was deleted, or is read-only.
-var ErrDirectory = errors.New("there can be no recordings in the folder")
+// ErrDirectory means that no file can be created in a folder, because it was deleted or is read-only.
+var ErrDirectory = errors.New("the folder cannot hold recordings")
 
-// names calls take with the paths of files that begin at a time, until one is free: where there is a file of that millisecond
-// it is called after the next one.
+// names calls take with the paths of files that begin at a time, until one is free: if there is a file for a
+// millisecond, the next millisecond is tried.
 func (s *Sink) names(at time.Time, take func(path string) error) (string, error) {
 	for ; ; at = at.Add(time.Millisecond) {
 		stamp := strings.Replace(at.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
@@ -92,7 +93,7 @@ func (s *Sink) newSegment(now time.Time) (*segment, error) {
 		return nil, err
 	}
 	g.name.Store(&path)
-	if err := s.begin(g); err != nil {
+	if err := s.writeHead(g); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
 	s.writing.add(g)
@@ -101,8 +102,8 @@ func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	return g, nil
 }
 
-// begin writes the head of the file: schemas, channels, settings and the configuration.
-func (s *Sink) begin(g *segment) (err error) {
+// writeHead writes the beginning of the file: schemas, channels and the configuration.
+func (s *Sink) writeHead(g *segment) (err error) {
 	if g.file, err = s.config.Driver.RegisterFile(g.plain); err != nil {
 		return err
 	}
@@ -146,11 +147,11 @@ func (s *Sink) begin(g *segment) (err error) {
 	return nil
 }
 
-// indexEntry is at least what a chunk has in the index.
+// indexEntry is the number of bytes that are reserved for a chunk's entry in the index.
 const indexEntry = 256
 
-// reserve makes sure that size bytes more, and the index, have their place on the disk. A file system without fallocate finds it
-// later.
+// reserve makes sure that there is disk space for size more bytes and the index. On a file system without fallocate, a
+// lack of space shows only later.
 func (g *segment) reserve(size int64) error {
 	end := int64(g.writer.Offset) + size + g.head + int64(g.writer.Chunks()+1)*indexEntry
 	if end <= g.allocated {
@@ -177,7 +178,7 @@ func (g *segment) allocate(end int64) error {
 	return g.fallocate(unix.FALLOC_FL_KEEP_SIZE, g.allocated, end-g.allocated)
 }
 
-// fallocate is fallocate(2), again where a signal has interrupted it.
+// fallocate calls fallocate(2), and repeats it if it is interrupted by a signal.
 func (g *segment) fallocate(mode uint32, from, length int64) error {
 	for {
 		if err := unix.Fallocate(int(g.plain.Fd()), mode, from, length); !errors.Is(err, unix.EINTR) {
@@ -186,13 +187,13 @@ func (g *segment) fallocate(mode uint32, from, length int64) error {
 	}
 }
 
-// end writes the index, and closes the file. Nothing is being written to it.
+// end writes the index, and closes the file. No write to it may be in progress.
 func (g *segment) end() error {
 	at := int64(g.writer.Offset)
 	b := g.writer.End(nil)
 	_, err := g.plain.WriteAt(b, at)
 	if err == nil {
-		err = g.plain.Truncate(at + int64(len(b))) // gives back what was allocated ahead
+		err = g.plain.Truncate(at + int64(len(b))) // frees what was allocated in advance
 	}
 	if err == nil {
 		err = g.sync()
@@ -200,7 +201,7 @@ func (g *segment) end() error {
 	return errors.Join(err, g.close())
 }
 
-// sync puts what was written on the disk, and the file's name, too.
+// sync makes the written data and the file's name durable.
 func (g *segment) sync() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(g.plain.Fd()), &st); err == nil && st.Nlink == 0 {
@@ -216,12 +217,12 @@ func (g *segment) sync() error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// cut closes a file that could not be written to its end, after its last whole chunk.
+// cut closes a file that could not be completed, and truncates it after its last complete chunk.
 func (g *segment) cut() error {
 	return errors.Join(g.plain.Truncate(g.written), g.close())
 }
 
-// remove closes a file of which nothing is needed, and deletes it.
+// remove closes and deletes a file that is not needed.
 func (g *segment) remove() error { return errors.Join(g.close(), os.Remove(g.path())) }
 
 func (g *segment) close() error {

@@ -9,21 +9,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Settings are a camera's.
+// Settings are the settings of a camera.
 type Settings struct {
-	Exposure time.Duration `json:"exposure"`
-	Gain     float64       `json:"gain"` // 1 is unity
+	Exposure time.Duration `json:"exposure"` // in nanoseconds
+	Gain     float64       `json:"gain"`     // 1 is unity
 }
 
-// settingsSchema describes Settings (JSON Schema).
+// settingsSchema is the JSON Schema of Settings.
 const settingsSchema = `{"title":"tegracast/Settings","type":"object","required":["exposure","gain"],"properties":{` +
 	`"exposure":{"type":"integer","description":"ns"},` +
 	`"gain":{"type":"number","description":"1 is unity"}}}`
 
-// looks is how often the camera is asked for its settings.
+// looks is the interval at which the camera's settings are read.
 const looks = time.Second
 
-// settings writes the camera's settings into the file when they have changed, or when it has none yet.
+// settings writes the camera's settings into the file if they have changed, or if the file does not contain any yet.
 func (r *run) settings(at int64, now time.Time) error {
 	ask := r.sink.config.Settings
 	if ask == nil || r.told == r.segment && now.Sub(r.asked) < looks {
@@ -41,7 +41,7 @@ func (r *run) settings(at int64, now time.Time) error {
 	return r.append(at, mcap.Part{Message: mcap.Message{Channel: settingsChannel, Log: uint64(at), Publish: uint64(at)}, Data: text})
 }
 
-// append writes a chunk of one small message at the end of the file.
+// append appends a chunk with one small message to the file.
 func (r *run) append(at int64, p mcap.Part) error {
 	g := r.segment
 	begin := int64(g.writer.Offset)

@@ -14,11 +14,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// TestSettings are in each file, at its beginning and when they have changed, also in one that a trigger asked for.
+// TestSettings checks that settings are in each file, at its beginning and when they have changed, also in a triggered
+// file.
 func TestSettings(t *testing.T) {
 	for _, window := range []*Window{nil, {100 * time.Millisecond, time.Hour, nil}} {
 		dir, exposure := t.TempDir(), time.Duration(0)
-		c := Config{Directory: dir, Window: window, Settings: func() (Settings, bool) { // of the sink's goroutine alone
+		c := Config{Directory: dir, Window: window, Settings: func() (Settings, bool) { // called only by the sink's goroutine
 			exposure += time.Millisecond
 			return Settings{exposure, 2}, true
 		}}
@@ -45,7 +46,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestTheFPGAsCRCIsCompared: a pixel that is wrong is found also where the chunk's own CRC is right.
+// TestTheFPGAsCRCIsCompared checks that a wrong pixel is found even if the chunk's own CRC is correct.
 func TestTheFPGAsCRCIsCompared(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := recordStepped(t, Config{Directory: dir}, 20, func(*Sink) {}, func(*Sink, int) {}); err != nil {
@@ -59,7 +60,7 @@ func TestTheFPGAsCRCIsCompared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mcap.Open(strings.NewReader(string(b)), int64(len(b)))
+	f, err := mcap.Open(t.Context(), strings.NewReader(string(b)), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,37 +18,40 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
-// page is the unit of the layout: heads and pixels begin at its multiples, in memory and in the file.
+// page is the unit of the layout: headers and pixels begin at its multiples, both in memory and in the file.
 const page = 4096
 
-// Holds is how many frames are on their way to the disk at a time.
+// Holds is the maximum number of frames being written at a time.
 const Holds = 4
 
-// Config is a recording.
+// Config configures a recording.
 type Config struct {
-	Directory string // of the files, which is there
-	Name      string // of the output: files are called so, with the time at which they begin
-	Source    string // of the frames: their topics and their frame_id are called so
-	Library   string // who writes, for the files' headers
+	Directory string // folder of the files; must exist
+	Name      string // name of the output; file names consist of it and the time at which the file begins
+	Source    string // name of the frames' source, used for topics and frame_id
+	Library   string // name of the writing program for the files' headers
 	Driver    *cufile.Driver
-	Duration  time.Duration // after which a new file begins; 0: none does
-	Size      int64         // bytes after which a new file begins; 0: none does
-	Keep      int64         // bytes of the recording's files before the oldest is deleted; 0: none is
-	// DeleteOldest says that the oldest files are deleted when the disk is full, which otherwise ends the recording.
+	Duration  time.Duration // maximum duration of a file; 0: unlimited
+	Size      int64         // maximum size of a file in bytes; 0: unlimited
+	Keep      int64         // maximum total bytes of the finished files, beyond which the oldest are deleted; 0: unlimited
+	// DeleteOldest makes the recording delete its oldest files when the disk is full; otherwise a full disk ends the
+	// recording.
 	DeleteOldest bool
-	Sync         time.Duration // how often what is written is put on the disk for sure; 0: at the end of each file
-	// Configuration is kept in each file; nil: none is.
+	Sync         time.Duration // interval at which written data is made durable; 0: only at the end of each file
+	// Configuration is stored in each file; may be nil.
 	Configuration []byte
-	// Settings are the camera's, and whether they are known; nil: they are not recorded. It is called once a second.
+	// Settings returns the camera's settings, and whether they are known. It is called once a second. If it is nil they
+	// are not recorded.
 	Settings func() (Settings, bool)
-	Pack     bool // samples of 10 and 12 bits are packed
-	// Memory has the frames: where it is CUDA's, the GPU packs them, by a kernel that is kept in the folder Kernels; nil: the CPU does.
+	Pack     bool // pack samples of 10 and 12 bits
+	// Memory is the allocator of the frames. If it is CUDA's, the GPU packs them, with a kernel cached in the folder
+	// Kernels; otherwise, or if it is nil, the CPU does.
 	Memory  cudahost.Allocator
 	Kernels string
-	Window  *Window // what triggers ask for; nil: all frames are kept
-	// Told hears of triggers and of files that are whole; nil: nobody does. It must not wait.
+	Window  *Window // the window around triggers; nil: all frames are kept
+	// Told, if not nil, is called for triggers and completed files. It must not block.
 	Told func(News)
-	// Disks are those that hang; nil: nobody knows.
+	// Disks records hanging disks; may be nil.
 	Disks  *Disks
 	Logger *slog.Logger // nil: slog.Default()
 }
@@ -56,29 +59,29 @@ type Config struct {
 // A Sink records the frames of one output. It implements pipeline.Sink.
 type Sink struct {
 	config Config
-	format pipeline.Format  // of what is written
-	words  *pipeline.Format // of the frames that are packed for that; nil: they are not
+	format pipeline.Format  // of the recorded frames
+	words  *pipeline.Format // of the incoming frames if the recording packs them; otherwise nil
 	log    *slog.Logger
-	packer *cuda.Packer // nil: the CPU packs
+	packer *cuda.Packer // nil if the CPU packs
 	memory []*job
 
 	frames, bytes, files atomic.Uint64
 
-	writing  files
-	ending   sync.WaitGroup // the file before, whose end is being written
+	writing  openFiles
+	ending   sync.WaitGroup // completion of the previous file
 	triggers chan Trigger
 	ended    atomic.Bool
-	longest  int64 // that of the constant; tests have another one
+	longest  int64 // the constant longest, except in tests
 
 	waits    waits
-	patience time.Duration // diskPatience; tests have less
-	hangs    error         // why Run does nothing; nil: the disk has answered
-	busy     atomic.Bool   // the disk is waited for
+	patience time.Duration // diskPatience, except in tests
+	hangs    error         // why Run does nothing; nil if the disk has answered
+	busy     atomic.Bool   // a goroutine uses the disk
 	freeing  sync.Mutex
 }
 
-// New checks that frames of format f can be recorded. An error says what is wrong with the directory, or wraps pipeline.ErrFormat
-// when they cannot be packed.
+// New returns a Sink for frames of format f. It returns an error if the directory cannot be used, or one that wraps
+// pipeline.ErrFormat if the frames cannot be packed. If the disk hangs, New succeeds and Run fails.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	var words *pipeline.Format
 	if given := f; c.Pack {
@@ -92,7 +95,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		c.Logger = slog.Default()
 	}
 	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience}
-	if err := s.look(); errors.Is(err, ErrHangs) { // it may answer by and by
+	if err := s.checkFolder(); errors.Is(err, ErrHangs) { // it may still answer later
 		s.hangs = err
 	} else if err != nil {
 		return nil, fmt.Errorf("recordings: %w", err)
@@ -110,8 +113,8 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	return s, nil
 }
 
-// look looks at the folder.
-func (s *Sink) look() error {
+// checkFolder checks that the folder exists and that the driver can use it.
+func (s *Sink) checkFolder() error {
 	c := &s.config
 	err := c.Disks.try(c.Directory, statPatience, func() error {
 		info, err := os.Stat(c.Directory)
@@ -132,7 +135,7 @@ func (s *Sink) look() error {
 // Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
 
-// Close frees what New has allocated. Run does so, too. While the disk hangs that is left to its end.
+// Close frees what New has allocated, as Run does too. While the disk hangs, freeing is left to the end of the hang.
 func (s *Sink) Close() error {
 	if s.busy.Load() {
 		return nil
@@ -148,8 +151,8 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// run records what comes into its hands, until ctx ends or no more does.
-func (s *Sink) run(ctx context.Context, h *hands) (err error) {
+// recordFrames records frames until ctx ends or no more frames come.
+func (s *Sink) recordFrames(ctx context.Context, h *hands) (err error) {
 	r := &run{sink: s, hands: h, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
 	if w := s.config.Window; w != nil {
 		r.ring = newRing(r, w)
@@ -168,7 +171,7 @@ func (s *Sink) run(ctx context.Context, h *hands) (err error) {
 		err = r.record(ctx, f)
 		s.waits.end(laying)
 		if err != nil {
-			if errors.Is(err, context.Canceled) { // its end is no fault
+			if errors.Is(err, context.Canceled) { // the end is not a fault
 				h.fail(f, nil)
 			} else {
 				h.fail(f, err)
@@ -180,7 +183,7 @@ func (s *Sink) run(ctx context.Context, h *hands) (err error) {
 	close(r.writing)
 	finishing.Wait()
 	s.waits.begin(laying)
-	ended := r.end()
+	ended := r.endFile()
 	s.waits.end(laying)
 	s.ending.Wait()
 	if ended == nil {
@@ -189,26 +192,26 @@ func (s *Sink) run(ctx context.Context, h *hands) (err error) {
 	return errors.Join(err, ended)
 }
 
-// run is a recording that runs.
+// run is the state of a running recording.
 type run struct {
 	sink    *Sink
 	hands   *hands
 	segment *segment
-	ring    *ring // nil: all frames are kept
+	ring    *ring // nil if all frames are kept
 	free    chan *job
 	writing chan *job // in the order of the frames
 	next    uint64    // sequence number after the last frame
 	begun   bool
 
-	told  *segment // the file that has the camera's settings
-	set   Settings // these
+	told  *segment // file that contains the latest settings of the camera
+	set   Settings // these settings
 	asked time.Time
 
 	mu     sync.Mutex
-	failed error // the first error of writing
+	failed error // errors of writing
 }
 
-// failure is the first error of writing.
+// failure returns the errors of writing so far.
 func (r *run) failure() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -221,7 +224,7 @@ func (r *run) fail(err error) {
 	r.failed = errors.Join(r.failed, err)
 }
 
-// record begins to write a frame.
+// record starts writing a frame.
 func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 	if err := r.failure(); err != nil {
 		return err
@@ -229,7 +232,7 @@ func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 	at := f.Times.Shown()
 	var err error
 	if r.ring == nil {
-		err = r.turn(time.Now())
+		err = r.nextFile(time.Now())
 	} else {
 		err = r.ring.frame(f, at.UnixNano())
 	}
@@ -272,13 +275,13 @@ func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 	return nil
 }
 
-// turn begins a file if there is none, or the one that there is has become too long or too large.
-func (r *run) turn(now time.Time) error {
+// nextFile begins a new file if there is none, or if the current one has reached its limits.
+func (r *run) nextFile(now time.Time) error {
 	c, g := &r.sink.config, r.segment
 	if g != nil && !g.gone.Load() && !c.full(int64(now.Sub(g.begun)), int64(g.writer.Offset)) {
 		return nil
 	}
-	if err := r.end(); err != nil {
+	if err := r.endFile(); err != nil {
 		return err
 	}
 	if err := r.sink.prune(); err != nil {
@@ -289,12 +292,13 @@ func (r *run) turn(now time.Time) error {
 	return err
 }
 
-// end ends the file that is being written, when its frames are, beside what follows: to have it on the disk takes time.
-func (r *run) end() error {
+// endFile ends the current file after its frames are written. It is completed in the background, because making it
+// durable takes time.
+func (r *run) endFile() error {
 	g := r.segment
 	switch {
 	case r.ring != nil:
-		return r.ring.end()
+		return r.ring.endEvent()
 	case g == nil:
 		return r.failure()
 	}
@@ -303,7 +307,7 @@ func (r *run) end() error {
 	r.segment = nil
 	err := r.failure()
 	switch {
-	case g.written == g.head: // it has no frame: the disk was full, and is
+	case g.written == g.head: // it has no frames: the disk was and is full
 		return errors.Join(err, g.remove())
 	case err != nil:
 		return errors.Join(err, g.cut())
@@ -316,12 +320,12 @@ func (r *run) end() error {
 			r.fail(fmt.Errorf("recording %s: %w", g.path(), err))
 			return
 		}
-		r.sink.tell(News{File: g.path()})
+		r.sink.reportNews(News{File: g.path()})
 	})
 	return nil
 }
 
-// finish gives frames back as they are written, and puts them on the disk from time to time.
+// finish returns frames as they are written, and makes them durable from time to time.
 func (r *run) finish() {
 	s := r.sink
 	synced := time.Now()
@@ -345,7 +349,7 @@ func (r *run) finish() {
 		}
 		g := j.segment
 		if now := time.Now(); !g.idle.Load() && s.config.Sync > 0 && now.Sub(synced) >= s.config.Sync {
-			putting.Wait() // the one before
+			putting.Wait() // the previous one
 			synced = now
 			putting.Go(func() {
 				s.waits.begin(syncing)

@@ -12,18 +12,19 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// A Slice writes frames of recordings to a recording of its own, bit by bit, with all that stands beside them: notes, triggers, the
-// camera's settings, attachments and metadata.
+// A Slice copies frames of recordings to a new recording, bit for bit, with the notes, triggers and camera settings
+// that belong to them. Attachments and metadata are those of the first frame's file.
 type Slice struct {
 	out      io.Writer
 	w        *mcap.Writer
 	channels map[uint16]mcap.Channel
 
 	reader *Reader // of the last frame
-	next   int     // the first of its chunks that was not looked at
+	next   int     // next of its chunks to examine
 }
 
-// NewSlice begins a recording with what first's file has besides frames.
+// NewSlice begins a recording with the schemas, channels, metadata and attachments of first's file, and the camera's
+// settings that applied to first.
 func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	r := first.reader
 	var schemas []mcap.Schema
@@ -53,7 +54,7 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 		return nil, err
 	}
 	s := &Slice{out: out, w: w, channels: r.Channels, reader: r, next: first.chunk}
-	for i := first.chunk - 1; i >= 0; i-- { // those that hold at the first frame
+	for i := first.chunk - 1; i >= 0; i-- { // settings that apply to the first frame
 		if list := r.beside(i); len(list) > 0 && r.schema(list[0]) == settingsName {
 			return s, s.copy(r, list)
 		}
@@ -61,25 +62,25 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	return s, nil
 }
 
-// beside are the messages of chunk i, if it has no frame and is not damaged.
+// beside returns the messages of chunk i, or nil if it contains a frame or is damaged.
 func (r *Reader) beside(i int) []mcap.MessageInfo {
 	if _, _, err := r.messages(i); !errors.Is(err, errNoImage) {
 		return nil
 	}
-	list, _ := r.Messages(i) // as messages has done
+	list, _ := r.Messages(i) // cannot fail, because messages has called it
 	return list
 }
 
-// schema is the name of a message's schema.
+// schema returns the name of a message's schema.
 func (r *Reader) schema(m mcap.MessageInfo) string {
 	return r.Schemas[r.Channels[m.Channel].Schema].Name
 }
 
-// maxBeside is how many bytes a message beside a frame may have.
+// maxBeside is the maximum size in bytes of a message that is not a frame.
 const maxBeside = 1 << 20
 
-// Add adds a frame, with the pixels that were read of it, and what stands between it and the frame before. Errors wrap ErrFormat or
-// mcap.ErrDamaged, or are of one of the files.
+// Add adds a frame with the given pixels, which must have been read from it, and the messages between it and the
+// previous frame. Errors wrap ErrFormat or mcap.ErrDamaged, or are those of a file.
 func (s *Slice) Add(f *Frame, pixels []byte) error {
 	r := f.reader
 	if s.reader != r {
@@ -95,7 +96,7 @@ func (s *Slice) Add(f *Frame, pixels []byte) error {
 	}
 	for s.next++; s.next < len(r.Chunks); s.next++ {
 		list := r.beside(s.next)
-		if len(list) == 0 || r.schema(list[0]) == settingsName && list[0].Log > uint64(f.At.UnixNano()) { // of the next frame, if that comes
+		if len(list) == 0 || r.schema(list[0]) == settingsName && list[0].Log > uint64(f.At.UnixNano()) { // belongs to the next frame, if there is one
 			break
 		}
 		if err := s.copy(r, list); err != nil {
@@ -142,7 +143,7 @@ func (s *Slice) frame(f *Frame, pixels []byte) error {
 	return nil
 }
 
-// copy writes messages as a chunk of their own.
+// copy writes messages as a separate chunk.
 func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
 	if len(list) == 0 {
 		return nil
@@ -163,7 +164,7 @@ func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
 	return err
 }
 
-// part reads a message, whose channel must be that of the first file.
+// part reads a message, whose channel must be the same as in the first file.
 func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
 	c, is := s.channels[m.Channel]
 	if other := r.Channels[m.Channel]; !is || c.Topic != other.Topic || c.Metadata[unpackedKey] != other.Metadata[unpackedKey] {

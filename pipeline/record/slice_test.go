@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// sliced writes the frames from one to another of recordings to a recording of its own, and inspects that.
+// sliced copies a range of frames of recordings to a new recording, and inspects that.
 func sliced(t *testing.T, files []string, from, to int) *Report {
 	t.Helper()
 	d := storage(t)
@@ -27,7 +27,7 @@ func sliced(t *testing.T, files []string, from, to int) *Report {
 		}
 		return p
 	}
-	p, err := NewPlayer(files, place(from), place(to), d)
+	p, err := NewPlayer(t.Context(), files, place(from), place(to), d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +61,8 @@ func sliced(t *testing.T, files []string, from, to int) *Report {
 	return r
 }
 
-// TestASliceHasItsSettingsAndTriggers: the settings that hold at its first frame, and what happened from there to its last, also
-// behind the last frame of a file, and at the beginning of the next.
+// TestASliceHasItsSettingsAndTriggers checks that a slice contains the settings that apply to its first frame, and the
+// events between its first and last frames, also after the last frame of a file and at the beginning of the next.
 func TestASliceHasItsSettingsAndTriggers(t *testing.T) {
 	dir := t.TempDir()
 	var exposure atomic.Int64
@@ -78,7 +78,7 @@ func TestASliceHasItsSettingsAndTriggers(t *testing.T) {
 		}
 		if n == 19 {
 			exposure.Store(1)
-			time.Sleep(looks + looks/10) // so that they are looked at again at frame 20
+			time.Sleep(looks + looks/10) // so that the settings are read again at frame 20
 		}
 	})
 	if err != nil {

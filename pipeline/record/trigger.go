@@ -12,21 +12,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Window is what a trigger asks for: the frames from Before in front of it to After behind it.
+// Window is the range of frames that a trigger requests: from Before before it to After after it.
 type Window struct {
 	Before, After time.Duration
-	// Result triggers, too; nil: none does.
+	// Result is an additional trigger; may be nil.
 	Result *Condition
 }
 
-// A Condition is a number that a stage finds in a frame. It triggers when it gets above a limit, and the recording goes on while it
-// is.
+// A Condition is a condition on a number that a stage finds in a frame. It triggers when the number exceeds a limit,
+// and the recording continues while it does.
 type Condition struct {
 	Stage, Number string
 	Above         float64
 }
 
-// met says whether a frame meets the condition.
+// met reports whether a frame meets the condition.
 func (c *Condition) met(f *pipeline.Frame) bool {
 	for i := range f.Results {
 		if r := &f.Results[i]; r.Stage == c.Stage && r.Numbers[c.Number] > c.Above {
@@ -36,10 +36,10 @@ func (c *Condition) met(f *pipeline.Frame) bool {
 	return false
 }
 
-// A Trigger asks for the frames around a moment.
+// A Trigger requests the frames around a moment.
 type Trigger struct {
 	Cause string
-	At    time.Time // by the clock of the frames' times; zero: that of the newest frame
+	At    time.Time // by the clock of the frames' times; zero: time of the newest frame
 }
 
 // Errors of Sink.Trigger.
@@ -49,10 +49,11 @@ var (
 	ErrEnded     = errors.New("the recording has ended")
 )
 
-// waitingTriggers is how many triggers may wait for the next frame.
+// waitingTriggers is the maximum number of triggers that may wait for the next frame.
 const waitingTriggers = 64
 
-// Trigger asks for the frames around a moment. It never waits, and may be called from any goroutine. Errors are those above.
+// Trigger requests the frames around a moment. It never blocks, and may be called from any goroutine. If the request is
+// refused, it returns ErrNoTrigger, ErrEnded or ErrTriggers.
 func (s *Sink) Trigger(t Trigger) error {
 	switch {
 	case s.config.Window == nil:
@@ -68,7 +69,7 @@ func (s *Sink) Trigger(t Trigger) error {
 	}
 }
 
-// triggerSchema describes a TriggerNote (JSON Schema).
+// triggerSchema is the JSON Schema of a TriggerNote.
 const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":["cause","at","frame","before","after"],"properties":{` +
 	`"cause":{"type":"string"},` +
 	`"at":{"type":"integer","description":"ns since 1970"},` +
@@ -76,34 +77,34 @@ const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":[
 	`"before":{"type":"integer","description":"ns before the trigger that were asked for"},` +
 	`"after":{"type":"integer","description":"ns behind it"}}}`
 
-// A TriggerNote is a trigger, as it is in the file.
+// A TriggerNote is a trigger as stored in the file.
 type TriggerNote struct {
-	Cause  string `json:"cause"`
-	At     int64  `json:"at"`
-	Frame  uint64 `json:"frame"`
-	Before int64  `json:"before"`
-	After  int64  `json:"after"`
+	Cause  string `json:"cause"`  // who or what triggered
+	At     int64  `json:"at"`     // nanoseconds since 1970
+	Frame  uint64 `json:"frame"`  // number of the newest frame then
+	Before int64  `json:"before"` // nanoseconds kept before
+	After  int64  `json:"after"`  // nanoseconds kept after
 }
 
-// News is a trigger that was taken, or a file that is whole.
+// News reports a trigger that was accepted, or a completed file.
 type News struct {
 	Output  string
-	Trigger *TriggerNote // nil: a file is whole
+	Trigger *TriggerNote // nil for a completed file
 	File    string
 }
 
-// tell tells whoever listens.
-func (s *Sink) tell(n News) {
+// reportNews calls Told, if it is set.
+func (s *Sink) reportNews(n News) {
 	if s.config.Told != nil {
 		n.Output = s.config.Name
 		s.config.Told(n)
 	}
 }
 
-// maxCause is how many bytes of a cause are kept.
+// maxCause is the maximum number of bytes of a cause that are kept.
 const maxCause = 256
 
-// note writes the trigger into the file, as a chunk of its own.
+// note writes the trigger into the file, as a separate chunk.
 func (r *ring) note(t Trigger, at int64) error {
 	n := TriggerNote{Cause: t.Cause[:min(len(t.Cause), maxCause)], At: at, Frame: r.newest, Before: r.before, After: r.after}
 	text, err := json.Marshal(&n)
@@ -112,6 +113,6 @@ func (r *ring) note(t Trigger, at int64) error {
 	}
 	m := mcap.Message{Channel: triggerChannel, Sequence: r.triggered, Log: uint64(at), Publish: uint64(at)}
 	r.triggered++
-	r.run.sink.tell(News{Trigger: &n})
+	r.run.sink.reportNews(News{Trigger: &n})
 	return r.run.append(at, mcap.Part{Message: m, Data: text})
 }

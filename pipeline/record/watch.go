@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	diskPatience  = 10 * time.Second        // with a call that does not return while frames come
-	closePatience = 2500 * time.Millisecond // with all calls, when the context has ended
-	statPatience  = time.Second             // with a look at the folder
+	diskPatience  = 10 * time.Second        // with a system call while frames come
+	closePatience = 2500 * time.Millisecond // with all system calls after the context has ended
+	statPatience  = time.Second             // with checking the folder
 	lookEvery     = 50 * time.Millisecond
 )
 
-// call is something for which a recording waits for the disk. Of each there is one at a time.
+// call is a kind of operation for which a recording waits for the disk. There is at most one of each kind at a time.
 type call uint8
 
 const (
-	laying call = iota // files are begun, and places taken
+	laying call = iota // files are begun, and space is reserved
 	writing
 	syncing
 	ending
@@ -37,14 +37,14 @@ func (c call) String() string {
 	return [...]string{"taking the place of a frame", "writing a frame", "having frames on the disk", "the end of a file", "giving back frames"}[c]
 }
 
-// waits says since when each call waits; 0: it does not.
+// waits contains the start times of waiting calls in ns; 0 means that the call is not waiting.
 type waits [calls]atomic.Int64
 
 func (w *waits) begin(c call) { w[c].Store(time.Now().UnixNano()) }
 
 func (w *waits) end(c call) { w[c].Store(0) }
 
-// longest is the call that waits for the longest time.
+// longest returns the call that has waited longest.
 func (w *waits) longest() (what call, since time.Time) {
 	for c := range calls {
 		if at := w[c].Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
@@ -54,9 +54,9 @@ func (w *waits) longest() (what call, since time.Time) {
 	return what, since
 }
 
-// Run implements pipeline.Sink. An error ends the recording: the file that is being written ends with its last whole frame. One that wraps
-// ErrHangs says that the disk does not answer: then the recording keeps its files, its memory and the frames in its hands until the disk
-// answers or the process ends, and Close leaves them to it.
+// Run implements pipeline.Sink. An error ends the recording; the current file then ends with its last complete frame.
+// An error that wraps ErrHangs means that the disk does not answer: the recording then keeps its files, its memory and
+// the frames in its hands until the disk answers or the process ends, and Close does not release them.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	if err := cmp.Or(s.hangs, s.config.Disks.Hang(s.config.Directory)); err != nil {
 		return errors.Join(err, s.Close())
@@ -66,13 +66,13 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	defer stop()
 	s.busy.Store(true)
 	go func() {
-		err := s.run(ctx2, h)
+		err := s.recordFrames(ctx2, h)
 		s.busy.Store(false)
 		ended <- errors.Join(err, s.Close())
 	}()
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	var over time.Time // since when the context has ended
+	var over time.Time // when the context has ended
 	for {
 		select {
 		case err := <-ended:
@@ -90,7 +90,8 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// leave gives up waiting for the disk.
+// leave gives up waiting for the disk: it detaches from the queue, records that the disk hangs, and returns an error
+// that wraps ErrHangs.
 func (s *Sink) leave(h *hands, what call, since time.Time, ended <-chan error) error {
 	h.leave()
 	files := strings.Join(s.writing.open(), ", ")

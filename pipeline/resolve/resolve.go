@@ -1,26 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resolve looks up the addresses of hosts, and gives up when the name server does not answer.
+// Package resolve looks up the addresses of hosts, and gives up if the name server does not respond.
 package resolve
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
-// Limit bounds every look-up.
+// Limit is the maximum duration of a lookup.
 const Limit = 2 * time.Second
 
-// every is the interval of Follow.
+// every is the interval at which Follow calls look.
 const every = 30 * time.Second
 
-// Follow calls look every 30 s until ctx ends: whoever sends to a name for long looks it up again.
+// Follow calls look every 30 s until ctx ends. It is for callers that send to a name for a long time and so must look
+// it up again.
 func Follow(ctx context.Context, look func()) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -34,8 +37,9 @@ func Follow(ctx context.Context, look func()) {
 	}
 }
 
-// AddrPort returns the address of "host:port", whose host may be a name and whose port a service's name of that network ("udp" or "tcp").
-// Of a host with several addresses it returns the first IPv4 address, or else the first one. It returns within Limit.
+// AddrPort returns the address of "host:port". The host may be a name, and the port the name of a service for that
+// network ("udp" or "tcp"). For a host with several addresses it returns the first IPv4 address, or otherwise the first
+// one. It returns within Limit.
 func AddrPort(ctx context.Context, network, hostport string) (netip.AddrPort, error) {
 	list, err := lookUp(ctx, network, hostport)
 	if err != nil {
@@ -44,7 +48,8 @@ func AddrPort(ctx context.Context, network, hostport string) (netip.AddrPort, er
 	return list[max(0, slices.IndexFunc(list, func(a netip.AddrPort) bool { return a.Addr().Is4() }))], nil
 }
 
-// Again is AddrPort some time later: it returns addr as long as the host has that address.
+// Again is AddrPort at a later time: it returns addr as long as the host has that address, and after that prefers one
+// of the same version of IP.
 func Again(ctx context.Context, network, hostport string, addr netip.AddrPort) (netip.AddrPort, error) {
 	list, err := lookUp(ctx, network, hostport)
 	if err != nil {
@@ -56,7 +61,7 @@ func Again(ctx context.Context, network, hostport string, addr netip.AddrPort) (
 	return list[max(0, slices.IndexFunc(list, func(a netip.AddrPort) bool { return a.Addr().Is4() == addr.Addr().Is4() }))], nil
 }
 
-// IsName reports whether the host of "host:port" is a name, which may lead elsewhere some time later.
+// IsName reports whether the host of "host:port" is a name, whose address may change.
 func IsName(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {
@@ -78,16 +83,19 @@ func lookUp(ctx context.Context, network, hostport string) (all []netip.AddrPort
 	if err != nil {
 		return nil, err
 	}
-	if addr, err := netip.ParseAddr(host); err == nil { // a look-up would lose its zone
+	if addr, err := netip.ParseAddr(host); err == nil { // a lookup would lose its zone
 		return []netip.AddrPort{netip.AddrPortFrom(addr.Unmap(), uint16(port))}, nil
 	}
-	list, err := addresses(bounded, host)
+	list, err := silent.addresses(bounded, host)
 	if err != nil {
 		if bounded.Err() != nil {
 			err = errors.Join(context.Cause(bounded), err)
+			if ctx.Err() == nil {
+				silent.add(host, err)
+			}
 		}
 		if dns := (*net.DNSError)(nil); errors.As(err, &dns) && !dns.IsNotFound {
-			return nil, fmt.Errorf("no name server tells where it is: give the address, or wait until one does: %w", err)
+			return nil, fmt.Errorf("no name server answers: give the address, or wait until one does: %w", err)
 		}
 		return nil, fmt.Errorf("host is not known: check the name, or give the address: %w", err)
 	}
@@ -97,8 +105,41 @@ func lookUp(ctx context.Context, network, hostport string) (all []netip.AddrPort
 	return all, nil
 }
 
-// addresses asks the resolver, but for names that never have an address (RFC 6761 §6.4).
-func addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+// silent holds the names for which the name server has just not responded. They are not looked up again for Limit, so
+// that a program that needs a name several times, or several names at once, waits once.
+var silent unanswered
+
+type unanswered struct {
+	mu    sync.Mutex
+	names map[string]silence
+}
+
+// A silence is the error of a lookup that ended at its limit.
+type silence struct {
+	until time.Time
+	err   error
+}
+
+func (u *unanswered) add(host string, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(u.names, func(_ string, s silence) bool { return now.After(s.until) })
+	if u.names == nil {
+		u.names = map[string]silence{}
+	}
+	u.names[host] = silence{now.Add(Limit), err}
+}
+
+// addresses queries the resolver, except for names that never have an address (RFC 6761 §6.4), and for those without an
+// answer a moment ago.
+func (u *unanswered) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
+	u.mu.Lock()
+	s := u.names[host]
+	u.mu.Unlock()
+	if time.Now().Before(s.until) {
+		return nil, s.err
+	}
 	if strings.HasSuffix(strings.TrimSuffix(host, "."), ".invalid") {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}

@@ -37,13 +37,20 @@ func TestAddrPort(t *testing.T) {
 	}
 }
 
-// TestSilentNameServer: a look-up ends by its limit, and by its context.
+// TestSilentNameServer checks that a lookup ends at its limit, and with its context, and that a name without an answer is
+// not looked up again at once.
 func TestSilentNameServer(t *testing.T) {
 	asked := resolvetest.Silence(t)
 	began := time.Now()
 	_, err := resolve.AddrPort(t.Context(), "udp", "viewer:5004")
 	if took := time.Since(began); err == nil || !strings.Contains(err.Error(), "has not answered within 2s") || took < resolve.Limit {
 		t.Errorf("after %v: %v", took, err)
+	}
+	for len(asked) > 0 {
+		<-asked
+	}
+	if _, again := resolve.AddrPort(t.Context(), "udp", "viewer:5006"); again == nil || again.Error() != err.Error() || len(asked) > 0 {
+		t.Errorf("%v instead of %v; %d questions", again, err, len(asked))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -52,12 +59,12 @@ func TestSilentNameServer(t *testing.T) {
 		}
 	}()
 	var dns *net.DNSError
-	if _, err := resolve.AddrPort(ctx, "udp", "viewer:5004"); !errors.As(err, &dns) || !errors.Is(context.Cause(ctx), context.Canceled) {
+	if _, err := resolve.AddrPort(ctx, "udp", "another:5004"); !errors.As(err, &dns) || !errors.Is(context.Cause(ctx), context.Canceled) {
 		t.Error(err)
 	}
 }
 
-// TestFollow looks every 30 s, until its context ends.
+// TestFollow checks that Follow looks every 30 s until its context ends.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 91*time.Second)

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/resolve"
 )
 
-// A destination receives a datagram for each frame.
+// A destination receives one datagram for each frame.
 type destination struct {
 	name   string // "host:port"
 	addr   netip.AddrPort
@@ -30,7 +30,7 @@ func connect(name string) (*destination, error) {
 	return d, d.to(to)
 }
 
-// to has the datagrams go to an address from now on.
+// to redirects the datagrams to an address.
 func (d *destination) to(addr netip.AddrPort) error {
 	socket, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(addr))
 	if err != nil {
@@ -43,7 +43,7 @@ func (d *destination) to(addr netip.AddrPort) error {
 	return nil
 }
 
-// follow has the datagrams go where the names of destinations lead, until ctx ends or end is called.
+// follow keeps the addresses up to date with the destinations' names, until ctx ends or end is called.
 func (s *Sink) follow(ctx context.Context) (end func()) {
 	ctx, stop := context.WithCancel(ctx)
 	var following sync.WaitGroup
@@ -55,7 +55,7 @@ func (s *Sink) follow(ctx context.Context) (end func()) {
 	return func() { stop(); following.Wait() }
 }
 
-// lookAgain looks the name up again. One that is not known now is left as it is.
+// lookAgain resolves the name again. If that fails, the address stays as it is.
 func (d *destination) lookAgain(ctx context.Context, log *slog.Logger) {
 	was := d.addr
 	addr, err := resolve.Again(ctx, "udp", d.name, was)
@@ -64,8 +64,8 @@ func (d *destination) lookAgain(ctx context.Context, log *slog.Logger) {
 	}
 	log = log.With("destination", d.name, "was", was, "is", addr)
 	if err := d.to(addr); err != nil {
-		log.Warn("the name of a destination has another address, which cannot be sent to", "error", err)
+		log.Warn("the name of a destination has a new address, to which nothing can be sent", "error", err)
 		return
 	}
-	log.Info("the name of a destination has another address: results are sent there now")
+	log.Info("the name of a destination has a new address: results are sent there now")
 }

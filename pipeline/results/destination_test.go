@@ -17,7 +17,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/resolve/resolvetest"
 )
 
-// TestNameLeadsElsewhere: lines go where the destination's name leads now; a name that nobody knows for now changes nothing.
+// TestNameLeadsElsewhere checks that lines go to the current address of the destination's name, and that nothing
+// changes while the name cannot be resolved.
 func TestNameLeadsElsewhere(t *testing.T) {
 	var at [2]*net.UDPConn
 	var addrs [2]netip.Addr
@@ -41,7 +42,7 @@ func TestNameLeadsElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next, _ := run(t, s, pipeline.Block)
+	next, _ := startGraph(t, s, pipeline.Block)
 	line := func(want int) {
 		t.Helper()
 		next <- nil

@@ -11,15 +11,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// source emits frames with results, one whenever the test asks for it.
+// source emits frames with results, one for each request of the test.
 type source struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
@@ -50,9 +53,9 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// run sends frames through a graph to a sink, until the test ends. The function that it returns ends it and gives the
-// output's books.
-func run(t *testing.T, s *Sink, policy pipeline.Policy) (next chan<- []pipeline.Result, end func() pipeline.OutputStats) {
+// startGraph sends frames through a graph to a sink until the test ends. The returned function ends it and returns the
+// output's counters.
+func startGraph(t *testing.T, s *Sink, policy pipeline.Policy) (next chan<- []pipeline.Result, end func() pipeline.OutputStats) {
 	t.Helper()
 	f, err := pipeline.NewFormat(pipeline.Grey, 2, 2, pipeline.Rate{Num: 1000, Den: 1})
 	if err != nil {
@@ -133,14 +136,14 @@ var found = []pipeline.Result{{
 	Stage: "motion", Regions: []pipeline.Region{{X: 1, Y: 2, Width: 3, Height: 4, Label: "car", Score: .5}}, Numbers: map[string]float64{"n": 7},
 }}
 
-// The text is what docs/results-output.md shows.
+// This text is also shown in docs/results-output.md.
 const want = `{"frame":1,"captured":"2023-11-14T22:13:20.000000001Z",` +
 	`"results":[{"stage":"motion","regions":[{"x":1,"y":2,"width":3,"height":4,"label":"car","score":0.5}],"numbers":{"n":7}}]}` + "\n"
 
 func TestEverybodyGetsTheLine(t *testing.T) {
 	a, b := listen(t), listen(t)
 	s := open(t, Config{UDP: []string{a.LocalAddr().String(), b.LocalAddr().String()}, Listen: "127.0.0.1:0"})
-	next, end := run(t, s, pipeline.Latest)
+	next, end := startGraph(t, s, pipeline.Latest)
 	one, two := dial(t, s), dial(t, s)
 	clients(t, s, 2)
 	next <- found
@@ -157,7 +160,7 @@ func TestEverybodyGetsTheLine(t *testing.T) {
 		if err != nil || line != want {
 			t.Errorf("TCP: %v %q", err, line)
 		}
-		var empty pipeline.Report
+		var empty report.Report
 		line, err = c.ReadString('\n')
 		if err := errors.Join(err, json.Unmarshal([]byte(line), &empty)); err != nil || empty.Frame != 2 || empty.Results == nil {
 			t.Errorf("a frame without results: %v %q", err, line)
@@ -168,11 +171,11 @@ func TestEverybodyGetsTheLine(t *testing.T) {
 	}
 }
 
-// A client that reads nothing loses lines of its own; the other gets all, and no frame is dropped for it.
+// A client that reads nothing loses only its own lines; the other one gets them all, and no frame is dropped.
 func TestSlowClientHoldsUpNobody(t *testing.T) {
 	s := open(t, Config{Listen: "127.0.0.1:0"})
-	next, end := run(t, s, pipeline.Latest)
-	dial(t, s) // and reads nothing
+	next, end := startGraph(t, s, pipeline.Latest)
+	dial(t, s) // reads nothing
 	fast := dial(t, s)
 	clients(t, s, 2)
 	big := []pipeline.Result{{Stage: strings.Repeat("x", 200_000)}}
@@ -194,7 +197,7 @@ func TestSlowClientHoldsUpNobody(t *testing.T) {
 
 func TestClientsComeAndGo(t *testing.T) {
 	s := open(t, Config{Listen: "127.0.0.1:0"})
-	next, _ := run(t, s, pipeline.Latest)
+	next, _ := startGraph(t, s, pipeline.Latest)
 	var conns []net.Conn
 	for range maxClients + 1 {
 		c, err := net.Dial("tcp", s.Addr().String())
@@ -221,10 +224,46 @@ func TestClientsComeAndGo(t *testing.T) {
 	}
 }
 
+// afar is a connection of another machine.
+type afar struct {
+	net.Conn
+	from string
+}
+
+func (a afar) RemoteAddr() net.Addr { return net.TCPAddrFromAddrPort(netip.MustParseAddrPort(a.from)) }
+
+// TestOneMachineCannotHaveAllPlaces: another one still has room.
+func TestOneMachineCannotHaveAllPlaces(t *testing.T) {
+	s, err := newServer("127.0.0.1:0", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	add := func(form string, n int) {
+		for i := range n {
+			here, there := net.Pipe()
+			t.Cleanup(func() { here.Close() })
+			s.add(afar{there, fmt.Sprintf(form, i+1)})
+		}
+	}
+	add("192.0.2.7:%d", maxClients)
+	if n, _ := s.stats(); n != maxOfAddress {
+		t.Errorf("a machine has %d places", n)
+	}
+	add("[2001:db8::%x]:1", maxClients)
+	if n, _ := s.stats(); n != maxClients {
+		t.Errorf("two machines have %d places", n)
+	}
+}
+
 func TestWhatCannotBeSent(t *testing.T) {
 	to := listen(t)
 	s := open(t, Config{UDP: []string{to.LocalAddr().String()}})
-	next, end := run(t, s, pipeline.Block)
+	next, end := startGraph(t, s, pipeline.Block)
 	next <- []pipeline.Result{{Stage: strings.Repeat("x", maxDatagram)}}
 	next <- []pipeline.Result{{Numbers: map[string]float64{"none": nan()}}}
 	next <- found
@@ -245,4 +284,39 @@ func TestWhatCannotBeSent(t *testing.T) {
 func nan() float64 {
 	zero := 0.0
 	return zero / zero
+}
+
+// TestClientThatTalks checks that what a client sends without end is read only slowly, and that the client still gets
+// lines.
+func TestClientThatTalks(t *testing.T) {
+	s := open(t, Config{Listen: "127.0.0.1:0"})
+	next, end := startGraph(t, s, pipeline.Block)
+	defer end()
+	c, err := net.Dial("tcp", s.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	clients(t, s, 1)
+	var said atomic.Int64
+	began := time.Now()
+	go func() {
+		for b := make([]byte, 1<<16); ; {
+			n, err := c.Write(b)
+			said.Add(int64(n))
+			if err != nil {
+				return
+			}
+		}
+	}()
+	time.Sleep(2 * time.Second)
+	took := time.Since(began)
+	buffered := int64(8 << 20) // upper bound for the sockets of both ends
+	if most := (int64(took/sayEvery)+2*sayBurst)*4096 + buffered; said.Load() > most {
+		t.Errorf("%d bytes were read in %v, want %d at most", said.Load(), took, most)
+	}
+	next <- []pipeline.Result{{Stage: "finder"}}
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+		t.Error(err)
+	}
 }

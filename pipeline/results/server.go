@@ -5,22 +5,28 @@ package results
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/accept"
+	"github.com/tegracast/tegracast/pipeline/flood"
+	"github.com/tegracast/tegracast/pipeline/guesses"
 )
 
 const (
-	maxClients = 32
-	backlog    = 64               // lines that may wait for a client
-	patience   = 10 * time.Second // with a client that takes nothing
+	maxClients   = 32
+	maxOfAddress = 24               // clients at one address of another machine, or in one IPv6 network of 64 bits
+	backlog      = 64               // lines that may wait for a client
+	patience     = 10 * time.Second // with a client that takes nothing
+	sayBurst     = 10               // pieces of at most 4 KiB read before a client is slowed down
+	sayEvery     = 50 * time.Millisecond
 )
 
-// server gives lines to TCP clients. Each has a bounded backlog: a slow one loses lines, and holds up nobody.
+// server sends lines to TCP clients. Each has a bounded backlog, so a slow client loses lines and delays nobody else.
 type server struct {
 	listener net.Listener
 	log      *slog.Logger
@@ -29,10 +35,12 @@ type server struct {
 	mu      sync.Mutex
 	clients map[*client]struct{} // nil once closed
 	dropped uint64
+	refused pipeline.FaultLog
 }
 
 type client struct {
 	conn  net.Conn
+	from  netip.Addr
 	lines chan []byte // closed when the client has been given up
 	lost  uint64      // lines, guarded by the server's lock
 }
@@ -48,8 +56,8 @@ func newServer(listen string, log *slog.Logger) (*server, error) {
 }
 
 func (s *server) accept() {
-	for {
-		conn, err := accept.Next(s.listener.Accept, s.log)
+	for loop := accept.From(s.listener.Accept, s.log); ; {
+		conn, err := loop.Next()
 		if err != nil {
 			return
 		}
@@ -60,18 +68,32 @@ func (s *server) accept() {
 func (s *server) add(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.clients == nil || len(s.clients) == maxClients {
-		s.log.Warn("results: client refused", "client", conn.RemoteAddr(), "most", maxClients)
+	from := guesses.Site(conn.RemoteAddr().String())
+	if s.clients == nil || len(s.clients) == maxClients || s.of(from) == maxOfAddress {
+		if left, due := s.refused.Due("", time.Now()); due {
+			s.log.Warn("results: client refused", pipeline.Unlogged([]any{"client", conn.RemoteAddr(), "most", maxClients}, left)...)
+		}
 		_ = conn.Close()
 		return
 	}
-	c := &client{conn: conn, lines: make(chan []byte, backlog)}
+	c := &client{conn: conn, from: from, lines: make(chan []byte, backlog)}
 	s.clients[c] = struct{}{}
 	s.running.Go(func() { s.serve(c) })
 	s.running.Go(func() { s.listen(c) })
 }
 
-// serve writes to a client until it is given up.
+// of returns the number of connected clients with the address or network from (guesses.Site), or 0 for a loopback
+// address.
+func (s *server) of(from netip.Addr) (n int) {
+	for c := range s.clients {
+		if c.from == from && !from.IsLoopback() {
+			n++
+		}
+	}
+	return n
+}
+
+// serve writes to a client until giveUp removes it.
 func (s *server) serve(c *client) {
 	defer c.conn.Close()
 	for line := range c.lines { // ends: giveUp closes it
@@ -83,13 +105,19 @@ func (s *server) serve(c *client) {
 	}
 }
 
-// listen learns that a client has gone. What it says does not matter.
+// listen notices when a client disconnects. It discards what the client sends, and slows down one that sends a lot.
 func (s *server) listen(c *client) {
-	_, _ = io.Copy(io.Discard, c.conn)
+	limit := flood.Limit{Burst: sayBurst, Every: sayEvery}
+	for b := make([]byte, 4096); ; {
+		if _, err := c.conn.Read(b); err != nil {
+			break
+		}
+		time.Sleep(limit.Pause(time.Now()))
+	}
 	s.giveUp(c)
 }
 
-// giveUp lets the client's lines end.
+// giveUp removes a client and closes its lines.
 func (s *server) giveUp(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,14 +131,14 @@ func (s *server) giveUp(c *client) {
 	}
 }
 
-// send gives a line to every client that has room for it.
+// send queues a line for every client that has room for it.
 func (s *server) send(line []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.clients) == 0 {
 		return
 	}
-	line = bytes.Clone(line) // the clients' writers share it
+	line = bytes.Clone(line) // shared by the clients' writers
 	for c := range s.clients {
 		select {
 		case c.lines <- line:
@@ -127,7 +155,7 @@ func (s *server) stats() (clients int, dropped uint64) {
 	return len(s.clients), s.dropped
 }
 
-// close lets everybody go. Lines that wait are not sent on.
+// close disconnects all clients. Queued lines are not sent.
 func (s *server) close() error {
 	err := s.listener.Close()
 	s.mu.Lock()

@@ -13,20 +13,21 @@ import (
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// The errors of this package, for errors.Is.
+// Errors of this package, for errors.Is.
 var (
 	ErrConfig  = errors.New("results: impossible configuration")
 	ErrTooLong = errors.New("results: longer than a datagram")
 )
 
-// Config describes one output. At least one of UDP, Listen and Publish is given.
+// Config configures one output. At least one of UDP, Listen and Publish must be set.
 type Config struct {
-	UDP    []string // "host:port"; each gets a datagram a frame
-	Listen string   // "host:port"; whoever connects by TCP gets every line from then on
-	// Publish, if it is not nil, gets each frame's results. Its error says why they are lost.
-	Publish func(pipeline.Report) error
+	UDP    []string // "host:port"; each gets one datagram for each frame
+	Listen string   // "host:port"; TCP clients that connect get every line from then on
+	// Publish, if not nil, receives the results of each frame. If it returns an error, they are lost.
+	Publish func(report.Report) error
 	Logger  *slog.Logger // nil: slog.Default
 }
 
@@ -41,30 +42,30 @@ func CheckAddress(address string) error {
 	return fmt.Errorf("%q: must be host:port, such as 127.0.0.1:5010 or [::1]:5010", address)
 }
 
-// maxDatagram is what a UDP datagram over IPv4 holds, in bytes.
+// maxDatagram is the maximum payload of a UDP datagram over IPv4, in bytes.
 const maxDatagram = 65507
 
-// A Sink sends each frame's results as one line of JSON. It implements pipeline.Sink and reads no pixels.
+// A Sink sends the results of each frame as one line of JSON. It implements pipeline.Sink and reads no pixels.
 type Sink struct {
 	udp     []*destination
 	log     *slog.Logger
-	server  *server // nil: none
-	publish func(pipeline.Report) error
+	server  *server // nil without Listen
+	publish func(report.Report) error
 
 	lines, errors atomic.Uint64
 	closing       sync.Once
 	closed        error
 }
 
-// Stats are a sink's counters.
+// Stats are the counters of a Sink.
 type Stats struct {
-	Lines   uint64 `json:"lines"`   // frames that were told
-	Errors  uint64 `json:"errors"`  // datagrams that a destination did not take
-	Clients int    `json:"clients"` // of TCP, now
-	Dropped uint64 `json:"dropped"` // lines that a client was too slow for
+	Lines   uint64 `json:"lines"`   // frames whose results were sent
+	Errors  uint64 `json:"errors"`  // datagrams that could not be sent
+	Clients int    `json:"clients"` // current number of TCP clients
+	Dropped uint64 `json:"dropped"` // lines lost by clients that were too slow
 }
 
-// New opens the sockets. Run, or Close when it is never run, gives them back.
+// New returns a Sink with open sockets. Run closes them; if it is never called, Close must be.
 func New(c Config) (*Sink, error) {
 	if len(c.UDP) == 0 && c.Listen == "" && c.Publish == nil {
 		return nil, fmt.Errorf("%w: give a udp destination, an address to listen at by tcp, or a bus", ErrConfig)
@@ -89,7 +90,7 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Needs implements pipeline.Sink: frames of any format have results, and no pixel is read.
+// Needs implements pipeline.Sink. Frames of any format, also in device memory, will do, because no pixels are read.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{OnDevice: true} }
 
 // Run implements pipeline.Sink.
@@ -103,12 +104,12 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 			return errors.Join(err, s.Close())
 		}
 		if s.server != nil || len(s.udp) > 0 {
-			if line, err = f.AppendReport(line[:0]); err == nil {
+			if line, err = report.Append(line[:0], f); err == nil {
 				err = s.send(line)
 			}
 		}
 		if s.publish != nil && err == nil {
-			err = s.publish(f.Report())
+			err = s.publish(report.Of(f))
 		}
 		if err != nil {
 			q.Fail(f, pipeline.DropSink, fmt.Errorf("results cannot be sent: %w", err))
@@ -119,23 +120,23 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// send gives a line to everybody. Nobody listening is no error.
+// send sends a line to all clients and destinations. It is no error if nobody receives it.
 func (s *Sink) send(line []byte) error {
 	if s.server != nil {
 		s.server.send(line)
 	}
 	if len(s.udp) > 0 && len(line) > maxDatagram {
-		return fmt.Errorf("%w: %d bytes, which holds %d: take them by tcp", ErrTooLong, len(line), maxDatagram)
+		return fmt.Errorf("%w: %d bytes, at most %d: receive them by tcp", ErrTooLong, len(line), maxDatagram)
 	}
 	for _, d := range s.udp {
-		if _, err := d.socket.Load().Write(line); err != nil { // mostly the refusal of an earlier datagram
+		if _, err := d.socket.Load().Write(line); err != nil { // usually reports that an earlier datagram was refused
 			s.errors.Add(1)
 		}
 	}
 	return nil
 }
 
-// Addr is where TCP clients connect to; nil when none can.
+// Addr returns the address for TCP clients, or nil without Listen.
 func (s *Sink) Addr() net.Addr {
 	if s.server == nil {
 		return nil
@@ -143,7 +144,7 @@ func (s *Sink) Addr() net.Addr {
 	return s.server.listener.Addr()
 }
 
-// Stats reads the counters.
+// Stats returns the counters.
 func (s *Sink) Stats() Stats {
 	st := Stats{Lines: s.lines.Load(), Errors: s.errors.Load()}
 	if s.server != nil {
@@ -152,7 +153,7 @@ func (s *Sink) Stats() Stats {
 	return st
 }
 
-// Close frees a Sink that is not running. A second Close does nothing.
+// Close frees a Sink that is not running. Further calls do nothing.
 func (s *Sink) Close() error {
 	s.closing.Do(func() {
 		var errs []error

@@ -27,7 +27,7 @@ func BenchmarkPacketizeRaw(b *testing.B) {
 	}
 }
 
-// BenchmarkPacketizeJPEG is image/jpeg in the first place.
+// BenchmarkPacketizeJPEG mostly measures image/jpeg.
 func BenchmarkPacketizeJPEG(b *testing.B) {
 	f := rtptest.Format(b, pipeline.I420, 960, 540, 10)
 	s := testPacking(b, Stream{Payload: JPEG, Checksum: true}, f)

@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A Checksum tells what a frame was when it was sent. It travels as an RTCP APP packet (RFC 3550 §6.7) with the name
-// TGCR, laid out in docs/rtp.md.
+// A Checksum describes a frame as it was sent. It is sent as an RTCP APP packet (RFC 3550 §6.7) with the name TGCR, in
+// the layout of docs/rtp.md.
 type Checksum struct {
 	Timestamp uint32    // the frame's RTP timestamp
-	CRC       uint32    // CRC-32C: of the UYVY lines without padding, or of the JPEG scan as sent
+	CRC       uint32    // CRC-32C, as sent: of the lines without padding, the JPEG scan, the H.264 units or the results
 	Sequence  uint64    // the frame's number, counted by the FPGA
-	Captured  time.Time // what the RTP timestamp was made from
-	Bytes     uint32    // that CRC covers
-	Packets   uint32    // of the frame
-	// Unverified says that the source has no checksum of its own (pipeline.FlagUnverified): CRC proves what was sent, not
-	// what the sensor delivered.
+	Captured  time.Time // the time from which the RTP timestamp was made
+	Bytes     uint32    // number of bytes covered by CRC
+	Packets   uint32    // number of packets of the frame
+	// Unverified means that the source has no checksum of its own (pipeline.FlagUnverified): CRC then proves what was
+	// sent, but not what the sensor delivered.
 	Unverified bool
 }
 
-// A Damage tells that a frame turned out to be damaged at its source while it was sent: it has no marker, and is not
-// complete. It travels as a Checksum does.
+// A Damage reports that a frame turned out to be damaged at its source while it was being sent. The frame has no marker
+// and is incomplete. A Damage is sent in the same way as a Checksum.
 type Damage struct {
 	Timestamp uint32 // the frame's RTP timestamp
-	Packets   uint32 // of the frame that were sent
+	Packets   uint32 // number of packets of the frame that were sent
 	Sequence  uint64 // the frame's number, counted by the FPGA
 }
 
@@ -38,7 +38,7 @@ const (
 
 const (
 	appName      = "TGCR"
-	checksumSize = 32 // of the data after the name
+	checksumSize = 32 // size of the data after the name
 	damageSize   = 16
 	appHeader    = 12
 )
@@ -48,13 +48,13 @@ var (
 	errDamage   = errors.New("rtp: not a damage in a TGCR packet")
 )
 
-// application appends the head of an APP packet of the sender ssrc to b; size bytes of data follow.
+// application appends the header of an APP packet with size bytes of data to b.
 func application(b []byte, subtype byte, ssrc uint32, size int) []byte {
 	b = append(b, 2<<6|subtype, rtcpAPP, 0, byte((appHeader+size)/4-1))
 	return append(be.AppendUint32(b, ssrc), appName...)
 }
 
-// append appends the APP packet of the sender ssrc to b.
+// append appends the APP packet to b.
 func (c Checksum) append(b []byte, ssrc uint32) []byte {
 	subtype := byte(subtypeChecksum)
 	if c.Unverified {
@@ -69,7 +69,8 @@ func (c Checksum) append(b []byte, ssrc uint32) []byte {
 	return be.AppendUint32(b, c.Packets)
 }
 
-// ParseChecksum reads name and data of an APP packet.
+// ParseChecksum returns the Checksum in an APP packet with the given fields, or an error if the packet is not one of a
+// Checksum.
 func ParseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
 	if subtype != subtypeChecksum && subtype != subtypeUnverified || name != appName || len(data) != checksumSize {
 		return Checksum{}, errChecksum
@@ -81,7 +82,7 @@ func ParseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
 	}, nil
 }
 
-// append appends the APP packet of the sender ssrc to b.
+// append appends the APP packet to b.
 func (d Damage) append(b []byte, ssrc uint32) []byte {
 	b = application(b, subtypeDamage, ssrc, damageSize)
 	b = be.AppendUint32(b, d.Timestamp)
@@ -89,7 +90,7 @@ func (d Damage) append(b []byte, ssrc uint32) []byte {
 	return be.AppendUint64(b, d.Sequence)
 }
 
-// ParseDamage reads name and data of an APP packet.
+// ParseDamage returns the Damage in an APP packet with the given fields.
 func ParseDamage(subtype uint8, name string, data []byte) (Damage, error) {
 	if subtype != subtypeDamage || name != appName || len(data) != damageSize {
 		return Damage{}, errDamage

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A sender describes its stream as an SDP; a receiver reads there what will come, and where.
+// A sender describes its stream in an SDP. A receiver reads from it what will be sent, and where.
 func ExampleDescribe() {
 	format, err := pipeline.NewFormat(pipeline.UYVY, 1920, 1080, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {
@@ -47,7 +47,7 @@ func ExampleDescribe() {
 	// true <nil>
 }
 
-// A packetizer turns a frame into a train of packets. Their payloads stay in the frame; only headers are written.
+// A packetizer turns a frame into a train of packets. The payloads remain in the frame; only headers are written.
 func ExamplePacketizer() {
 	format, err := pipeline.NewFormat(pipeline.UYVY, 1280, 2, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestGStreamerSendsTheSamePackets compares a frame of 1080p with GStreamer's payloader at the same MTU, byte for byte.
+// TestGStreamerSendsTheSamePackets compares the packets of a 1080p frame with those of GStreamer's payloader at the
+// same MTU, byte for byte.
 func TestGStreamerSendsTheSamePackets(t *testing.T) {
 	if _, err := exec.LookPath("gst-launch-1.0"); err != nil {
 		t.Fatalf("gst-launch-1.0 is missing: apt-get install %s", rtptest.GStreamer)

@@ -11,41 +11,43 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// An H264Encoder makes H.264 without B pictures.
+// An H264Encoder encodes H.264 without B pictures. It belongs to its opener, who must close it.
 type H264Encoder interface {
-	// Encode appends the access unit of f, which is I420, to dst, as a byte stream (ITU-T H.264 Annex B). A key frame begins
-	// with the parameter sets, and is an IDR picture. It must not write beyond dst's capacity.
+	// Encode appends the access unit of f, which is I420, to dst, as a byte stream (ITU-T H.264 Annex B). If key is
+	// true the unit is an IDR picture and begins with the parameter sets. Encode must not write beyond dst's capacity.
 	Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error)
-	// ParameterSets are the SPS and the PPS of all units, without start codes.
+	// ParameterSets returns the SPS and the PPS of all units, without start codes.
 	ParameterSets() (sps, pps []byte)
-	// SetBitrate changes the bits a second of the pictures that come.
+	// SetBitrate changes the bit rate of the following pictures, in bits per second.
 	SetBitrate(bits int) error
+	Close() error
 }
 
 const (
-	blockBytes = 400 // of a macroblock at most, 3200 bits (H.264 §A.3.1)
+	blockBytes = 400 // maximum bytes per macroblock, 3200 bits (H.264 §A.3.1)
 	unitRoom   = 4096
 	fuHeader   = 2   // FU indicator and FU header (RFC 6184 §5.8)
-	moreUnits  = 128 // packets that a frame may need because its units are many
+	moreUnits  = 128 // additional packets that a frame may need because it has many units
 )
 
-// A key frame comes every 2 s, and when a receiver asks for one, but not sooner than half a second after the one before.
+// A key frame is sent every keySeconds seconds, and when a receiver requests one, but because of requests at most
+// keysASecond are sent per second.
 const (
 	keySeconds  = 2
 	keysASecond = 2
 )
 
-// h264Packetizer makes RFC 6184 packets of I420 frames, packetization mode 1: a unit is a packet, or is cut into packets of one
-// size but the last (FU-A).
+// h264Packetizer packs I420 frames by RFC 6184 in packetization mode 1: a unit is sent in one packet, or in several
+// (FU-A) which all have the same size except the last.
 type h264Packetizer struct {
 	headerWriter
 	checksum bool
 	encoder  H264Encoder
-	room     int // bytes of a frame
-	size     int // of a packet without the RTP header
+	room     int // maximum bytes of a frame
+	size     int // maximum bytes of a packet after the RTP header
 	every    int // frames from one key frame to the next
-	rest     int // frames that a key frame is not asked for again
-	since    int // frames since the last key frame, and that one
+	rest     int // frames after a key frame during which requests for another wait
+	since    int // frames since the last key frame, including that one
 	wanted   atomic.Bool
 }
 
@@ -64,7 +66,7 @@ func newH264Packetizer(s Stream, f pipeline.Format) *h264Packetizer {
 	return p
 }
 
-// KeyFrame asks for a key frame. It may be called while frames are packetized.
+// KeyFrame requests a key frame. It may be called while frames are being packetized.
 func (p *h264Packetizer) KeyFrame() { p.wanted.Store(true) }
 
 // NewTrain implements Packetizer.
@@ -83,7 +85,7 @@ func (p *h264Packetizer) NewTrain() (*Train, error) {
 	return t, nil
 }
 
-// Packetize implements Packetizer: it encodes f and cuts the access unit.
+// Packetize implements Packetizer. It encodes f and splits the access unit into packets.
 func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
 	key := p.since >= p.every || p.since >= p.rest && p.wanted.Load()
 	if key {
@@ -99,14 +101,14 @@ func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
 		t.payload, t.info = unit, p.info(f)
 		err = p.cut(t, unit)
 	}
-	if err != nil { // receivers have lost what the next frame refers to
+	if err != nil { // receivers do not have the frame that the next one would refer to
 		p.since = p.every
 		return fmt.Errorf("%w: frame %d: %w", ErrH264, f.Sequence, err)
 	}
 	return nil
 }
 
-// cut lays the units of a byte stream out over packets.
+// cut distributes the units of a byte stream over packets.
 func (p *h264Packetizer) cut(t *Train, stream []byte) error {
 	first, packets := p.next, 0
 	t.bytes = 0
@@ -123,7 +125,7 @@ func (p *h264Packetizer) cut(t *Train, stream []byte) error {
 			p.next = first
 			return fmt.Errorf("more than %d packets", len(t.msgs))
 		}
-		p.put(t, packets, pieces, unit)
+		p.packetizeUnit(t, packets, pieces, unit)
 		packets += pieces
 	}
 	if packets == 0 {
@@ -134,9 +136,10 @@ func (p *h264Packetizer) cut(t *Train, stream []byte) error {
 	return nil
 }
 
-// put makes packets of a unit, from packet at on: one of all of it, or several of its bytes behind the first, which says what
-// it is and goes into the header of each (RFC 6184 §5.6, §5.8).
-func (p *h264Packetizer) put(t *Train, at, pieces int, unit []byte) {
+// packetizeUnit makes packets of a unit, starting with packet at. A unit in one piece is sent whole. Otherwise the
+// pieces contain the bytes after the first one, which holds the unit's type and goes into the header of each packet
+// (RFC 6184 §5.6, §5.8).
+func (p *h264Packetizer) packetizeUnit(t *Train, at, pieces int, unit []byte) {
 	head, data, room := p.head, unit, p.size
 	if pieces > 1 {
 		head, data, room = p.head+fuHeader, unit[1:], p.size-fuHeader

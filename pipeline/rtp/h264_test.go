@@ -19,13 +19,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// units is an encoder whose access units are given.
+// units is an encoder that returns given access units.
 type units struct {
 	list [][]byte
-	long bool // start codes have a zero more
+	long bool // use start codes with an additional zero
 	err  error
-	keys []bool // what was asked for
+	keys []bool // the arguments key of all calls
 }
+
+func (u *units) Close() error { return nil }
 
 func (u *units) Encode(dst []byte, _ *pipeline.Frame, key bool) ([]byte, error) {
 	u.keys = append(u.keys, key)
@@ -44,7 +46,7 @@ func (u *units) ParameterSets() (sps, pps []byte) {
 	return []byte{0x67, 66, 0xc0, 30, 1}, []byte{0x68, 2}
 }
 
-// unpacked has pion read the packets of an access unit, and looks at their headers.
+// unpacked parses the packets of an access unit with pion, and checks their headers.
 func unpacked(t *testing.T, wire [][]byte, mtu int) []byte {
 	t.Helper()
 	var h codecs.H264Packet
@@ -66,7 +68,7 @@ func unpacked(t *testing.T, wire [][]byte, mtu int) []byte {
 	return out
 }
 
-// byteStream is a byte stream as pion makes it.
+// byteStream returns the units as a byte stream with pion's start codes.
 func byteStream(list [][]byte) (stream []byte) {
 	for _, unit := range list {
 		stream = append(append(stream, 0, 0, 0, 1), unit...)
@@ -74,7 +76,7 @@ func byteStream(list [][]byte) (stream []byte) {
 	return stream
 }
 
-// TestH264PacketsByPion packs units of all lengths around those of packets. The checksum is that of the units.
+// TestH264PacketsByPion packs units of all lengths close to that of a packet. The checksum covers the units.
 func TestH264PacketsByPion(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 320, 240, 30)
 	for _, mtu := range []int{576, 1500, 9000} {
@@ -97,7 +99,7 @@ func TestH264PacketsByPion(t *testing.T) {
 	}
 }
 
-// recorder is an encoder whose units are kept.
+// recorder is an encoder that keeps the last access unit.
 type recorder struct {
 	*codec.H264
 	unit []byte
@@ -123,7 +125,7 @@ func testH264(t testing.TB, f pipeline.Format, bitrate int) *recorder {
 	return &recorder{H264: h}
 }
 
-// TestH264Frames packs what openh264 makes, at a bit rate that cuts its units.
+// TestH264Frames packs the output of openh264, at a bit rate at which units must be split.
 func TestH264Frames(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 640, 360, 30)
 	e := testH264(t, f, 4_000_000)
@@ -136,7 +138,8 @@ func TestH264Frames(t *testing.T) {
 	}
 }
 
-// TestH264KeyFrames: one comes every two seconds, when somebody asks, but not all the time, and after a frame that failed.
+// TestH264KeyFrames checks that a key frame is made every two seconds, on request but not too often, and after a frame
+// that failed.
 func TestH264KeyFrames(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 320, 240, 30)
 	u := &units{list: [][]byte{{0x65, 1}}}
@@ -144,7 +147,7 @@ func TestH264KeyFrames(t *testing.T) {
 	frame := rtptest.Frame(f, 0)
 	for n := range 200 {
 		switch n {
-		case 3, 5, 80: // the first two are heard once, 15 frames behind frame 0; the second is too soon for another
+		case 3, 5, 80: // the first two requests cause one key frame, 15 frames after frame 0; the second one comes too soon for another
 			p.Packetizer.(*h264Packetizer).KeyFrame()
 		case 100:
 			u.err = errors.New("out of order")
@@ -217,7 +220,7 @@ func TestH264SDP(t *testing.T) {
 	}
 }
 
-// naive splits a byte stream by the words of H.264 §B.1.
+// naive splits a byte stream according to the text of H.264 §B.1.
 func naive(stream []byte) (list []string) {
 	if !bytes.Contains(stream, []byte{0, 0, 1}) {
 		return nil
@@ -244,7 +247,7 @@ func FuzzUnits(f *testing.F) {
 	})
 }
 
-// FuzzH264Payload compares what is read of a payload with what pion reads.
+// FuzzH264Payload compares the parsing of a payload with pion's.
 func FuzzH264Payload(f *testing.F) {
 	f.Add([]byte{0x65, 0x80, 1})
 	f.Add([]byte{0x78, 0, 2, 0x67, 1, 0, 1, 0x68})

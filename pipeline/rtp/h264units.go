@@ -4,9 +4,9 @@ package rtp
 
 import "bytes"
 
-// What the first byte of a unit says (H.264 §7.3.1, table 7-1; RFC 6184 §5.2).
+// Fields of the first byte of a unit, and unit types (H.264 §7.3.1, table 7-1; RFC 6184 §5.2).
 const (
-	UnitTypes = 0x1f // the bits of a unit's first byte that say which kind it is
+	UnitTypes = 0x1f // mask of the unit type in the first byte
 
 	unitSTAPA = 24
 	unitFUA   = 28
@@ -19,16 +19,17 @@ const (
 	UnitAUD   = 9
 )
 
-// What an FU header says (RFC 6184 §5.8).
+// Flags of an FU header (RFC 6184 §5.8).
 const (
 	fuStart = 1 << 7
 	fuEnd   = 1 << 6
 )
 
-// startCode begins a unit in a byte stream, behind any number of zeros (H.264 §B.1).
+// startCode precedes each unit in a byte stream, after any number of zeros (H.264 §B.1).
 var startCode = []byte{0, 0, 1}
 
-// NextUnit cuts the first unit that is not empty off a byte stream (H.264 Annex B). unit is nil when there is none.
+// NextUnit returns the first non-empty unit of a byte stream (H.264 Annex B) and the rest of the stream. unit is nil if
+// there is none.
 func NextUnit(stream []byte) (unit, rest []byte) {
 	for len(unit) == 0 {
 		at := bytes.Index(stream, startCode)
@@ -39,22 +40,22 @@ func NextUnit(stream []byte) (unit, rest []byte) {
 		if end := bytes.Index(unit, startCode); end >= 0 {
 			unit, rest = unit[:end], unit[end:]
 		}
-		unit, stream = bytes.TrimRight(unit, "\x00"), rest // no unit ends with a zero (H.264 §7.4.1)
+		unit, stream = bytes.TrimRight(unit, "\x00"), rest // a unit does not end with a zero (H.264 §7.4.1)
 	}
 	return unit, rest
 }
 
-// An H264Payload is what a packet carries.
+// An H264Payload is the parsed payload of a packet.
 type H264Payload struct {
-	Type       byte   // of the unit, or of the first one
-	Start, End bool   // the packet has the beginning and the end of a unit
-	Data       []byte // of one unit, or units that each have their length in two bytes before them
-	Header     byte   // the unit's first byte, which is not in Data when the packet has a part of it
-	Many       bool   // Data has lengths
+	Type       byte   // type of the unit, or of the first of several units
+	Start, End bool   // the packet contains the start, or the end, of a unit
+	Data       []byte // of one unit; or several units, each preceded by its length in two bytes
+	Header     byte   // the unit's first byte if the packet contains a part of it, because Data then lacks it
+	Many       bool   // Data contains several units with lengths
 }
 
-// ParseH264 reads a payload of RFC 6184, packetization modes 0 and 1: one unit, several (STAP-A), or a part of one (FU-A).
-// ok is false for any other one. Data is a part of payload.
+// ParseH264 parses a payload of RFC 6184 in packetization mode 0 or 1: one unit, several (STAP-A), or a part of one
+// (FU-A). ok is false for any other payload. Data is a slice of payload.
 func ParseH264(payload []byte) (p H264Payload, ok bool) {
 	if len(payload) == 0 || payload[0]&0x80 != 0 {
 		return p, false
@@ -89,7 +90,7 @@ func ParseH264(payload []byte) (p H264Payload, ok bool) {
 	}
 }
 
-// Cut takes the first unit off data that has lengths. ok is false when there is none.
+// Cut returns the first unit of data, which contains units with lengths, and the rest. ok is false if there is none.
 func (p H264Payload) Cut(data []byte) (unit, rest []byte, ok bool) {
 	if len(data) < 2 {
 		return nil, nil, false
@@ -101,8 +102,9 @@ func (p H264Payload) Cut(data []byte) (unit, rest []byte, ok bool) {
 	return data[2:][:n], data[2+n:], true
 }
 
-// Begins says whether the payload can be the first of an access unit: it has an access unit delimiter, information or a parameter
-// set, or the first slice of a picture (H.264 §7.4.1.2.3). first_mb_in_slice is 0 when its first bit is 1.
+// Begins reports whether the payload can be the first of an access unit: it contains an access unit delimiter,
+// supplemental information, a parameter set, or the first slice of a picture (H.264 §7.4.1.2.3). In the latter,
+// first_mb_in_slice is 0, which is coded as a 1 in its first bit.
 func (p H264Payload) Begins() bool {
 	switch {
 	case !p.Start:
@@ -114,7 +116,7 @@ func (p H264Payload) Begins() bool {
 		if p.Many {
 			slice, _, _ = p.Cut(slice)
 		}
-		if p.Header == 0 { // all of the unit: its first byte is here, too
+		if p.Header == 0 { // a whole unit: Data includes its first byte
 			slice = slice[1:]
 		}
 		return len(slice) > 0 && slice[0]&0x80 != 0

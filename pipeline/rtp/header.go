@@ -10,12 +10,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ClockRate is that of timestamps, a second (RFC 4175 §6.1, RFC 3551 §4.5).
+// ClockRate is the rate of RTP timestamps, in ticks per second (RFC 4175 §6.1, RFC 3551 §4.5).
 const ClockRate = 90000
 
 const (
 	rtpHeader   = 12 // RFC 3550 §5.1
-	ipUDPHeader = 48 // IPv6 and UDP; IPv4 is smaller, and one train serves both
+	ipUDPHeader = 48 // IPv6 and UDP; IPv4 headers are smaller, but one train serves both
 )
 
 var (
@@ -27,18 +27,18 @@ var (
 // headerWriter writes the RTP headers of one SSRC.
 type headerWriter struct {
 	ssrc   uint32
-	offset uint32 // of the timestamps
+	offset uint32 // added to the timestamps
 	next   uint32 // extended sequence number
 	pt     uint8
-	head   int // bytes of the RTP header, with the extension
+	head   int // bytes of the RTP header, including the extension
 }
 
 func newHeaderWriter(s Stream) headerWriter {
 	return headerWriter{ssrc: s.Start.SSRC, offset: s.Start.Timestamp, next: s.Start.Sequence, pt: s.Payload.Type(), head: s.HeaderSize()}
 }
 
-// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2: its profile and length in words, its
-// head, an NTP timestamp and padding.
+// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2 consists of the extension header (profile
+// and length in words), the element header, an NTP timestamp and padding.
 const (
 	captureTimeURI  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
 	captureTimeID   = 1
@@ -48,7 +48,7 @@ const (
 // SetSSRC implements Packetizer.
 func (w *headerWriter) SetSSRC(ssrc uint32) { w.ssrc = ssrc }
 
-// claim gives all headers of t the SSRC, if they have another one.
+// claim sets w's SSRC in all headers of t, if t has another one.
 func (w *headerWriter) claim(t *Train) {
 	if t.info.ssrc == w.ssrc {
 		return
@@ -58,7 +58,7 @@ func (w *headerWriter) claim(t *Train) {
 	}
 }
 
-// HeaderSize is the length of the RTP header of all packets.
+// HeaderSize returns the length of the RTP header, which is the same in all packets.
 func (s Stream) HeaderSize() int {
 	if s.CaptureTime {
 		return rtpHeader + captureTimeSize
@@ -66,7 +66,7 @@ func (s Stream) HeaderSize() int {
 	return rtpHeader
 }
 
-// header writes what stays the same in an RTP header (RFC 3550 §5.1).
+// header writes the constant fields of an RTP header (RFC 3550 §5.1).
 func (w *headerWriter) header(h []byte, marker bool) {
 	h[0], h[1] = 2<<6, w.pt
 	if marker {
@@ -80,7 +80,7 @@ func (w *headerWriter) header(h []byte, marker bool) {
 	}
 }
 
-// times writes what changes in an RTP header from frame to frame.
+// times writes the fields of an RTP header that change from frame to frame.
 func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
 	be.PutUint16(h[2:], seq)
 	be.PutUint32(h[4:], info.timestamp)
@@ -89,7 +89,8 @@ func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
 	}
 }
 
-// info says what RTCP needs to know of f, but for the pixels.
+// info returns the data about f that RTCP needs, except the number and the checksum of the pixels and, for a filling
+// frame, what complete sets later.
 func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	at := f.Times.Shown()
 	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at)}
@@ -99,30 +100,30 @@ func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	return i
 }
 
-// complete adds what is known when f is complete.
+// complete sets the fields that are known once f is complete.
 func (i *trainInfo) complete(f *pipeline.Frame) {
 	i.done, i.unverified = f.Times.Arrived(), f.Flags&pipeline.FlagUnverified != 0
 }
 
-// MediaClock is t in units of 1/90000 s since 1970, modulo 2^32.
+// MediaClock returns t in units of 1/90000 s since 1970, modulo 2^32.
 func MediaClock(t time.Time) uint32 {
 	ns := uint64(t.UnixNano())
 	return uint32(ns/1e9*ClockRate + ns%1e9*(ClockRate/1e4)/1e5)
 }
 
-// NTP is t as an NTP timestamp: seconds since 1900 in 32.32 bits (RFC 3550 §4).
+// NTP returns t as an NTP timestamp: seconds since 1900 in 32.32 bits (RFC 3550 §4).
 func NTP(t time.Time) uint64 {
 	ns := uint64(t.UnixNano())
 	return (ns/1e9+ntpEpoch)<<32 | (ns%1e9<<32)/1e9
 }
 
-// ntpEpoch is 1970 in seconds since 1900.
+// ntpEpoch is the year 1970 in seconds since 1900.
 const ntpEpoch = 2208988800
 
-// FromNTP is the inverse of NTP, up to a nanosecond, for times after 1970.
+// FromNTP is the inverse of NTP, to within a nanosecond, for times after 1970.
 func FromNTP(n uint64) time.Time {
 	return time.Unix(int64(n>>32)-ntpEpoch, int64((n&0xffffffff)*1e9>>32))
 }
 
-// CRC is the checksum of a frame's bytes that checksum packets carry, CRC-32C.
+// CRC returns the checksum of a frame's bytes for checksum packets, CRC-32C.
 func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }

@@ -38,7 +38,7 @@ func testPacking(t testing.TB, s Stream, f pipeline.Format) *packing {
 	return &packing{p, tr, f}
 }
 
-// packets returns the packets of frame n as the wire has them.
+// packets returns the packets of frame f as they appear on the wire.
 func packets(t testing.TB, p *packing, f *pipeline.Frame) [][]byte {
 	t.Helper()
 	if err := p.Packetize(p.train, f); err != nil {

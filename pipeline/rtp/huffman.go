@@ -5,7 +5,7 @@ package rtp
 import "encoding/hex"
 
 // HuffmanTables returns the four Huffman tables of ITU-T T.81 Annex K.3, which RFC 2435 §3.1.8 and Appendix B presume,
-// as they stand in a DHT segment: class and identifier, 16 counts, values.
+// in the format of a DHT segment: class and identifier, 16 counts, values.
 func HuffmanTables() [4][]byte {
 	var tables [4][]byte
 	for i, s := range [4]string{
@@ -32,7 +32,7 @@ func HuffmanTables() [4][]byte {
 			"a2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9ca" +
 			"d2d3d4d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8f9fa",
 	} {
-		tables[i], _ = hex.DecodeString(s) // a constant: cannot fail
+		tables[i], _ = hex.DecodeString(s) // cannot fail for a constant
 	}
 	return tables
 }

@@ -15,22 +15,22 @@ const (
 	jpegHeader  = 8        // RFC 2435 §3.1
 	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
 	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
-	jpegFile    = 2 << 10  // bytes before and after the scan in a file: 623 from image/jpeg; libjpeg-turbo wants as many
-	jpegQ       = 255      // quantization tables in every frame (RFC 2435 §4.2)
+	jpegFile    = 2 << 10  // room for a file's bytes before and after the scan: 623 by image/jpeg; libjpeg-turbo requires this much
+	jpegQ       = 255      // quantization tables are sent in every frame (RFC 2435 §4.2)
 )
 
-// jpegPacketizer makes RFC 2435 packets of I420 frames. All packets of a frame but the last have one size.
+// jpegPacketizer packs I420 frames by RFC 2435. All packets of a frame have the same size except the last.
 //
-// The width and height in the header are rounded up to multiples of 8. The scan covers them: an encoder pads to whole
-// MCUs of 16 pixels. The SDP gives the exact size (a=framesize, RFC 6064 §4.2.1).
+// The width and height in the header are rounded up to multiples of 8. The scan covers them, because an encoder pads to
+// whole MCUs of 16 pixels. The SDP contains the exact size (a=framesize, RFC 6064 §4.2.1).
 type jpegPacketizer struct {
 	headerWriter
 	format   pipeline.Format
 	checksum bool
 	encoder  JPEGEncoder
 	parser   *jpegParser
-	headers  int // bytes of a packet
-	size     int // of a packet without the RTP header's and JPEG header's bytes
+	headers  int // header bytes of a packet
+	size     int // bytes of a packet after the RTP and JPEG headers
 }
 
 func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
@@ -43,8 +43,9 @@ func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
 	return p
 }
 
-// NewTrain implements Packetizer. The encoder's room is four times the picture in whole MCUs, which a scan exceeds only when
-// made to (each coefficient in the longest code, each byte stuffed), and what a file has besides the scan.
+// NewTrain implements Packetizer. The room for the encoder is four times the picture in whole MCUs, plus the parts of a
+// file outside the scan. A scan exceeds that only if it is constructed to (each coefficient with the longest code, each
+// byte stuffed).
 func (p *jpegPacketizer) NewTrain() (*Train, error) {
 	mcus := ((p.format.Width + 15) / 16) * ((p.format.Height + 15) / 16)
 	room := min(4*mcus*16*16*3/2+jpegFile, maxFragment)
@@ -63,12 +64,12 @@ func (p *jpegPacketizer) NewTrain() (*Train, error) {
 		t.iov[2*i] = udp.Vector{Base: udp.Address(h), Len: uint64(p.headers)}
 	}
 	first := t.headers[p.headers:]
-	be.PutUint32(first, 2*64) // reserved, precision 0: 8 bits, length
+	be.PutUint32(first, 2*64) // reserved byte, precision 0 (8 bits), length
 	t.iov[0].Len += tableHeader
 	return t, nil
 }
 
-// Packetize implements Packetizer: it encodes f and cuts the scan.
+// Packetize implements Packetizer. It encodes f and splits the scan into packets.
 func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	file, err := p.encoder.Encode(t.scratch[:0], f)
 	if err != nil {
@@ -97,19 +98,19 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	return nil
 }
 
-// JPEGHeader is what all payloads of a frame say (RFC 2435 §3.1).
+// JPEGHeader holds the header fields common to all payloads of a frame (RFC 2435 §3.1).
 type JPEGHeader struct{ Type, Q, Width, Height byte }
 
-// JPEGFragment is one payload.
+// JPEGFragment is a parsed payload.
 type JPEGFragment struct {
 	Header JPEGHeader
-	Offset int    // of Scan in the frame's scan
-	Tables []byte // both quantization tables, at offset 0; else nil
+	Offset int       // offset of Scan in the frame's scan
+	Tables [2][]byte // quantization tables of luma and chroma, 64 bytes each, if Offset is 0; otherwise nil
 	Scan   []byte
 }
 
-// ParseJPEG reads a payload of type 1 with quantization tables in-band. ok is false for any other one, and for one that
-// breaks RFC 2435. The slices are parts of payload.
+// ParseJPEG parses a payload of type 1 with in-band quantization tables. ok is false for any other payload, and for one
+// that violates RFC 2435. The slices refer to payload.
 func ParseJPEG(payload []byte) (f JPEGFragment, ok bool) {
 	if len(payload) < jpegHeader {
 		return f, false
@@ -119,23 +120,38 @@ func ParseJPEG(payload []byte) (f JPEGFragment, ok bool) {
 	if f.Header.Type != jpegType || f.Header.Q < 128 || f.Header.Width == 0 || f.Header.Height == 0 {
 		return f, false
 	}
-	if f.Offset == 0 { // the quantization table header, RFC 2435 §3.1.8: two tables of 8 bits
-		if len(f.Scan) < tableHeader || f.Scan[1] != 0 || be.Uint16(f.Scan[2:]) != 2*64 {
-			return f, false
-		}
-		f.Tables, f.Scan = f.Scan[4:tableHeader], f.Scan[tableHeader:]
+	if f.Offset == 0 && !f.takeTables() {
+		return f, false
 	}
 	return f, len(f.Scan) > 0 && f.Offset+len(f.Scan) <= maxFragment
 }
 
-// cut lays the scan out over packets.
+// takeTables moves the quantization tables from the beginning of Scan to Tables (RFC 2435 §3.1.8). They have 8 bits. If
+// there is one, as from ffmpeg, it is for luma and chroma; more than two are not used. It returns false if there are none.
+func (f *JPEGFragment) takeTables() bool {
+	if len(f.Scan) < 4 {
+		return false
+	}
+	n := int(be.Uint16(f.Scan[2:]))
+	if n == 0 || n%64 != 0 || len(f.Scan) < 4+n || f.Scan[1]&3 != 0 {
+		return false
+	}
+	t := f.Scan[4 : 4+n]
+	f.Tables, f.Scan = [2][]byte{t[:64], t[:64]}, f.Scan[4+n:]
+	if n > 64 {
+		f.Tables[1] = t[64:128]
+	}
+	return true
+}
+
+// cut distributes the scan over packets.
 func (p *jpegPacketizer) cut(t *Train, scan []byte) {
 	base, i, room := udp.Address(scan), 0, p.size-tableHeader
 	h := t.headers
 	for off := 0; off < len(scan); i++ {
 		n := min(room, len(scan)-off)
 		p.times(h, uint16(p.next), &t.info)
-		be.PutUint32(h[p.head:], uint32(off)) // type-specific 0, fragment offset in 24 bits
+		be.PutUint32(h[p.head:], uint32(off)) // type-specific 0, fragment offset of 24 bits
 		h[1] = p.pt
 		if off += n; off == len(scan) {
 			h[1] |= 1 << 7

@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// rfc2435 checks all header fields straight from RFC 2435 §3.1 and returns tables and scan.
+// rfc2435 checks all header fields according to RFC 2435 §3.1 and returns tables and scan.
 func rfc2435(t *testing.T, wire [][]byte, w, h int) (quant, scan []byte) {
 	t.Helper()
 	for i, b := range wire {
@@ -79,7 +79,7 @@ func jpegPackets(t *testing.T, e JPEGEncoder) {
 		t.Run(fmt.Sprintf("%dx%d", tt.w, tt.h), func(t *testing.T) {
 			f := rtptest.Format(t, pipeline.I420, tt.w, tt.h, 10)
 			s := testPacking(t, Stream{Payload: JPEG, Start: testStart(), Checksum: true, Encoder: e}, f)
-			for n := range 3 { // no frame may keep anything of the one before, which is shorter or longer
+			for n := range 3 { // no frame may keep data of the one before, which is shorter or longer
 				frame := rtptest.Frame(f, n)
 				if n%2 == 0 {
 					clear(frame.Bytes)
@@ -179,11 +179,13 @@ func TestJPEGParserRefuses(t *testing.T) {
 	}
 }
 
-// badEncoder makes files of the wrong size, or in memory of its own.
+// badEncoder returns files of the wrong size, or in memory of its own.
 type badEncoder struct {
 	file  []byte
 	alien bool
 }
+
+func (badEncoder) Close() error { return nil }
 
 func (e badEncoder) Encode(dst []byte, _ *pipeline.Frame) ([]byte, error) {
 	if e.alien {
@@ -204,7 +206,7 @@ func TestJPEGEncoderIsNotTrusted(t *testing.T) {
 	}
 }
 
-// TestHuffmanTables compares with tables that image/jpeg has put into a file.
+// TestHuffmanTables compares the tables with those in a file by image/jpeg.
 func TestHuffmanTables(t *testing.T) {
 	var b bytes.Buffer
 	img := image.NewRGBA(image.Rect(0, 0, 8, 8))
@@ -236,7 +238,7 @@ func FuzzJPEG(f *testing.F) {
 		if img.width < 1 || img.height < 1 || len(img.quant[0]) != 64 || len(img.quant[1]) != 64 || len(img.scan) == 0 {
 			t.Fatalf("accepted %+v", img)
 		}
-		// What the parser lets through must come out of our own header as the same.
+		// A file that the parser accepts must be unchanged after a round trip through our own header.
 		again := AppendJFIF(nil, img.width, img.height, slices.Concat(img.quant[0], img.quant[1]), &p.huffman)
 		again = append(append(again, img.scan...), 0xff, 0xd9)
 		back, err := newJPEGParser().parse(again)

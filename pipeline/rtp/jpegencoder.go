@@ -11,21 +11,23 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A JPEGEncoder makes JPEG files that RFC 2435 type 1 can carry: baseline 4:2:0 with the standard Huffman tables.
+// A JPEGEncoder encodes JPEG files that RFC 2435 type 1 can carry: baseline 4:2:0 with the standard Huffman tables. It
+// belongs to its opener, who must close it.
 type JPEGEncoder interface {
 	// Encode appends a complete file with the picture of f, which is I420, to dst. It must not write beyond dst's
 	// capacity.
 	Encode(dst []byte, f *pipeline.Frame) ([]byte, error)
+	Close() error
 }
 
-// goEncoder encodes by image/jpeg.
+// goEncoder encodes with image/jpeg.
 type goEncoder struct {
 	options jpeg.Options
-	img     image.YCbCr // views the frame's slot
+	img     image.YCbCr // a view of the frame's slot
 	out     fixedWriter
 }
 
-// NewJPEGEncoder makes an encoder that works on the CPU, by image/jpeg. quality is 1 to 100.
+// NewJPEGEncoder returns an encoder that uses the CPU, with image/jpeg. quality is from 1 to 100.
 func NewJPEGEncoder(quality int) JPEGEncoder {
 	return &goEncoder{options: jpeg.Options{Quality: quality}}
 }
@@ -47,8 +49,11 @@ func (e *goEncoder) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 	return dst, err
 }
 
-// fixedWriter appends within the capacity. With Flush and WriteByte it is a writer that image/jpeg takes as it is,
-// without a buffer of its own.
+// Close implements JPEGEncoder. There is nothing to free.
+func (e *goEncoder) Close() error { return nil }
+
+// fixedWriter appends to b within its capacity. It has the methods Flush and WriteByte so that image/jpeg writes to it
+// directly instead of through a buffer of its own.
 type fixedWriter struct{ b []byte }
 
 func (w *fixedWriter) Write(p []byte) (int, error) {

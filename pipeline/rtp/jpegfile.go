@@ -20,15 +20,15 @@ const (
 	markCOM  = 0xfe
 )
 
-// jpegImage is what RFC 2435 needs of a JPEG file. The slices are parts of the file.
+// jpegImage holds the parts of a JPEG file that RFC 2435 needs. The slices refer to the file.
 type jpegImage struct {
 	width, height int
 	quant         [2][]byte // luminance and chrominance, 64 bytes each, in zigzag order
 	scan          []byte    // the entropy-coded segment, without EOI
 }
 
-// jpegParser reads JPEG files that RFC 2435 type 1 can carry: baseline, 8 bits, Y'CbCr 4:2:0 in one interleaved scan,
-// 8-bit quantization tables, the standard Huffman tables, no restart intervals. It refuses all else.
+// jpegParser parses JPEG files that RFC 2435 type 1 can carry: baseline, 8 bits, Y'CbCr 4:2:0 in one interleaved scan,
+// 8-bit quantization tables, the standard Huffman tables, no restart intervals. It refuses all others.
 type jpegParser struct {
 	huffman [4][]byte
 
@@ -36,9 +36,9 @@ type jpegParser struct {
 	pos  int
 	img  jpegImage
 	dqt  [4][]byte
-	dht  int     // set of standard Huffman tables seen
+	dht  int     // set of the standard Huffman tables seen so far
 	comp [3]byte // component identifiers
-	tq   [3]byte // and their quantization tables
+	tq   [3]byte // quantization tables of the components
 }
 
 func newJPEGParser() *jpegParser { return &jpegParser{huffman: HuffmanTables()} }
@@ -47,7 +47,7 @@ func (p *jpegParser) bad(format string, a ...any) error {
 	return fmt.Errorf("%w: byte %d: %s", ErrJPEG, p.pos, fmt.Sprintf(format, a...))
 }
 
-// parse reads the file b. It does not allocate but for errors.
+// parse parses the file b. It allocates only for errors.
 func (p *jpegParser) parse(b []byte) (jpegImage, error) {
 	*p = jpegParser{huffman: p.huffman, b: b}
 	if len(b) < 4 || b[0] != 0xff || b[1] != markSOI {
@@ -151,7 +151,7 @@ func (p *jpegParser) scanHeader(s []byte) error {
 	return nil
 }
 
-// scan takes the rest of the file, in which only stuffed 0xff and a final EOI may stand.
+// scan takes the rest of the file as the scan. In it, 0xff may occur only stuffed or in the final EOI.
 func (p *jpegParser) scan() error {
 	rest := p.b[p.pos:]
 	for at := 0; ; at += 2 {
@@ -173,10 +173,10 @@ func (p *jpegParser) scan() error {
 	}
 }
 
-// JFIFHeader is the length of a header that AppendJFIF makes.
+// JFIFHeader is the length of a header appended by AppendJFIF.
 const JFIFHeader = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
 
-// JPEGEnd is the marker EOI, which ends a file.
+// JPEGEnd is the EOI marker, which ends a file.
 const JPEGEnd = "\xff\xd9"
 
 // AppendJFIF appends a JFIF header for a scan of RFC 2435 type 1 (RFC 2435 Appendix B).

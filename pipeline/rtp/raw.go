@@ -12,21 +12,21 @@ import (
 
 const (
 	rawPayloadHeader = 2 + 6     // extended sequence number and one line header (RFC 4175 §4.2)
-	maxRaw           = 1<<15 - 1 // pixels: width and height in the SDP (RFC 4175 §6.1)
+	maxRaw           = 1<<15 - 1 // maximum width and height in pixels in the SDP (RFC 4175 §6.1)
 )
 
-// rawPacketizer makes RFC 4175 packets. No packet holds parts of two lines, so that every header has the same length and
-// the packets of a frame can be of one size.
+// rawPacketizer packs frames by RFC 4175. No packet contains parts of two lines, so that all headers have the same
+// length and the packets of a frame can have one size.
 type rawPacketizer struct {
 	headerWriter
 	format   pipeline.Format
 	group    pipeline.PixelGroup
-	line     int // bytes
-	headers  int // bytes of a packet
+	line     int // bytes of a line
+	headers  int // header bytes of a packet
 	checksum bool
-	perLine  int  // packets
+	perLine  int  // packets of a line
 	ready    bool // the frames are packet-ready
-	size     int  // payload bytes of a packet; the last of a line may be shorter
+	size     int  // payload bytes of a packet; the last one of a line may be shorter
 }
 
 func newRawPacketizer(s Stream, f pipeline.Format) *rawPacketizer {
@@ -59,8 +59,8 @@ func (p *rawPacketizer) NewTrain() (*Train, error) {
 		p.header(h, i == n-1)
 		line := h[p.head+2:]
 		be.PutUint16(line, uint16(size))
-		be.PutUint16(line[2:], uint16(y))                                // field bit 0: progressive
-		be.PutUint16(line[4:], uint16(off/p.group.Bytes*p.group.Pixels)) // in pixels; continuation bit 0: no other line header follows
+		be.PutUint16(line[2:], uint16(y))                                // the field bit is 0: progressive
+		be.PutUint16(line[4:], uint16(off/p.group.Bytes*p.group.Pixels)) // offset in pixels; the continuation bit is 0: no other line header follows
 		if p.ready {
 			t.iov[i].Len = uint64(p.headers + size)
 			continue
@@ -110,13 +110,13 @@ func (p *rawPacketizer) Seal(t *Train, f *pipeline.Frame) {
 // Unsent implements Slicer.
 func (p *rawPacketizer) Unsent(n int) { p.next -= uint32(n) }
 
-// stamp writes what differs from frame to frame.
+// stamp writes the header fields that change from frame to frame.
 func (p *rawPacketizer) stamp(h []byte, seq uint32, info *trainInfo) {
 	p.times(h, uint16(seq), info)
 	be.PutUint16(h[p.head:], uint16(seq>>16))
 }
 
-// gather points the train's vectors at the pixels.
+// gather completes the headers in the train, and points the train's vectors at the pixels.
 func (p *rawPacketizer) gather(t *Train, b []byte) {
 	base, seq, h, iov := udp.Address(b), p.next, t.headers, t.iov
 	for range p.format.Height {
@@ -131,9 +131,9 @@ func (p *rawPacketizer) gather(t *Train, b []byte) {
 	p.next = seq
 }
 
-// fillGaps writes the headers into the frame.
+// fillGaps writes the headers into the frame, and points the train's vectors at the packets there.
 func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
-	const short = rtpHeader + rawPayloadHeader // without extension
+	const short = rtpHeader + rawPayloadHeader // header length without the extension
 	base, seq, h, iov, info := udp.Address(b), p.next, t.headers, t.iov[:t.count], t.info
 	pitch, headers, head := p.format.PacketPitch, p.headers, p.head
 	for i := range iov {
@@ -141,11 +141,11 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 		if head > rtpHeader {
 			copy(gap[short:], from[short:])
 		}
-		to, fixed := gap[:short:short], from[:short:short] // in words, to save the call of memmove
+		to, fixed := gap[:short:short], from[:short:short] // copied in words to avoid a call of memmove
 		ne.PutUint64(to, ne.Uint64(fixed))
 		ne.PutUint64(to[8:], ne.Uint64(fixed[8:]))
 		ne.PutUint32(to[16:], ne.Uint32(fixed[16:]))
-		// Not before they are copied: a word that is read right after its parts were written is slow.
+		// Written only after the copy, because reading a word right after its parts were written is slow.
 		p.times(gap, uint16(seq), &info)
 		be.PutUint16(gap[head:], uint16(seq>>16))
 		iov[i].Base = base + uintptr(i*pitch)
@@ -154,8 +154,8 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc goes on with the CRC-32C of lines from to to, without their padding. It reads only what NewTrain and Packetize do not
-// write.
+// crc continues the CRC-32C sum with lines from to to, without their padding. It reads no fields that NewTrain and
+// Packetize write.
 func (p *rawPacketizer) crc(sum uint32, b []byte, from, to int) uint32 {
 	if p.ready {
 		pitch := p.format.PacketPitch

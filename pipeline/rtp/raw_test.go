@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// rfc4175 puts a picture together straight from RFC 4175 §4, from packets in order, and checks all header fields.
+// rfc4175 reassembles a picture from packets in order, according to RFC 4175 §4, and checks all header fields.
 func rfc4175(t *testing.T, wire [][]byte, start Start, first uint32, timestamp uint32, pixel pipeline.PixelFormat, w, h int) []byte {
 	t.Helper()
 	// pixel groups, RFC 4175 §4.3: table of pgroup size and coverage
@@ -65,7 +65,7 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 	}{
 		{pipeline.UYVY, 1920, 4, 3840, 0, 3, 1280, 1280},
 		{pipeline.UYVY, 1280, 6, 2560, 0, 2, 1280, 1280},
-		{pipeline.UYVY, 1936, 4, 4096, 0, 3, 1292, 1288}, // 968 pixel groups in three: 323, 323, 322
+		{pipeline.UYVY, 1936, 4, 4096, 0, 3, 1292, 1288}, // 968 pixel groups in three packets: 323, 323, 322
 		{pipeline.UYVY, 3840, 2, 7680, 0, 6, 1280, 1280},
 		{pipeline.UYVY, 3840, 2, 7680, 9000, 1, 7680, 7680},
 		{pipeline.UYVY, 320, 240, 640, 0, 1, 640, 640},
@@ -73,9 +73,9 @@ func TestRawPacketsByTheRFC(t *testing.T) {
 		{pipeline.UYVY, 714, 3, 1428, 0, 1, 1428, 1428},
 		{pipeline.UYVY, 718, 3, 1436, 0, 2, 720, 716},
 		{pipeline.UYVP, 1920, 4, 4800, 0, 4, 1200, 1200},
-		{pipeline.UYVP, 1280, 4, 3200, 0, 3, 1070, 1060}, // 640 pixel groups in three: 214, 214, 212
+		{pipeline.UYVP, 1280, 4, 3200, 0, 3, 1070, 1060}, // 640 pixel groups in three packets: 214, 214, 212
 		{pipeline.UYVP, 2, 3, 64, 0, 1, 5, 5},
-		{pipeline.RGB24, 1920, 4, 5760, 0, 5, 1152, 1152}, // four would need 1440 bytes, the path takes 1432
+		{pipeline.RGB24, 1920, 4, 5760, 0, 5, 1152, 1152}, // four packets would need 1440 bytes each, but the path has room for 1432
 		{pipeline.RGB24, 3, 3, 16, 0, 1, 9, 9},
 	} {
 		t.Run(fmt.Sprintf("%v %dx%d mtu %d", tt.pixel, tt.width, tt.height, tt.mtu), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestRawRefusesAShortFrame(t *testing.T) {
 	}
 }
 
-// The pixels are read when the checksum is wanted, and not while packets wait for it.
+// The pixels are read only when the checksum is requested, not by Packetize.
 func TestPacketizeReadsNoPixels(t *testing.T) {
 	plain := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
 	ready, _ := Stream{}.PacketReady(plain)
@@ -141,7 +141,7 @@ func TestPacketizeReadsNoPixels(t *testing.T) {
 			later[i] = ^later[i]
 		}
 		var summing sync.WaitGroup
-		summing.Go(s.train.Sum) // beside a sender
+		summing.Go(s.train.Sum) // concurrently with a sender
 		var pixels []byte
 		for i := range s.train.Len() {
 			_, p := s.train.Packet(i)

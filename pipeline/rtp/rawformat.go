@@ -8,8 +8,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A rawFormat is a sampling that is sent as RFC 4175 has it. The pixel groups of RFC 4175 §4.3 are those of the pixel
-// format in memory, so that packets are pieces of lines.
+// A rawFormat is a sampling that is sent by RFC 4175. The pixel format in memory has the pixel groups of RFC 4175 §4.3,
+// so that payloads are parts of lines.
 type rawFormat struct {
 	pixel    pipeline.PixelFormat
 	sampling string // RFC 4175 §6.1
@@ -22,7 +22,7 @@ var rawFormats = []rawFormat{
 	{pipeline.RGB24, "RGB", "8"},
 }
 
-// rawOf finds the format of a pixel format; 0 is UYVY.
+// rawOf returns the format for a pixel format; 0 means UYVY. ok is false if there is none.
 func rawOf(p pipeline.PixelFormat) (f rawFormat, ok bool) {
 	for _, f := range rawFormats {
 		if f.pixel == p || p == 0 {
@@ -32,7 +32,7 @@ func rawOf(p pipeline.PixelFormat) (f rawFormat, ok bool) {
 	return rawFormat{}, false
 }
 
-// rawPixels lists the pixel formats for an error.
+// rawPixels lists the pixel formats, for errors.
 func rawPixels() string {
 	var names []string
 	for _, f := range rawFormats {
@@ -41,7 +41,7 @@ func rawPixels() string {
 	return strings.Join(names, ", ")
 }
 
-// rawSamplings lists the samplings for an error.
+// rawSamplings lists the samplings, for errors.
 func rawSamplings() string {
 	var names []string
 	for _, f := range rawFormats {
@@ -50,8 +50,8 @@ func rawSamplings() string {
 	return strings.Join(names, ", ")
 }
 
-// cutLine cuts a line of the given bytes into the fewest packets of at most limit bytes, all multiples of a pixel group
-// of group bytes and as equal as can be: only the last may be shorter.
+// cutLine splits a line of line bytes into the smallest number of packets of at most limit bytes. All packets are
+// multiples of a pixel group of group bytes and of the same size; only the last may be shorter.
 func cutLine(line, limit, group int) (packets, size int) {
 	groups, most := line/group, limit/group
 	packets = (groups + most - 1) / most
@@ -59,7 +59,7 @@ func cutLine(line, limit, group int) (packets, size int) {
 	return (groups + each - 1) / each, each * group
 }
 
-// colorimetry and range as ST 2110-20:2017 §7 writes them.
+// colorParameters returns colorimetry and range in the notation of ST 2110-20:2017 §7.
 func colorParameters(c pipeline.Colorimetry) (colorimetry, rangeName string) {
 	switch c {
 	case pipeline.BT601Limited:

@@ -6,24 +6,25 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
 const (
 	resultsEncoding = "x-tegracast-results"
-	resultsHeader   = 4 // offset of the packet's first byte in the text
+	resultsHeader   = 4 // bytes: where in the text the packet's part begins
 )
 
-// MaxResults is the most bytes of a frame's results.
+// MaxResults is the maximum size of a frame's results in bytes.
 const MaxResults = 1 << 18
 
-// resultsPacketizer makes packets of what stages have found in frames: the text of pipeline.Report, cut where a packet
-// is full (docs/results-output.md, "RTP").
+// resultsPacketizer packs the results of stages: the text of report.Report, split where a packet is full
+// (docs/results-output.md, "RTP").
 type resultsPacketizer struct {
 	headerWriter
 	checksum bool
-	headers  int // bytes of a packet
-	size     int // of the text in a packet; the last one may be shorter
+	headers  int // header bytes of a packet
+	size     int // text bytes of a packet; the last one may be shorter
 }
 
 func newResultsPacketizer(s Stream) *resultsPacketizer {
@@ -49,9 +50,9 @@ func (p *resultsPacketizer) NewTrain() (*Train, error) {
 	return t, nil
 }
 
-// Packetize implements Packetizer: it reads the frame's results, and none of its pixels.
+// Packetize implements Packetizer. It reads the frame's results, but none of its pixels.
 func (p *resultsPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
-	text, err := f.AppendReport(t.scratch[:0])
+	text, err := report.Append(t.scratch[:0], f)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrResults, err)
 	}

@@ -13,10 +13,11 @@ import (
 	pionrtp "github.com/pion/rtp"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/report"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// joined puts packets together as docs/rtp.md says, with pion's parser.
+// joined reassembles packets as described in docs/rtp.md, with pion's parser.
 func joined(t *testing.T, list [][]byte) (text []byte, timestamp uint32) {
 	t.Helper()
 	for i, b := range list {
@@ -45,7 +46,7 @@ func TestResultsPackets(t *testing.T) {
 			frame := rtptest.Frame(f, n)
 			frame.Results = append(frame.Results, pipeline.Result{Stage: "motion", Regions: make([]pipeline.Region, regions)})
 			text, at := joined(t, packets(t, s, frame))
-			var r pipeline.Report
+			var r report.Report
 			if err := json.Unmarshal(text, &r); err != nil {
 				t.Fatal(err)
 			}

@@ -19,34 +19,34 @@ const (
 // ReportInterval is the time between the reports of a receiver, and of a sender that sends no checksums.
 const ReportInterval = time.Second
 
-// Compounds writes the RTCP compounds of one stream's sender. Each begins with a sender report and the CNAME, as
-// RFC 3550 §6.1 wants it of all compounds.
+// Compounds writes the RTCP compound packets of one stream's sender. Each begins with a sender report and the CNAME,
+// which RFC 3550 §6.1 requires of all compound packets.
 type Compounds struct {
 	ssrc   uint32
-	offset uint32 // of the RTP timestamps
+	offset uint32 // added to the RTP timestamps
 	sdes   []byte
 	buf    []byte
 }
 
-// NewCompounds makes a writer for the stream that begins at s.
+// NewCompounds returns a writer for the stream with start s.
 func NewCompounds(s Start) *Compounds {
 	return &Compounds{ssrc: s.SSRC, offset: s.Timestamp, sdes: SourceDescription(s.SSRC), buf: make([]byte, 0, 256)}
 }
 
-// SetSSRC changes the SSRC of the compounds that follow. The CNAME stays (RFC 3550 §6.5.1).
+// SetSSRC changes the SSRC of the following compounds. The CNAME stays the same (RFC 3550 §6.5.1).
 func (c *Compounds) SetSSRC(ssrc uint32) {
 	c.ssrc = ssrc
 	be.PutUint32(c.sdes[4:], ssrc)
 }
 
-// SourceDescription is an SDES packet with a random CNAME as RFC 7022 §4.2 makes them.
+// SourceDescription returns an SDES packet with a random CNAME as specified by RFC 7022 §4.2.
 func SourceDescription(ssrc uint32) []byte {
 	var id [12]byte
-	_, _ = rand.Read(id[:]) // never fails, crypto/rand says
+	_, _ = rand.Read(id[:]) // never fails, according to crypto/rand
 	cname := base64.StdEncoding.EncodeToString(id[:])
 	b := append([]byte{2<<6 | 1, rtcpSDES, 0, 0}, 0, 0, 0, 0, 1, byte(len(cname)))
 	b = append(b, cname...)
-	for b = append(b, 0); len(b)%4 != 0; { // at least one null ends the list of items
+	for b = append(b, 0); len(b)%4 != 0; { // at least one null byte ends the list of items
 		b = append(b, 0)
 	}
 	be.PutUint16(b[2:], uint16(len(b)/4-1))
@@ -54,8 +54,9 @@ func SourceDescription(ssrc uint32) []byte {
 	return b
 }
 
-// SenderReport is a sender report with the CNAME: packets and octets were sent until now. Its NTP time and RTP timestamp are
-// the same instant, by the clock that frames' timestamps are made from. It is valid until the next call.
+// SenderReport returns a sender report with the CNAME. packets and octets are the numbers sent so far. NTP time and RTP
+// timestamp denote the same instant by the clock from which frames' timestamps are made. The result is valid until the
+// next call.
 func (c *Compounds) SenderReport(now time.Time, packets, octets uint64) []byte {
 	b := append(c.buf[:0], 2<<6, rtcpSR, 0, 6)
 	b = be.AppendUint32(b, c.ssrc)
@@ -66,10 +67,10 @@ func (c *Compounds) SenderReport(now time.Time, packets, octets uint64) []byte {
 	return append(b, c.sdes...)
 }
 
-// Checksum appends an APP packet to a report.
+// Checksum appends a checksum APP packet to a report.
 func (c *Compounds) Checksum(b []byte, sum Checksum) []byte { return sum.append(b, c.ssrc) }
 
-// Damage appends an APP packet to a report.
+// Damage appends a damage APP packet to a report.
 func (c *Compounds) Damage(b []byte, d Damage) []byte { return d.append(b, c.ssrc) }
 
 // Bye appends a BYE packet (RFC 3550 §6.6) to a report.

@@ -13,25 +13,25 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// DefaultPort is that of RFC 3551 §8.
+// DefaultPort is the default port of RFC 3551 §8.
 const DefaultPort = 5004
 
-// The attribute of our own by which a sender promises a checksum packet for each frame (docs/rtp.md).
+// The attribute, and its value, by which a sender promises a checksum packet for each frame, defined in docs/rtp.md.
 const (
 	checksumAttribute = "x-tegracast-checksum"
 	checksumKind      = "crc32c"
 )
 
-// Path is the way of one copy of a stream through the network.
+// Path contains the addresses and the TTL with which one copy of a stream is sent.
 type Path struct {
 	From netip.Addr
 	To   netip.AddrPort
-	TTL  int // of a group; 0: 1
-	// Control is the stream's URL in an RTSP session, relative to that of the session; empty: there is none.
+	TTL  int // TTL of a multicast group; 0: 1
+	// Control is the stream's URL in an RTSP session, relative to that of the session, or empty.
 	Control string
 }
 
-// Describe makes the SDP (RFC 8866) of a stream of frames of format f.
+// Describe returns the SDP (RFC 8866) of a stream of frames of format f.
 func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 	s = s.WithDefaults()
 	if err := s.CheckFormat(f); err != nil {
@@ -52,7 +52,7 @@ func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 		},
 		ConnectionInformation: connection(p.To.Addr(), p.TTL),
 	}
-	if sourceSpecific(p.To.Addr()) { // receivers must name the source in these ranges (RFC 4607 §1)
+	if sourceSpecific(p.To.Addr()) { // receivers must specify the source in these ranges (RFC 4607 §1)
 		m.WithValueAttribute("source-filter", fmt.Sprintf(" incl IN %s %s %s", ipVersion(p.To.Addr()), p.To.Addr(), p.From))
 	}
 	switch s.Payload {
@@ -87,7 +87,7 @@ func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 	return d.Marshal()
 }
 
-// JoinSDP adds the media of others to the description of a session.
+// JoinSDP adds the media of other session descriptions to the first one.
 func JoinSDP(first []byte, others ...[]byte) ([]byte, error) {
 	var d sdp.SessionDescription
 	if err := d.Unmarshal(first); err != nil {
@@ -103,8 +103,8 @@ func JoinSDP(first []byte, others ...[]byte) ([]byte, error) {
 	return d.Marshal()
 }
 
-// describeRaw adds the media type parameters of RFC 4175 §6 and SMPTE ST 2110-20:2017 §7. TP is left out: no
-// conformity to a sender type of ST 2110-21 is claimed.
+// describeRaw adds the media type parameters of RFC 4175 §6 and SMPTE ST 2110-20:2017 §7. It omits TP, because
+// conformance to a sender type of ST 2110-21 is not claimed.
 func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
 	raw, _ := rawOf(f.Pixel)
 	colorimetry, rangeName := colorParameters(f.Color)
@@ -116,14 +116,15 @@ func describeRaw(m *sdp.MediaDescription, f pipeline.Format) {
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d raw/%d", typeRaw, ClockRate)).WithValueAttribute("fmtp", fmtp)
 }
 
-// describeJPEG adds the exact size (RFC 6064 §4.2.1), which the payload header has in units of 8 only.
+// describeJPEG adds the attributes of JPEG, among them the exact size (RFC 6064 §4.2.1), which the payload header
+// contains only in units of 8 pixels.
 func describeJPEG(m *sdp.MediaDescription, f pipeline.Format) {
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d JPEG/%d", typeJPEG, ClockRate))
 	m.WithValueAttribute("framesize", fmt.Sprintf("%d %d-%d", typeJPEG, f.Width, f.Height))
 	describeRate(m, f)
 }
 
-// describeH264 adds the media type parameters of RFC 6184 §8.1. Without an encoder there are no parameter sets.
+// describeH264 adds the media type parameters of RFC 6184 §8.1. Without an encoder it adds no parameter sets.
 func describeH264(m *sdp.MediaDescription, s Stream, f pipeline.Format) {
 	fmtp := fmt.Sprintf("%d packetization-mode=1", typeH264)
 	if s.H264 != nil {
@@ -142,7 +143,7 @@ func describeRate(m *sdp.MediaDescription, f pipeline.Format) {
 	}
 }
 
-// connection is the c= line. An IPv4 group has its TTL there (RFC 8866 §5.7).
+// connection returns the c= line. For an IPv4 group it contains the TTL (RFC 8866 §5.7).
 func connection(a netip.Addr, ttl int) *sdp.ConnectionInformation {
 	c := &sdp.ConnectionInformation{
 		NetworkType: "IN", AddressType: ipVersion(a), Address: &sdp.Address{Address: a.WithZone("").String()},
@@ -161,7 +162,7 @@ func ipVersion(a netip.Addr) string {
 	return "IP6"
 }
 
-// sourceSpecific says whether a is in 232/8 or ff3x::/32 (RFC 4607 §1).
+// sourceSpecific reports whether a is in 232/8 or ff3x::/32 (RFC 4607 §1).
 func sourceSpecific(a netip.Addr) bool {
 	if a.Is4() {
 		return a.As4()[0] == 232

@@ -78,8 +78,8 @@ a=recvonly
 	}
 }
 
-// TestClocks: a clock of this machine's own is known by an address of its interfaces, a PTP clock only when the kernel's
-// is synchronised.
+// TestClocks checks that this machine's own clock is identified by the MAC address of an interface, and that a PTP
+// clock is named only if the kernel's clock is synchronised.
 func TestClocks(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
 	const ptp = "ptp=IEEE1588-2008:00-11-22-FF-FE-33-44-55:0"
@@ -138,6 +138,16 @@ func TestForeignDescriptions(t *testing.T) {
 	got, err := ParseSDP([]byte(goodSDP))
 	if err != nil || len(got) != 1 || got[0].PayloadType != 112 || got[0].RTCPPort != 7001 {
 		t.Fatalf("%+v %v", got, err)
+	}
+	for _, tt := range []struct {
+		old, new string
+		port     int
+		mux      bool
+	}{{"5004 RTP/AVP", "5004 RTP/AVPF", 7001, false}, {"a=rtcp:7001\n", "a=rtcp:7001\na=rtcp-mux\n", 5004, true}} {
+		got, err := ParseSDP([]byte(strings.Replace(goodSDP, tt.old, tt.new, 1)))
+		if err != nil || got[0].RTCPPort != tt.port || got[0].Mux != tt.mux {
+			t.Errorf("%s: %+v %v", tt.new, got, err)
+		}
 	}
 	static := "v=0\no=- 1 1 IN IP4 192.0.2.1\ns=x\nc=IN IP4 192.0.2.3\nt=0 0\nm=video 5004 RTP/AVP 26\na=framerate:29.97\n"
 	got, err = ParseSDP([]byte(static))

@@ -19,18 +19,20 @@ import (
 type Media struct {
 	Payload     Payload
 	PayloadType uint8
-	Address     netip.Addr           // where the stream is sent to
-	Port        int                  // RTP
+	Address     netip.Addr           // destination address of the stream
+	Port        int                  // RTP port
 	RTCPPort    int                  // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
-	Source      netip.Addr           // the only sender, from a=source-filter (RFC 4570); invalid: any
-	Pixel       pipeline.PixelFormat // of raw; 0 is UYVY
-	Width       int                  // pixels; 0: as the pictures say
-	Height      int                  // lines; 0: as the pictures say
+	Mux         bool                 // RTCP comes to Port, too (a=rtcp-mux, RFC 5761)
+	Source      netip.Addr           // the only permitted sender, from a=source-filter (RFC 4570); invalid: any
+	Pixel       pipeline.PixelFormat // of raw video; 0 means UYVY
+	Width       int                  // pixels; 0: given only by the pictures
+	Height      int                  // lines; 0: given only by the pictures
 	Rate        pipeline.Rate        // zero: not given
-	Checksum    bool                 // the sender promises each frame's CRC-32C by RTCP (docs/rtp.md)
+	Checksum    bool                 // the sender promises each frame's CRC-32C in an RTCP packet (docs/rtp.md)
 }
 
-// Format is that of the frames; of JPEG and H.264, whose pictures have it, the zero Format.
+// Format returns the format of the frames. For JPEG and H.264 it returns the zero Format, because only the pictures
+// contain the format.
 func (m Media) Format() (pipeline.Format, error) {
 	if m.Payload != Raw {
 		return pipeline.Format{}, nil
@@ -42,14 +44,14 @@ func (m Media) Format() (pipeline.Format, error) {
 	return pipeline.NewFormat(raw.pixel, m.Width, m.Height, m.Rate)
 }
 
-// maxSDP is the largest SDP in bytes: an honest one has a thousand.
+// maxSDP is the maximum size of an SDP in bytes; a normal one has about a thousand.
 const maxSDP = 32 << 10
 
-// sdpText is an SDP as text, to tell where something stands.
+// sdpText is the text of an SDP, used to find the line of an error.
 type sdpText []byte
 
-// at makes an error that wraps ErrSDP and names the first line that begins with prefix, in or after media section m
-// (0: the session).
+// at returns an error that wraps ErrSDP and names the first line with the given prefix in media section m (0: the
+// session), or the first line of the section if there is none.
 func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	section, first := 0, 0
 	for i, line := range strings.Split(string(t), "\n") {
@@ -67,9 +69,9 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
 }
 
-// ParseSDP reads the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in YCbCr-4:2:2
-// of 8 and 10 bits and RGB of 8, JPEG (RFC 2435) and H.264 (RFC 6184, modes 0 and 1). Media of other kinds are passed over. Errors wrap ErrSDP and name
-// line, value and remedy.
+// ParseSDP returns the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in
+// YCbCr-4:2:2 with 8 or 10 bits and RGB with 8 bits, JPEG (RFC 2435), and H.264 (RFC 6184, modes 0 and 1). It ignores
+// media of other kinds. Errors wrap ErrSDP and state line, value and remedy.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
@@ -97,7 +99,8 @@ func ParseSDP(b []byte) ([]Media, error) {
 	return out, nil
 }
 
-// grammar parses b, and finds the line of a mistake by bisection: a beginning cannot be parsed when the line is in it.
+// grammar parses b. It finds the line of a syntax error by bisection, because any prefix that contains this line fails
+// to parse.
 func grammar(b []byte) (*sdp.SessionDescription, error) {
 	d := &sdp.SessionDescription{}
 	if len(b) < 2 || b[0] != 'v' || b[1] != '=' {
@@ -117,7 +120,7 @@ func grammar(b []byte) (*sdp.SessionDescription, error) {
 	return nil, fmt.Errorf("%w: line %d: %q: breaks RFC 8866: %w", ErrSDP, i+1, strings.TrimSpace(lines[i]), err)
 }
 
-// mediaParser reads one media section.
+// mediaParser parses one media section.
 type mediaParser struct {
 	text    sdpText
 	section int
@@ -141,8 +144,8 @@ func (p *mediaParser) parse() (Media, error) {
 
 func (p *mediaParser) name() error {
 	n := p.desc.MediaName
-	if proto := strings.Join(n.Protos, "/"); proto != "RTP/AVP" {
-		return p.bad("m=", "protocol %q: only RTP/AVP is received", proto)
+	if proto := strings.Join(n.Protos, "/"); proto != "RTP/AVP" && proto != "RTP/AVPF" { // as AVP (RFC 4585 §4)
+		return p.bad("m=", "protocol %q: only RTP/AVP and RTP/AVPF are received", proto)
 	}
 	if n.Port.Value < 1 || n.Port.Value > 65534 {
 		return p.bad("m=", "port %d: must be from 1 to 65534", n.Port.Value)
@@ -160,7 +163,7 @@ func (p *mediaParser) name() error {
 	return nil
 }
 
-// address reads c= of the medium, else of the session, and a=source-filter.
+// address parses c= of the media section, or else of the session, and a=source-filter.
 func (p *mediaParser) address() error {
 	c := p.desc.ConnectionInformation
 	if c == nil {
@@ -169,7 +172,7 @@ func (p *mediaParser) address() error {
 	if c == nil || c.Address == nil {
 		return p.bad("m=", "no c= line for this medium: add c=IN IP4 ADDRESS")
 	}
-	host, _, _ := strings.Cut(c.Address.Address, "/") // a group's TTL follows
+	host, _, _ := strings.Cut(c.Address.Address, "/") // strips the TTL of a group
 	a, err := netip.ParseAddr(host)
 	if err != nil {
 		return p.text.at(p.connectionSection(), "c=", "address %q: must be an IP address", host)
@@ -179,7 +182,7 @@ func (p *mediaParser) address() error {
 	if !ok {
 		return nil
 	}
-	f := strings.Fields(filter) // incl IN IP4 group source
+	f := strings.Fields(filter) // the format is: incl IN IP4 group source
 	if len(f) != 5 || f[0] != "incl" {
 		return p.bad("a=source-filter", "source filter %q: only incl with one source is supported", filter)
 	}
@@ -197,6 +200,10 @@ func (p *mediaParser) connectionSection() int {
 }
 
 func (p *mediaParser) control() error {
+	if _, p.media.Mux = p.desc.Attribute("rtcp-mux"); p.media.Mux {
+		p.media.RTCPPort = p.media.Port
+		return nil
+	}
 	v, ok := p.desc.Attribute("rtcp")
 	if !ok {
 		return nil
@@ -210,7 +217,7 @@ func (p *mediaParser) control() error {
 	return nil
 }
 
-// encoding finds the payload format: static type 26 needs no rtpmap (RFC 3551 §6).
+// encoding determines the payload format. The static payload type 26 needs no rtpmap (RFC 3551 §6).
 func (p *mediaParser) encoding() error {
 	name := p.attribute("rtpmap")
 	switch {
@@ -229,7 +236,8 @@ func (p *mediaParser) encoding() error {
 	return p.bad("a=rtpmap:", "encoding %q: only raw/90000, JPEG/90000 and H264/90000 are received", name)
 }
 
-// attribute returns the value of an attribute that begins with the payload type.
+// attribute returns the value of the attribute key for the payload type, which precedes the value, or "" if there is
+// none.
 func (p *mediaParser) attribute(key string) string {
 	for _, a := range p.desc.Attributes {
 		pt, value, _ := strings.Cut(a.Value, " ")
@@ -240,17 +248,21 @@ func (p *mediaParser) attribute(key string) string {
 	return ""
 }
 
-// parameters are those of the media type.
-func (p *mediaParser) parameters() map[string]string {
+// parameters returns the media type parameters.
+func (p *mediaParser) parameters() map[string]string { return FormatParameters(p.attribute("fmtp")) }
+
+// FormatParameters returns the parameters of an a=fmtp line, without its payload type, by their names in lower case: names
+// of media type parameters are case-insensitive (RFC 4855 §3, RFC 2045 §5.1).
+func FormatParameters(fmtp string) map[string]string {
 	params := map[string]string{}
-	for f := range strings.SplitSeq(p.attribute("fmtp"), ";") {
+	for f := range strings.SplitSeq(fmtp, ";") {
 		k, v, _ := strings.Cut(strings.TrimSpace(f), "=")
 		params[strings.ToLower(k)] = v
 	}
 	return params
 }
 
-// h264 refuses the interleaved mode, in which packets come in another order (RFC 6184 §6.2).
+// h264 refuses the interleaved mode, in which packets arrive in a different order (RFC 6184 §6.2).
 func (p *mediaParser) h264() error {
 	if mode := p.parameters()["packetization-mode"]; mode != "" && mode != "0" && mode != "1" {
 		return p.bad("a=fmtp:", "packetization-mode %q: only 0 and 1 are received", mode)
@@ -258,7 +270,7 @@ func (p *mediaParser) h264() error {
 	return nil
 }
 
-// raw reads the media type parameters of RFC 4175 §6.
+// raw parses the media type parameters of RFC 4175 §6.
 func (p *mediaParser) raw() error {
 	params := p.parameters()
 	i := slices.IndexFunc(rawFormats, func(f rawFormat) bool { return f.sampling == params["sampling"] && f.depth == params["depth"] })
@@ -288,7 +300,7 @@ func (p *mediaParser) raw() error {
 	return nil
 }
 
-// jpeg reads the exact size (RFC 6064 §4.2.1).
+// jpeg parses the exact size (RFC 6064 §4.2.1).
 func (p *mediaParser) jpeg() error {
 	size := p.attribute("framesize")
 	if size == "" {
@@ -304,7 +316,7 @@ func (p *mediaParser) jpeg() error {
 	return nil
 }
 
-// rate reads a=framerate (RFC 8866 §6.13), a decimal number.
+// rate parses a=framerate (RFC 8866 §6.13), a decimal number.
 func (p *mediaParser) rate() error {
 	v, ok := p.desc.Attribute("framerate")
 	if !ok || p.media.Rate.Num != 0 {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Errors that callers tell apart. They come wrapped with what, where and what to do.
+// Errors that callers can distinguish. They are returned wrapped, with the operation, the place and a remedy.
 var (
 	ErrConfig  = errors.New("rtp: impossible configuration")
 	ErrFormat  = errors.New("rtp: format cannot be sent")
@@ -23,13 +23,13 @@ var (
 	ErrResults = errors.New("rtp: results cannot be sent")
 )
 
-// Payload is the RTP payload format.
+// Payload is an RTP payload format.
 type Payload uint8
 
 const (
 	Raw     Payload = iota // uncompressed video, RFC 4175
 	JPEG                   // RFC 2435
-	Results                // what stages have found, as JSON (docs/results-output.md)
+	Results                // results of stages, as JSON (docs/results-output.md)
 	H264                   // RFC 6184
 )
 
@@ -50,7 +50,7 @@ func (p *Payload) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Payload types: 26 is JPEG's static one (RFC 3551 §6), 96 the first dynamic one.
+// Payload types. 26 is the static one of JPEG (RFC 3551 §6), 96 the first dynamic one.
 const (
 	typeRaw     = 96
 	typeJPEG    = 26
@@ -58,58 +58,59 @@ const (
 	typeH264    = 98
 )
 
-// Type is the payload type of the stream.
+// Type returns the RTP payload type.
 func (p Payload) Type() uint8 {
 	return [...]uint8{typeRaw, typeJPEG, typeResults, typeH264}[p]
 }
 
-// Start is where an RTP stream begins; RFC 3550 §5.1 wants all three random.
+// Start contains the initial values of an RTP stream. RFC 3550 §5.1 requires all three to be random.
 type Start struct {
 	SSRC      uint32
-	Sequence  uint32 // the extended sequence number of the first packet
+	Sequence  uint32 // extended sequence number of the first packet
 	Timestamp uint32 // added to the 90 kHz clock
 }
 
-// NewStart is a random one. Streams of one source have one offset of their timestamps, so that frames of theirs can be
-// told to be the same.
+// NewStart returns a random Start with the given timestamp offset. Streams of one source use the same offset, so that
+// receivers can recognise the same frame in several streams.
 func NewStart(timestamp uint32) *Start {
 	return &Start{random(), random(), timestamp}
 }
 
-// RandomStart is one that nothing else shares.
+// RandomStart returns a random Start, whose timestamp offset is random too.
 func RandomStart() *Start { return NewStart(random()) }
 
 func random() uint32 {
 	var b [4]byte
-	_, _ = rand.Read(b[:]) // never fails, crypto/rand says
+	_, _ = rand.Read(b[:]) // never fails, according to crypto/rand
 	return binary.BigEndian.Uint32(b[:])
 }
 
-// Stream describes what one RTP stream holds. Zero values mean the defaults.
+// Stream describes the contents of one RTP stream. Zero values mean defaults.
 type Stream struct {
 	Payload     Payload
-	MTU         int         // of the path, IP packet in bytes; 0: 1500
-	Clock       string      // that the machine's is disciplined by, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": its own
-	CaptureTime bool        // abs-capture-time in every RTP header, 16 bytes each
-	Checksum    bool        // an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
-	Quality     int         // of JPEG, 1 to 100; 0: 90
-	Encoder     JPEGEncoder // nil: image/jpeg at Quality
-	H264        H264Encoder // of payload H264, which has no default
-	Name        string      // of the session in the SDP; empty: "tegracast"
+	MTU         int         // of the path: size of an IP packet in bytes; 0: 1500
+	Clock       string      // clock that disciplines the machine's clock, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none
+	CaptureTime bool        // send abs-capture-time in every RTP header, 16 bytes each
+	Checksum    bool        // send an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
+	Quality     int         // JPEG quality, 1 to 100; 0: 90
+	Encoder     JPEGEncoder // nil: image/jpeg with Quality
+	H264        H264Encoder // encoder for payload H264; there is no default
+	Name        string      // session name in the SDP; empty: "tegracast"
 	Start       *Start      // nil: random
 }
 
-// Sizes of the largest IP packet, in bytes.
+// The default and the limits of Stream.MTU, in bytes.
 const (
 	DefaultMTU = 1500
 	MinMTU     = 576
 	MaxMTU     = 9000
 )
 
-// DefaultQuality is that of JPEG.
+// DefaultQuality is the default JPEG quality.
 const DefaultQuality = 90
 
-// WithDefaults returns s with its defaults filled in, but for Start: without one no stream has begun.
+// WithDefaults returns s with the defaults of MTU, Quality and Name filled in. A nil Start stays nil, because it means
+// that no stream has started.
 func (s Stream) WithDefaults() Stream {
 	if s.MTU == 0 {
 		s.MTU = DefaultMTU
@@ -123,7 +124,7 @@ func (s Stream) WithDefaults() Stream {
 	return s
 }
 
-// Validate returns an error that wraps ErrConfig and names the field, its value and the rule.
+// Validate returns nil, or an error that wraps ErrConfig and states the field, its value and the violated rule.
 func (s Stream) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...))
@@ -142,8 +143,9 @@ func (s Stream) Validate() error {
 	return nil
 }
 
-// PacketReady returns f with the layout of this stream's packets: a producer that writes it saves the transmitter the
-// gathering. ok is false when there is none, since the packets of a line cannot all have one size.
+// PacketReady returns f with the memory layout of this stream's packets; a producer that writes this layout saves the
+// transmitter from gathering packets. ok is false if there is no such layout: the payload is not raw, or the packets of
+// a line cannot all have the same size unless they are much smaller than necessary.
 func (s Stream) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
 	s = s.WithDefaults()
 	if _, ok := rawOf(f.Pixel); s.Payload != Raw || !ok {
@@ -153,13 +155,13 @@ func (s Stream) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) 
 	for packets, _ := cutLine(line, s.MTU-ipUDPHeader-head, group); packets <= line/group; packets++ {
 		if size := line / packets; line%packets == 0 && size%group == 0 {
 			f.Stride, f.HeaderGap, f.PacketPitch = line, head, head+size
-			return f, 2*size > s.MTU-ipUDPHeader-head // not with packets much smaller than need be
+			return f, 2*size > s.MTU-ipUDPHeader-head // refuses a layout whose packets are much smaller than necessary
 		}
 	}
 	return f, false
 }
 
-// CheckFormat returns an error that wraps ErrFormat when frames of format f cannot be sent, and says why.
+// CheckFormat returns nil, or an error that wraps ErrFormat and explains why frames of format f cannot be sent.
 func (s Stream) CheckFormat(f pipeline.Format) error {
 	s = s.WithDefaults()
 	bad := func(format string, a ...any) error {
@@ -178,7 +180,7 @@ func (s Stream) CheckFormat(f pipeline.Format) error {
 	case planar && f.Pixel != pipeline.I420:
 		return bad("pixels must be %s: let a stage convert them", pipeline.I420)
 	case s.Payload == JPEG && f.Color != pipeline.BT601Full:
-		return bad("colours are %s, must be %s", f.Color, pipeline.BT601Full)
+		return bad("colours are %s, and those of JPEG are %s (JFIF): send them as %s or %s", f.Color, pipeline.BT601Full, H264, Raw)
 	case f.Color == pipeline.ColorNone:
 		return bad("colours are %s: let a stage give them", f.Color)
 	case f.Memory != pipeline.MemoryHost:

@@ -40,7 +40,7 @@ func TestRefusedFormats(t *testing.T) {
 	}
 }
 
-// Packets of a line as docs/rtp.md has them: the fewest, and the fewest of one size.
+// The packets of a line are as specified in docs/rtp.md: the smallest number, and the smallest number of equal size.
 func TestPacketReadyTakesTheFewestOfOneSize(t *testing.T) {
 	for _, tt := range []struct{ width, mtu, fewest, ready int }{
 		{1280, 0, 2, 2},
@@ -48,7 +48,7 @@ func TestPacketReadyTakesTheFewestOfOneSize(t *testing.T) {
 		{3840, 0, 6, 6},
 		{4096, 0, 6, 8},
 		{1280, 1280, 3, 4},
-		{640, 9000, 1, 0}, // would be one much smaller than need be
+		{640, 9000, 1, 0}, // its packets would be much smaller than necessary
 	} {
 		s, f := Stream{MTU: tt.mtu}, rtptest.Format(t, pipeline.UYVY, tt.width, 2, 30)
 		ready, ok := s.PacketReady(f)

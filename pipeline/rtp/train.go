@@ -14,33 +14,37 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// A Packetizer turns frames into trains of packets. It is not safe for concurrent use: it counts sequence numbers.
+// A Packetizer turns frames into trains of packets. It is not safe for concurrent use, because it counts sequence
+// numbers.
 type Packetizer interface {
-	// NewTrain makes a train with room for the largest frame and all that stays the same from frame to frame.
+	// NewTrain returns a train with room for the largest frame, in which everything that is the same for all frames is
+	// already filled in.
 	NewTrain() (*Train, error)
-	// Packetize fills t, which this packetizer has made, with f's packets. Their payloads stay where they are, so
-	// f must be held until t has been sent and its Sum has returned.
+	// Packetize fills t, which was made by this packetizer, with f's packets. Their payloads may remain in f, so f must
+	// be held until t has been sent and its Sum has returned.
 	Packetize(t *Train, f *pipeline.Frame) error
-	// SetSSRC changes the SSRC of the trains that are packetized from now on. Sequence numbers go on.
+	// SetSSRC changes the SSRC of the trains that are packetized from now on. Sequence numbers continue.
 	SetSSRC(ssrc uint32)
 }
 
-// A Slicer is a Packetizer whose trains may be sent while their frame fills (pipeline.Frame.Fill). Packetize makes all headers
-// then, but for what is known when the frame is complete; SumLines and Seal do the rest, in place of Train.Sum, and may do it at the
-// same time.
+// A Slicer is a Packetizer whose trains may be sent while their frame is filling (pipeline.Frame.Fill). Packetize then
+// completes all headers, except for what is known only when the frame is complete. SumLines and Seal do the rest
+// instead of Train.Sum, and may run while the train is being sent.
 type Slicer interface {
 	Packetizer
-	// Packets is how many packets the first lines lines are.
+	// Packets returns the number of packets for the first lines lines.
 	Packets(lines int) int
-	// SumLines goes on with the checksum of t by lines from to to of f.
+	// SumLines continues the checksum of t with lines from to to of f.
 	SumLines(t *Train, f *pipeline.Frame, from, to int)
-	// Seal completes t, but for the checksum: f is complete.
+	// Seal completes t, except for the checksum. f must be complete.
 	Seal(t *Train, f *pipeline.Frame)
-	// Unsent gives back the sequence numbers of the last n packets of the newest train, which are not sent.
+	// Unsent takes back the sequence numbers of the last n packets of the newest train, which will not be sent. The
+	// next packets get these numbers.
 	Unsent(n int)
 }
 
-// NewPacketizer makes the packetizer of a stream of frames of format f. Without s.Start it begins at random.
+// NewPacketizer returns the packetizer for a stream of frames of format f. If s.Start is nil it uses random start
+// values.
 func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 	s = s.WithDefaults()
 	if err := s.CheckFormat(f); err != nil {
@@ -63,42 +67,42 @@ func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 	return newRawPacketizer(s, f), nil
 }
 
-// A Train is the packets of one frame. After Packetize it does not change until the next Packetize, so that any
-// number of destinations can be sent to from it. Each packet is a header in the train's arena and a payload elsewhere,
-// or one piece of packet-ready memory.
+// A Train contains the packets of one frame. After Packetize it does not change until the next Packetize, so it can be
+// sent to any number of destinations. Each packet consists of a header in the train's arena and a payload elsewhere, or
+// is one piece of packet-ready memory.
 type Train struct {
-	mem     []byte        // everything below lies in here
+	mem     []byte        // memory that contains all of the following
 	headers []byte        // the arena
-	vectors int           // of iov a packet: 2, header and payload, or 1
+	vectors int           // vectors per packet: 2 for header and payload, or 1
 	iov     []udp.Vector  // of all packets
 	msgs    []udp.Message // one for each packet
 	scratch []byte        // room for an encoder's output
 
-	count   int                 // packets
-	uniform bool                // all packets have one size
-	bytes   int                 // UDP payload of all packets
-	payload []byte              // the memory that payloads point into, kept alive
-	crc     func([]byte) uint32 // of payload, for Sum; nil: Packetize has summed, or there is no checksum
+	count   int                 // number of packets
+	uniform bool                // all packets have the same size
+	bytes   int                 // total UDP payload of the packets
+	payload []byte              // memory that payloads point into, kept alive by this reference
+	crc     func([]byte) uint32 // checksum of payload, for Sum; nil if Packetize has computed it, or there is none
 	info    trainInfo
 }
 
-// trainInfo is what RTCP tells about a frame.
+// trainInfo holds the data about a frame that RTCP sends.
 type trainInfo struct {
 	ssrc      uint32
 	timestamp uint32
-	sequence  uint64    // the frame's
-	captured  time.Time // what timestamp was made from
-	ntp       uint64    // the same as an NTP timestamp
-	done      time.Time // when the frame's DMA was done
-	pixels    int       // bytes that the checksum covers
+	sequence  uint64    // of the frame
+	captured  time.Time // time from which timestamp was made
+	ntp       uint64    // captured as an NTP timestamp
+	done      time.Time // end of the frame's DMA
+	pixels    int       // number of bytes that the checksum covers
 	crc       uint32    // CRC-32C; 0 without checksum
-	summed    bool      // by Sum
+	summed    bool      // crc was computed by Sum
 
 	unverified bool // pipeline.FlagUnverified
 }
 
-// newTrain makes a train of up to packets packets of so many vectors, with headers bytes of headers and scratch bytes
-// for an encoder.
+// newTrain returns a train of up to packets packets with the given number of vectors each, headers bytes for headers
+// and scratch bytes for an encoder.
 func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 	align := func(n int) int { return (n + 63) &^ 63 }
 	iov := align(packets * udp.MessageSize)
@@ -118,39 +122,40 @@ func newTrain(packets, vectors, headers, scratch int) (*Train, error) {
 	return t, nil
 }
 
-// Len is the number of packets.
+// Len returns the number of packets.
 func (t *Train) Len() int { return t.count }
 
-// Bytes is the UDP payload of all packets.
+// Bytes returns the total UDP payload of the packets in bytes.
 func (t *Train) Bytes() int { return t.bytes }
 
-// Uniform says whether all packets have one size.
+// Uniform reports whether all packets have the same size.
 func (t *Train) Uniform() bool { return t.uniform }
 
-// Contiguous says whether the packets lie one after the other in packet-ready memory, each in one piece.
+// Contiguous reports whether the packets are adjacent in packet-ready memory, each in one piece.
 func (t *Train) Contiguous() bool { return t.vectors == 1 }
 
-// Done is when the frame's DMA was done; zero: not known.
+// Done returns the end of the frame's DMA, or the zero Time if unknown.
 func (t *Train) Done() time.Time { return t.info.done }
 
-// SSRC is that of the frame.
+// SSRC returns the SSRC of the packets.
 func (t *Train) SSRC() uint32 { return t.info.ssrc }
 
-// Timestamp is that of all packets.
+// Timestamp returns the RTP timestamp of the packets.
 func (t *Train) Timestamp() uint32 { return t.info.timestamp }
 
-// Payload is what the packets carry, in one piece and without what the payload format adds: of H.264 the access unit as a byte stream.
+// Payload returns the memory that contains the payloads of the packets: a raw frame, the scan of a JPEG file, the
+// access unit of H.264 as a byte stream, or the text of results.
 func (t *Train) Payload() []byte { return t.payload }
 
-// Sum computes the checksum of the frame that Packetize was given last, unless that is done. It reads the frame's pixels,
-// and may run in another goroutine while the train is sent.
+// Sum computes the checksum of the last packetized frame, unless it is already computed. It reads the frame's pixels,
+// and may run in another goroutine while the train is being sent.
 func (t *Train) Sum() {
 	if t.crc != nil && !t.info.summed {
 		t.info.crc, t.info.summed = t.crc(t.payload), true
 	}
 }
 
-// Checksum tells what the frame was. It sums, if Sum has not.
+// Checksum returns the frame's checksum packet. It calls Sum.
 func (t *Train) Checksum() Checksum {
 	t.Sum()
 	return Checksum{
@@ -159,18 +164,18 @@ func (t *Train) Checksum() Checksum {
 	}
 }
 
-// Damage tells that the frame is damaged, of which the first sent packets were sent.
+// Damage returns a report that the frame is damaged; sent is the number of packets that were sent.
 func (t *Train) Damage(sent int) Damage {
 	return Damage{Timestamp: t.info.timestamp, Packets: uint32(sent), Sequence: t.info.sequence}
 }
 
-// Messages are the kernel's structs for packets from to to, one for each. They lie outside the Go heap.
+// Messages returns the kernel's message structs of packets [from, to), one for each. They are outside the Go heap.
 func (t *Train) Messages(from, to int) []udp.Message { return t.msgs[from:to] }
 
-// Vectors are where packets from to to lie, in one piece or two each. They lie outside the Go heap.
+// Vectors returns the locations of packets [from, to), one or two for each. They are outside the Go heap.
 func (t *Train) Vectors(from, to int) []udp.Vector { return t.iov[from*t.vectors : to*t.vectors] }
 
-// Size is the UDP payload of packet i in bytes.
+// Size returns the UDP payload of packet i in bytes.
 func (t *Train) Size(i int) int {
 	if t.vectors == 1 {
 		return int(t.iov[i].Len)
@@ -190,7 +195,7 @@ func (t *Train) Packet(i int) (header, payload []byte) {
 	return t.header(i), t.payload[at : at+uintptr(p.Len)]
 }
 
-// header is that of packet i in the arena.
+// header returns the header of packet i in the arena.
 func (t *Train) header(i int) []byte {
 	if t.vectors == 1 {
 		n := len(t.headers) / len(t.iov)

@@ -4,7 +4,8 @@ package rtp
 
 import "testing"
 
-// TestTrainsAreOffHeap would fail if header memory came from the heap: closing twice must be an error, not a crash.
+// TestTrainClosesOnce checks that closing a train twice returns an error instead of crashing. Header memory from the Go
+// heap would fail this test.
 func TestTrainClosesOnce(t *testing.T) {
 	tr, err := newTrain(10, 2, 200, 1000)
 	if err != nil {

@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	settles = 1500 * time.Millisecond // until programs have started
+	settles = 1500 * time.Millisecond // for programs to start
 	watched = 4 * time.Second
 )
 
-// spent is what the threads of processes have used while they run undisturbed, a frame at 60 a second, in µs.
+// spent returns the CPU time per frame, in µs, that processes use while they run undisturbed at 60 frames a second.
 func spent(b *testing.B, pids ...int) float64 {
 	b.Helper()
 	used := func() (ns float64) {
@@ -45,7 +45,7 @@ func spent(b *testing.B, pids ...int) float64 {
 	return (used() - before) / 1e3 / (60 * time.Since(begin).Seconds())
 }
 
-// sleeper is an output's sink that gives all frames back.
+// sleeper is a sink that returns all frames at once.
 type sleeper struct{ format pipeline.Format }
 
 func (s sleeper) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Format: s.format, Holds: 1} }
@@ -60,10 +60,11 @@ func (s sleeper) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// A side is what one program costs a frame: the one that has the frames, with nobody who takes them and with two consumers, and those.
+// A side holds the CPU cost per frame of one implementation: of the program that has the frames, without and with two
+// consumers, and of the consumers.
 type side struct{ alone, with, consumers float64 }
 
-// sharing is what it costs that others get the frames.
+// sharing returns the cost of passing the frames to others.
 func (s side) sharing() float64 { return s.with - s.alone + s.consumers }
 
 // oursOnce measures this package and its client in C.
@@ -97,7 +98,7 @@ func oursOnce(b *testing.B, exe string) (s side) {
 	return s
 }
 
-// launch starts a pipeline of GStreamer, which ends with the benchmark's round.
+// launch starts a GStreamer pipeline, which ends with the round of the benchmark.
 func launch(b *testing.B, elements string) *exec.Cmd {
 	b.Helper()
 	c := exec.Command("gst-launch-1.0", append([]string{"-q"}, strings.Fields(elements)...)...)
@@ -107,26 +108,26 @@ func launch(b *testing.B, elements string) *exec.Cmd {
 	return c
 }
 
-func end(c *exec.Cmd) {
+func endProcess(c *exec.Cmd) {
 	_ = c.Process.Kill()
 	_ = c.Wait()
 }
 
-// Frames of GStreamer lie in memory as a camera's do, which the sink copies: one picture again and again, which is made once. Or they lie in
-// the sink's own memory, since the element that makes each of them can ask for that.
+// GStreamer's frames either lie in memory like a camera's, from which the sink copies them: one picture, made once and
+// repeated. Or they lie in the sink's own memory, which an element that generates each frame can request.
 const (
 	caps    = "video/x-raw,format=UYVY,width=1920,height=1080,framerate=60/1"
 	copied  = "videotestsrc num-buffers=1 pattern=black ! identity drop-allocation=true ! imagefreeze ! " + caps + " ! "
 	inPlace = "videotestsrc pattern=black ! " + caps + " ! "
 )
 
-// gstreamerOnce measures shmsink and two shmsrc. They take all frames, in the time that these take.
+// gstreamerOnce measures shmsink with two shmsrc. They take all frames, as fast as they can.
 func gstreamerOnce(b *testing.B, from string) (s side) {
 	b.Helper()
 	alone := launch(b, from+"fakesink sync=true")
 	time.Sleep(settles)
 	s.alone = spent(b, alone.Process.Pid)
-	end(alone)
+	endProcess(alone)
 	const frames = 60 * int((settles+watched+1500*time.Millisecond)/time.Millisecond) / 1000
 	socket := filepath.Join(b.TempDir(), "gst")
 	sink := launch(b, from+"shmsink shm-size=64000000 wait-for-connection=true sync=true socket-path="+socket)
@@ -145,13 +146,13 @@ func gstreamerOnce(b *testing.B, from string) (s side) {
 	if took := time.Since(begin).Seconds(); took > float64(frames)/60*1.1 {
 		b.Errorf("GStreamer took %.1f s for %d frames at 60 a second", took, frames)
 	}
-	end(other)
-	end(sink) // which may have failed by an assertion when a consumer left
+	endProcess(other)
+	endProcess(sink) // it may have failed an assertion when a consumer left
 	return s
 }
 
-// BenchmarkShmsink compares the CPU of sharing frames of 1920 x 1080 at 60 a second with two processes, which read a frame's header and
-// no pixels, with GStreamer's shmsink and shmsrc. Rounds alternate.
+// BenchmarkShmsink measures the CPU cost of sharing frames of 1920 x 1080 at 60 a second with two processes that read a
+// frame's header and no pixels, and compares it with GStreamer's shmsink and shmsrc. Rounds alternate.
 func BenchmarkShmsink(b *testing.B) {
 	if _, err := exec.LookPath("gst-launch-1.0"); err != nil {
 		b.Skip("NEEDS GStreamer (make setup-test)")

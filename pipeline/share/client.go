@@ -20,13 +20,14 @@ import (
 
 // Errors of a client.
 var (
-	// ErrClosed says that the program has ended the connection; an EndError says why, where it has told.
+	// ErrClosed means that the connection has ended, because the program that shares the frames ended it, or Close was
+	// called before. If the program gave a reason, the error is an EndError.
 	ErrClosed = errors.New("share: the connection has ended")
-	// ErrHeld says that the client holds as many frames as it may: release one first.
-	ErrHeld = errors.New("share: as many frames are held as may be: release one")
+	// ErrHeld means that the client already holds the maximum number of frames and must release one first.
+	ErrHeld = errors.New("share: the maximum number of frames is held: release one")
 )
 
-// An EndError is what the program says when it ends a connection. It wraps ErrClosed.
+// An EndError is the reason that the program that shares the frames gave for ending a connection. It wraps ErrClosed.
 type EndError struct {
 	Code   Code
 	Reason string
@@ -38,20 +39,20 @@ func (e *EndError) Error() string {
 
 func (e *EndError) Unwrap() error { return ErrClosed }
 
-// ClientConfig says what a client wants.
+// ClientConfig configures a Client.
 type ClientConfig struct {
 	Socket string // path
-	// Policy is pipeline.Latest for the newest frame whenever Next is called, or pipeline.Block for each frame as long as the client
-	// keeps up: it then loses those that come while it holds all that it may.
+	// Policy is pipeline.Latest to get the newest frame on each call of Next, or pipeline.Block to get every frame as
+	// long as the client keeps up. With Block it loses the frames that arrive while it holds its maximum.
 	Policy pipeline.Policy
-	Every  int // every n-th frame; 0: 1
-	// Register lets a device read a slot's memory, which this process has mapped to read: RegisterReadOnly of cudahost.Device is such a
-	// function. It is called once for each slot, when the slot's first frame comes; device is where the device finds the first byte, and
-	// unregister is called by Close. Nil: no device reads the frames.
+	Every  int // take every n-th frame; 0: 1
+	// Register, if not nil, lets a device read the memory of a slot, which is mapped read-only;
+	// cudahost.Device.RegisterReadOnly is such a function. It is called once for each slot, when the slot's first frame
+	// arrives. device is the device's address of the first byte. Close calls unregister.
 	Register func(memory []byte) (device uintptr, unregister func() error, err error)
 }
 
-// A Client takes frames of one output. One goroutine calls Next; any may release frames.
+// A Client receives frames of one output. Only one goroutine may call Next; any goroutine may release frames.
 type Client struct {
 	conn   *net.UnixConn
 	cfg    ClientConfig
@@ -60,32 +61,32 @@ type Client struct {
 	holds  int
 
 	slots map[uint32]mapping
-	asked bool          // for a frame that has not come
-	held  chan struct{} // has an element for each frame that is held
+	asked bool          // requested a frame that has not arrived yet
+	held  chan struct{} // holds one element for each held frame
 	text  []byte
 }
 
-// A mapping is a slot's whole file.
+// A mapping is the whole file of a slot, mapped into memory.
 type mapping struct {
 	memory     []byte
-	device     uintptr      // where the device finds it; 0: none does
-	unregister func() error // nil: it is not registered
+	device     uintptr      // address for the device; 0: none
+	unregister func() error // nil: not registered
 }
 
-// A SharedFrame is a frame in the program's own memory, to read, until Release.
+// A SharedFrame is a frame in the memory of the program that shares it. It is read-only and valid until Release.
 type SharedFrame struct {
 	Format   pipeline.Format
 	Bytes    []byte  // Format.Size() long
-	Device   uintptr // where the device of ClientConfig.Register finds Bytes; 0: there is none
-	Sequence uint64  // a gap is a frame that was lost, or that this client did not want
+	Device   uintptr // device address of Bytes; 0 without ClientConfig.Register
+	Sequence uint64  // gaps are frames that were lost or that this client did not want
 	Times    pipeline.Times
 	Sent     time.Time
 	Flags    pipeline.FrameFlags
-	CRC      uint32 // CRC-32C of Bytes, as who made the frame has computed it
+	CRC      uint32 // CRC-32C of Bytes, computed by the maker of the frame, if HasCRC
 	HasCRC   bool
 	Results  []pipeline.Result
-	Offered  uint64 // frames that this client wanted until now
-	Lost     uint64 // those of them that it was not ready for
+	Offered  uint64 // frames that this client wanted so far
+	Lost     uint64 // those of Offered that the client was not ready for
 
 	lease  uint64
 	client *Client
@@ -99,13 +100,13 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("share: %w", err)
 	}
 	k := &Client{conn: conn.(*net.UnixConn), cfg: c, slots: map[uint32]mapping{}, text: make([]byte, maxMessage+1)}
-	if err := k.begin(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1))}); err != nil {
+	if err := k.subscribe(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1))}); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
 }
 
-func (k *Client) begin(ctx context.Context, s subscribe) error {
+func (k *Client) subscribe(ctx context.Context, s subscribe) error {
 	if _, err := k.conn.Write(s.append(nil)); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("share: %w", err)
 	}
@@ -120,24 +121,25 @@ func (k *Client) begin(ctx context.Context, s subscribe) error {
 	k.name, k.format, k.holds = w.name, w.format, int(w.holds)
 	k.held = make(chan struct{}, k.holds)
 	if k.cfg.Policy == pipeline.Block {
-		return k.tell(ready{more: w.holds})
+		return k.sendReady(ready{more: w.holds})
 	}
 	return nil
 }
 
-// Name is that of the output.
+// Name returns the name of the output.
 func (k *Client) Name() string { return k.name }
 
-// Format is that of the frames, with the rate at which they come.
+// Format returns the format of the frames, including their rate.
 func (k *Client) Format() pipeline.Format { return k.format }
 
-// Next waits for a frame, which is the client's until Release. An error wraps ErrHeld, ErrClosed, or is ctx's.
+// Next waits for a frame, which belongs to the client until Release. The error wraps ErrHeld or ErrClosed, comes from
+// ctx, a system call or ClientConfig.Register, or is about an invalid message.
 func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	if len(k.held) == k.holds {
 		return nil, ErrHeld
 	}
 	if k.cfg.Policy == pipeline.Latest && !k.asked {
-		if err := k.tell(ready{more: 1}); err != nil {
+		if err := k.sendReady(ready{more: 1}); err != nil {
 			return nil, err
 		}
 		k.asked = true
@@ -151,7 +153,7 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	case err != nil && fd >= 0:
 		err = errors.Join(err, unix.Close(fd))
 	case fd >= 0:
-		err = k.keep(h.slot, fd)
+		err = k.keepSlot(h.slot, fd)
 	}
 	if err != nil {
 		return nil, err
@@ -179,25 +181,27 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	return f, nil
 }
 
-// Release gives the frame back. Neither this process nor its device may read its bytes any more. It is called once.
+// Release returns the frame. After that, neither this process nor its device may read its bytes. It may be called only
+// once.
 func (f *SharedFrame) Release() error {
 	f.Bytes = nil
-	<-f.client.held // ends: who holds it does not wait
+	<-f.client.held // ends: held has an element for this frame
 	r := ready{lease: f.lease}
 	if f.client.cfg.Policy == pipeline.Block {
 		r.more = 1
 	}
-	return f.client.tell(r)
+	return f.client.sendReady(r)
 }
 
-func (k *Client) tell(r ready) error {
+func (k *Client) sendReady(r ready) error {
 	if _, err := k.conn.Write(r.append(nil)); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return nil
 }
 
-// receive waits for a message. A descriptor that comes with it belongs to the caller; -1: none came.
+// receive waits for a message. fd is the file descriptor that comes with the message, which the caller must close, or
+// -1 if there is none. A message that ends the connection becomes an *EndError.
 func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	if err := k.conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, -1, fmt.Errorf("%w: %w", ErrClosed, err)
@@ -219,7 +223,7 @@ func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	case err == nil && n == 0, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
 		err = ErrClosed
 	case err == nil && flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0:
-		err = fmt.Errorf("%w: it is cut: has this process as many open files as it may?", errWire)
+		err = fmt.Errorf("%w: it is truncated: does this process have as many open files as it may (ulimit -n)?", errWire)
 	case err == nil:
 		err = rightsErr
 	}
@@ -235,7 +239,7 @@ func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	return k.text[:max(n, 0)], fd, err
 }
 
-// descriptor is the only one that control messages have; -1: they have none.
+// descriptor returns the single descriptor in the control messages, or -1 if there is none.
 func descriptor(rights []byte) (int, error) {
 	if len(rights) == 0 {
 		return -1, nil
@@ -258,8 +262,9 @@ func descriptor(rights []byte) (int, error) {
 	return -1, fmt.Errorf("%w: %d descriptors", errWire, len(all))
 }
 
-// keep maps a slot's file to read, and closes the descriptor. The file must be sealed: the memory cannot vanish.
-func (k *Client) keep(slot uint32, fd int) error {
+// keepSlot maps the file of a slot read-only and closes the descriptor. The file must be sealed, so that its memory
+// cannot disappear.
+func (k *Client) keepSlot(slot uint32, fd int) error {
 	defer unix.Close(fd)
 	var st unix.Stat_t
 	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
@@ -286,7 +291,8 @@ func (k *Client) keep(slot uint32, fd int) error {
 	return nil
 }
 
-// Close ends the connection, which gives all frames back. Neither this process nor its device may read their bytes any more.
+// Close closes the connection, which returns all frames. After that, neither this process nor its device may read their
+// bytes.
 func (k *Client) Close() error {
 	err := k.conn.Close()
 	for slot, m := range k.slots {

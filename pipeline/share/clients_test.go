@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// compile makes a program of a file and the C client, and of libraries.
+// compile builds a program from a file, the C client and libraries.
 func compile(t testing.TB, file string, libraries ...string) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "client")
@@ -27,7 +27,7 @@ func compile(t testing.TB, file string, libraries ...string) string {
 	return exe
 }
 
-// TestOtherLanguages: the examples in C and Python get each frame, with its bytes and results.
+// TestOtherLanguages checks that the examples in C and Python get each frame, with its bytes and results.
 func TestOtherLanguages(t *testing.T) {
 	for name, command := range map[string][]string{"c": {compile(t, "c/example.c")}, "python": {"python3", "-B", "python/example.py"}} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestOtherLanguages(t *testing.T) {
 	}
 }
 
-// withNumPy is a Python that has NumPy; "": there is none.
+// withNumPy returns a Python interpreter that has NumPy, or "".
 func withNumPy() string {
 	for _, python := range []string{"python3", "/usr/bin/python3"} {
 		if exec.Command(python, "-c", "import numpy").Run() == nil {
@@ -63,8 +63,8 @@ func withNumPy() string {
 	return ""
 }
 
-// TestDevicesOfOtherLanguages: what the page shows for CUDA in C, and in Python with NumPy, whose array is the frame itself. A stand-in
-// for libcuda takes each slot once, and refuses what a driver would.
+// TestDevicesOfOtherLanguages checks the CUDA examples of docs/share.md in C, and in Python with NumPy, whose array is
+// the frame itself. A stand-in for libcuda accepts each slot once, and rejects what a driver would.
 func TestDevicesOfOtherLanguages(t *testing.T) {
 	library := filepath.Join(t.TempDir(), "libcuda.so")
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", library, "../../cudahost/testdata/standin.c").CombinedOutput(); err != nil {
@@ -99,7 +99,7 @@ func TestDevicesOfOtherLanguages(t *testing.T) {
 	}
 }
 
-// TestKilledConsumers: consumers in C are killed at random points. No slot is lost, and no frame of another consumer.
+// TestKilledConsumers kills consumers in C at random points. No slot may be lost, and no frame of another consumer.
 func TestKilledConsumers(t *testing.T) {
 	exe, times := compile(t, "testdata/victim.c"), 20
 	if os.Getenv("TEGRACAST_LONG") != "" {
@@ -113,7 +113,7 @@ func TestKilledConsumers(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if i%4 > 0 { // else it may die before it has said a word
+		if i%4 > 0 { // otherwise it may die before it has sent anything
 			await(t, "it has subscribed", func() bool { return len(s.sink.Stats().Consumers) == 2 })
 		}
 		for end := time.Now().Add(time.Duration(rand.IntN(10000)) * time.Microsecond); time.Now().Before(end); {
@@ -125,7 +125,7 @@ func TestKilledConsumers(t *testing.T) {
 			}
 			return n
 		}
-		if i == times-1 && holding == 0 { // of which a slow machine has killed none in time
+		if i == times-1 && holding == 0 { // a slow machine may not have killed one in time
 			await(t, "it holds a frame", func() bool { v.emit(1); return held() > 0 })
 		}
 		holding += held()

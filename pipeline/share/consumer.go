@@ -16,12 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/accept"
 )
 
-// defaultPatience is how long somebody who has connected may take to subscribe.
+// defaultPatience is the time within which a process that has connected must subscribe. Tests set another one
+// (Config.patience).
 const defaultPatience = 5 * time.Second
 
-// A consumer is a process that has connected. The sink's lock guards it.
+// A consumer is a connected process. The sink's lock guards it.
 type consumer struct {
 	sink *Sink
 	conn *net.UnixConn // until it has subscribed
@@ -30,12 +32,12 @@ type consumer struct {
 	who  string
 
 	wants   subscribe
-	turn    uint32 // frames until the next one that it wants
+	turn    uint32 // frames to skip before the next one that it wants
 	credits uint32
-	last    uint64 // lease
+	last    uint64 // last lease given
 	held    []lease
-	waiting message // the newest frame, for a consumer that wants it as soon as it is ready
-	armed   bool    // the watch tells what it says, since a frame waits
+	waiting message // the newest frame, waiting for a Latest consumer to become ready
+	armed   bool    // the watch reports the consumer's messages, because a frame waits
 	known   [maxSlots / 64]uint64
 
 	offered, sent, lost uint64
@@ -44,13 +46,13 @@ type consumer struct {
 	text   []byte
 }
 
-// A lease is a frame in a consumer's hands.
+// A lease is a frame held by a consumer.
 type lease struct {
 	id    uint64
 	frame *pipeline.Frame
 }
 
-// A message is a frame on its way, and where other processes find it.
+// A message is a frame to be sent, and where other processes find it.
 type message struct {
 	frame  *pipeline.Frame
 	file   *os.File
@@ -58,7 +60,7 @@ type message struct {
 }
 
 func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
-	cred, err := credentials(conn)
+	cred, err := accept.Credentials(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
 	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, text: make([]byte, 0, frameSize)}, nil
 }
 
-// serve takes the subscription. From then on the sink hears what the consumer says.
+// serve waits for the subscription. After that, the sink reads the consumer's messages.
 func (c *consumer) serve() {
 	if why := c.first(); why != nil {
 		c.sink.drop(c, *why)
@@ -74,7 +76,7 @@ func (c *consumer) serve() {
 }
 
 func (c *consumer) first() *bye {
-	var room [subscribeSize + 1]byte // one more than the longest message: who sends more is told from who does not
+	var room [subscribeSize + 1]byte // one byte more than the longest message, to detect longer ones
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.sink.cfg.patience)); err != nil {
 		return &bye{CodeEnd, err.Error()}
 	}
@@ -90,7 +92,7 @@ func (c *consumer) first() *bye {
 	return c.subscribe(room[:n])
 }
 
-// subscribe takes the first message. A bye says why the connection ends.
+// subscribe handles the first message. It returns nil, or the reason why the connection must end.
 func (c *consumer) subscribe(b []byte) *bye {
 	k := c.sink
 	wants, err := parseSubscribe(b)
@@ -110,17 +112,17 @@ func (c *consumer) subscribe(b []byte) *bye {
 		return &bye{CodeEnd, "the output ends"}
 	}
 	if c.fd, err = k.watch.add(c.conn); err == nil {
-		err = errors.Join(c.conn.Close(), c.tell(welcome{uint32(k.cfg.Frames), k.cfg.Name, k.format}.append(nil), nil))
+		err = errors.Join(c.conn.Close(), c.sendMessage(welcome{uint32(k.cfg.Frames), k.cfg.Name, k.format}.append(nil), nil))
 	}
 	if err != nil {
 		return &bye{CodeEnd, err.Error()}
 	}
 	k.consumers = append(k.consumers, c)
-	k.cfg.Logger.Info("share: a consumer has come", "output", k.cfg.Name, "consumer", c.who, "policy", wants.policy, "every", wants.every)
+	k.visits.Info("share: a consumer has connected", "output", k.cfg.Name, "consumer", c.who, "policy", wants.policy, "every", wants.every)
 	return nil
 }
 
-// ready takes a later message. A bye says why the connection ends. The lock is held.
+// ready handles a later message. It returns nil, or the reason why the connection must end. The lock must be held.
 func (c *consumer) ready(b []byte) *bye {
 	r, err := parseReady(b)
 	if err != nil {
@@ -140,13 +142,13 @@ func (c *consumer) ready(b []byte) *bye {
 	c.credits += r.more
 	if m := c.waiting; m.frame != nil && c.credits > 0 {
 		c.waiting = message{}
-		c.give(m)
+		c.sendFrame(m)
 		m.frame.Release()
 	}
 	return nil
 }
 
-// offer takes a frame that the consumer may want. The lock is held.
+// offer offers a frame to the consumer. The lock must be held.
 func (c *consumer) offer(m message) {
 	if c.turn > 0 {
 		c.turn--
@@ -156,7 +158,7 @@ func (c *consumer) offer(m message) {
 	c.offered++
 	switch {
 	case c.credits > 0:
-		c.give(m)
+		c.sendFrame(m)
 	case c.wants.policy == pipeline.Latest:
 		if c.waiting.frame != nil {
 			c.lost++
@@ -170,8 +172,9 @@ func (c *consumer) offer(m message) {
 	}
 }
 
-// give sends a frame, which gets a lease. A consumer whose socket is full loses it. The lock is held.
-func (c *consumer) give(m message) {
+// sendFrame sends a frame, which gets a lease. If the consumer's socket is full, the consumer loses the frame. The lock
+// must be held.
+func (c *consumer) sendFrame(m message) {
 	f := m.frame
 	h := &c.header
 	*h = header{
@@ -193,8 +196,8 @@ func (c *consumer) give(m message) {
 	if *word&bit == 0 {
 		file = m.file
 	}
-	if err := c.tell(c.text, file); err != nil {
-		c.lost++ // its credit stays
+	if err := c.sendMessage(c.text, file); err != nil {
+		c.lost++ // it keeps its credit
 		return
 	}
 	*word |= bit
@@ -205,8 +208,8 @@ func (c *consumer) give(m message) {
 	c.sent++
 }
 
-// arm has the watch tell what the consumer says while a frame waits for it. Where that fails the frame waits for the next one, or for
-// the sweep. The lock is held.
+// arm makes the watch report the consumer's messages while a frame waits for it. If that fails, they are read with the
+// next frame or the sweep. The lock must be held.
 func (c *consumer) arm() {
 	wants := c.waiting.frame != nil
 	if wants == c.armed {
@@ -221,10 +224,10 @@ func (c *consumer) arm() {
 	}
 }
 
-// tell sends a message, with a descriptor where file is not nil. It never waits: who does not read misses it. Whoever reads next sees
-// that a connection is broken.
-func (c *consumer) tell(text []byte, file *os.File) error {
-	if c.fd < 0 { // it has not subscribed
+// sendMessage sends a message, with a descriptor if file is not nil. It never waits: a consumer that does not read
+// misses messages. If the connection is broken, the next read reports it.
+func (c *consumer) sendMessage(text []byte, file *os.File) error {
+	if c.fd < 0 { // not subscribed yet
 		return c.refuse(text)
 	}
 	if file != nil {
@@ -234,7 +237,7 @@ func (c *consumer) tell(text []byte, file *os.File) error {
 	return send(c.fd, text)
 }
 
-// refuse is tell for one that has not subscribed.
+// refuse is sendMessage for a consumer that has not subscribed.
 func (c *consumer) refuse(text []byte) error {
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
@@ -246,7 +249,7 @@ func (c *consumer) refuse(text []byte) error {
 	return errors.Join(controlled, err)
 }
 
-// close ends the connection.
+// close closes the connection.
 func (c *consumer) close() {
 	if c.fd >= 0 {
 		_ = unix.Close(c.fd)
@@ -255,7 +258,7 @@ func (c *consumer) close() {
 	_ = c.conn.Close()
 }
 
-// releaseAll takes all frames back. The lock is held.
+// releaseAll takes all frames back. The lock must be held.
 func (c *consumer) releaseAll() {
 	for _, l := range c.held {
 		l.frame.Release()

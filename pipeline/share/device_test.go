@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestDevice: each slot is registered once, when its first frame comes, and is unregistered by Close; a frame says where the device
-// finds it.
+// TestDevice checks that each slot is registered once, when its first frame arrives, and unregistered by Close, and
+// that a frame has the correct device address.
 func TestDevice(t *testing.T) {
 	const far = 1 << 40
 	s := newStudio(t, Config{Consumers: 1, Frames: 2})
@@ -33,7 +33,7 @@ func TestDevice(t *testing.T) {
 		await(t, "it is ready", func() bool { return s.idle(1) })
 		s.emitElsewhere(n, nil)
 		f := next(t, k)
-		if f.Device%4096 != 0 || f.Device&(1<<20-1) != 4096 || f.Device < far { // the page in front of a buffer
+		if f.Device%4096 != 0 || f.Device&(1<<20-1) != 4096 || f.Device < far { // one page precedes each buffer
 			t.Errorf("frame %d is at %#x", f.Sequence, f.Device)
 		}
 		first := &f.Bytes[0]
@@ -63,7 +63,8 @@ func TestDevice(t *testing.T) {
 	}
 }
 
-// TestDeviceRefuses: an error of the device is Next's, and the frame goes back with the connection.
+// TestDeviceRefuses checks that Next returns the device's error, and that the frame is returned when the connection
+// closes.
 func TestDeviceRefuses(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 1, Frames: 2})
 	refused := errors.New("the device cannot")
@@ -79,8 +80,8 @@ func TestDeviceRefuses(t *testing.T) {
 	await(t, "the frame is back", func() bool { return s.camera.pool.Leased() == 0 })
 }
 
-// TestSharedFramesOnCPU runs TestGPUSharedFrames with a stand-in for CUDA, whose kernels run on the CPU: that the two processes agree
-// on where the frames are. It says nothing of a GPU's driver.
+// TestSharedFramesOnCPU runs TestGPUSharedFrames with a stand-in for CUDA, whose kernels run on the CPU. It checks that
+// the two processes agree on where the frames are, but nothing about a GPU's driver.
 func TestSharedFramesOnCPU(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

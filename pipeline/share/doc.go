@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package share gives the frames of an output to other processes of the machine without a copy: they map the memory that the frames lie in,
-// and learn by a Unix socket which frame is where. docs/share.md is the protocol.
+// Package share passes the frames of an output to other processes of the machine without copying: they map the memory
+// that contains the frames, and learn over a Unix socket where each frame is. docs/share.md describes the protocol.
 //
-// A Sink is the output. A Client is a consumer in Go; clients in C and Python are in the folders c and python.
+// A Sink is the output. A Client is a consumer in Go; the folders c and python contain clients in C and Python.
 package share

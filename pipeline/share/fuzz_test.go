@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// FuzzConsumer: what a consumer sends is refused, or is read as it was written.
+// FuzzConsumer checks that a consumer's message is either rejected or encodes to the same bytes again.
 func FuzzConsumer(f *testing.F) {
 	f.Add(subscribe{pipeline.Block, 3}.append(nil))
 	f.Add(ready{2, 77}.append(nil))
@@ -25,7 +25,7 @@ func FuzzConsumer(f *testing.F) {
 	})
 }
 
-// FuzzProgram: what the program sends is refused, or is read as it was written.
+// FuzzProgram checks that a message of the program is either rejected or encodes to the same bytes again.
 func FuzzProgram(f *testing.F) {
 	format, err := pipeline.NewFormat(pipeline.UYVY, 64, 48, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {
@@ -54,8 +54,8 @@ func FuzzProgram(f *testing.F) {
 	})
 }
 
-// FuzzHostile: somebody connects and says what the fuzzer likes, a message for each length that it gives, with frames in between. Another
-// consumer gets each frame, and what the first one had comes back when it leaves.
+// FuzzHostile connects and sends what the fuzzer chooses, one message for each length, with frames in between. Another
+// consumer must get every frame, and the hostile one's frames must be returned when it leaves.
 func FuzzHostile(f *testing.F) {
 	hello, two := subscribe{pipeline.Block, 1}.append(nil), ready{more: 2}.append(nil)
 	says := func(list ...[]byte) (b []byte) {
@@ -96,5 +96,5 @@ func FuzzHostile(f *testing.F) {
 	})
 }
 
-// emits is the bit of a length that says that a frame comes after the message.
+// emits is the bit of a length that requests a frame after the message.
 const emits = 0x80

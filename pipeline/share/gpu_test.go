@@ -20,14 +20,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// summing adds up bytes, each times its place, so that a byte in another place changes the sum.
+// summing adds up bytes, each multiplied by a weight that depends on its position, so that moving a byte changes the
+// sum.
 const summing = `
 extern "C" __global__ void sum(const unsigned char *in, unsigned *out, int n) {
 	int i = blockIdx.x * 256 + threadIdx.y * 32 + threadIdx.x;
 	if (i < n) atomicAdd(out, in[i] * (unsigned)(2 * i + 1));
 }`
 
-// sumOf is what the kernel makes of the bytes.
+// sumOf computes the same sum as the kernel.
 func sumOf(b []byte) (sum uint32) {
 	for i, v := range b {
 		sum += uint32(v) * uint32(2*i+1)
@@ -35,8 +36,8 @@ func sumOf(b []byte) (sum uint32) {
 	return sum
 }
 
-// TestGPUSharedFrames: a consumer in a process of its own has its GPU read frames where they lie, in slots that this process has
-// registered with CUDA, too. Its kernel sees what is written into a slot that it has read before.
+// TestGPUSharedFrames lets the GPU of a consumer in another process read frames in place, from slots that this process
+// has registered with CUDA too. Its kernel must see new contents of a slot that it has read before.
 func TestGPUSharedFrames(t *testing.T) {
 	if socket := os.Getenv("TEGRACAST_SHARED_SOCKET"); socket != "" {
 		sumFrames(t, socket)
@@ -66,7 +67,7 @@ func TestGPUSharedFrames(t *testing.T) {
 		if !says(n, made.Bytes) {
 			break
 		}
-		for i := range made.Bytes { // the consumer has it still
+		for i := range made.Bytes { // the consumer still holds it
 			made.Bytes[i] = byte(i*n + 1)
 		}
 		if _, err := io.WriteString(in, "again\n"); err != nil {
@@ -86,7 +87,8 @@ func TestGPUSharedFrames(t *testing.T) {
 	}
 }
 
-// sumFrames runs in a process of its own. It prints for each frame the sum that its kernel makes, and once more after a line has come.
+// sumFrames runs in the other process. For each frame it prints the sum from its kernel, and again after it has read a
+// line.
 func sumFrames(t *testing.T, socket string) {
 	t.Helper()
 	cuda := cudatest.GPU(t)
@@ -126,7 +128,7 @@ func sumFrames(t *testing.T, socket string) {
 	fmt.Printf("%s: %d slots, each registered once, and unregistered\n", cuda.Device, registered)
 }
 
-// summer returns a function that has a kernel read a frame, and waits for its sum.
+// summer returns a function that runs the kernel on a frame and returns the sum.
 func summer(t *testing.T, cuda *cudahost.CUDA) func(*SharedFrame) uint32 {
 	t.Helper()
 	compiler, err := cuda.Device.NewCompiler("")

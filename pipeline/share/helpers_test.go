@@ -24,7 +24,7 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// await waits until something holds. The bound only ends a test that would hang.
+// await waits until holds returns true. The time limit only ends a test that would hang.
 func await(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for begin := time.Now(); !holds(); time.Sleep(50 * time.Microsecond) {
@@ -80,7 +80,7 @@ type studio struct {
 	once    sync.Once
 }
 
-// newStudio makes frames of 64 x 48 grey samples in shared memory.
+// newStudio makes a studio with frames of 64 x 48 grey samples in shared memory.
 func newStudio(t testing.TB, c Config) *studio {
 	t.Helper()
 	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
@@ -90,7 +90,7 @@ func newStudio(t testing.TB, c Config) *studio {
 	return newStudioIn(t, c, memory)
 }
 
-// newStudioIn has the memory of an allocator.
+// newStudioIn is newStudio with memory from the given allocator.
 func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
 	t.Helper()
 	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{Num: 30, Den: 1})
@@ -98,7 +98,7 @@ func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
 		t.Fatal(err)
 	}
 	c.sweep = cmp.Or(c.sweep, time.Millisecond)
-	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
+	c.Name, c.Socket, c.Logger = "front", filepath.Join(t.TempDir(), "s"), cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	var slots []pipeline.Slot
 	for range Holds(c.Consumers, c.Frames) + 4 + 2 {
 		b, err := memory.AllocHost(f.Size(), cudahost.Mapped|cudahost.Shared)
@@ -126,7 +126,7 @@ func newStudioIn(t testing.TB, c Config, memory cudahost.Allocator) *studio {
 	return s
 }
 
-// emit emits frames, each when those before have been looked at.
+// emit emits n frames, each when the output has processed the previous one.
 func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 	s.t.Helper()
 	if change == nil {
@@ -139,10 +139,10 @@ func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 	}
 }
 
-// manySlots is how many slots emitElsewhere uses in turn.
+// manySlots is the number of slots that emitElsewhere uses in turn.
 const manySlots = 4
 
-// emitElsewhere emits a frame in the slot after the one of frame n-1: those before it are taken meanwhile.
+// emitElsewhere emits a frame in the slot after that of frame n-1. Meanwhile the slots before it are taken.
 func (s *studio) emitElsewhere(n int, change func(*pipeline.Frame)) {
 	s.t.Helper()
 	await(s.t, "all slots are free", func() bool { return s.camera.pool.Leased() == 0 })
@@ -156,7 +156,7 @@ func (s *studio) emitElsewhere(n int, change func(*pipeline.Frame)) {
 	}
 }
 
-// end ends the camera. The books must be exact, and every slot free.
+// end ends the camera. The counters must be exact, and every slot free.
 func (s *studio) end() {
 	s.once.Do(func() {
 		close(s.camera.next)
@@ -187,7 +187,7 @@ func (s *studio) dial(c ClientConfig) *Client {
 	return k
 }
 
-// check returns what is not as the camera made it.
+// check returns an error if a frame is not as the camera made it.
 func check(f *SharedFrame) error {
 	want := bytes.Repeat([]byte{byte(f.Sequence)}, 64*48)
 	if !bytes.Equal(f.Bytes, want) || !f.HasCRC || crc32.Checksum(f.Bytes, castagnoli) != f.CRC || f.Times.Captured.UnixNano() != 17e17+int64(f.Sequence) {
@@ -211,21 +211,21 @@ func next(t testing.TB, k *Client) *SharedFrame {
 	return f
 }
 
-// A survivor is a client that takes each frame and loses none.
+// A survivor is a client that takes every frame and loses none.
 type survivor struct {
 	studio *studio
 	got    atomic.Uint64
-	wrong  atomic.Pointer[error] // what has ended it before its connection
+	wrong  atomic.Pointer[error] // error that ended it, other than the end of its connection
 	done   chan struct{}
 }
 
-// survive connects a client for whose sake emit waits.
+// survive connects a survivor.
 func (s *studio) survive() *survivor {
 	k, v := s.dial(ClientConfig{Policy: pipeline.Block}), &survivor{studio: s, done: make(chan struct{})}
 	go func() {
 		defer close(v.done)
 		for {
-			if err := v.take(k); err != nil {
+			if err := v.takeFrame(k); err != nil {
 				if !errors.Is(err, ErrClosed) {
 					v.wrong.Store(&err)
 				}
@@ -238,8 +238,8 @@ func (s *studio) survive() *survivor {
 	return v
 }
 
-// take takes a frame, checks it, and gives it back.
-func (v *survivor) take(k *Client) error {
+// takeFrame takes a frame, checks it, and returns it.
+func (v *survivor) takeFrame(k *Client) error {
 	f, err := k.Next(context.Background())
 	if err != nil {
 		return err
@@ -257,21 +257,21 @@ func (v *survivor) take(k *Client) error {
 	return nil
 }
 
-// well fails if the survivor did.
+// well reports the survivor's error, if any.
 func (v *survivor) well() {
 	if err := v.wrong.Load(); err != nil {
 		v.studio.t.Error(*err)
 	}
 }
 
-// subscribed is how many have subscribed. Nobody is heard for it.
+// subscribed returns the number of subscribers, without reading consumers' messages.
 func (s *studio) subscribed() int {
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()
 	return len(s.sink.consumers)
 }
 
-// idle says whether the first consumers, so many, are ready for all frames that they may hold.
+// idle reports whether the first n consumers are ready for all frames that they may hold.
 func (s *studio) idle(n int) bool {
 	s.sink.mu.Lock()
 	defer s.sink.mu.Unlock()
@@ -283,7 +283,7 @@ func (s *studio) idle(n int) bool {
 	return true
 }
 
-// emit emits frames, which the survivor must get, each one.
+// emit emits n frames, each of which the survivor must get.
 func (v *survivor) emit(n int) {
 	v.studio.t.Helper()
 	for range n {

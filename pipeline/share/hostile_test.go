@@ -3,11 +3,14 @@
 package share
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -28,7 +31,7 @@ func (s *studio) liar() *net.UnixConn {
 	return c
 }
 
-// ended reads until the program ends the connection, and returns what it says.
+// ended reads until the program ends the connection, and returns its bye.
 func ended(t *testing.T, c *net.UnixConn) (y bye) {
 	t.Helper()
 	room := make([]byte, maxMessage)
@@ -49,7 +52,8 @@ func ended(t *testing.T, c *net.UnixConn) (y bye) {
 	}
 }
 
-// TestHostileConsumers: who says what cannot be is sent away, loses what it has, and nobody else loses anything.
+// TestHostileConsumers checks that a consumer that breaks the protocol is disconnected and loses its frames, and that
+// nobody else loses anything.
 func TestHostileConsumers(t *testing.T) {
 	hello := subscribe{pipeline.Block, 1}.append(nil)
 	all := ready{more: 2}.append(nil)
@@ -81,7 +85,7 @@ func TestHostileConsumers(t *testing.T) {
 			}
 			y := ended(t, c)
 			await(t, "it is sent away", func() bool { return len(s.sink.Stats().Consumers) == 1 })
-			if y.code != CodeBroken && y != (bye{}) { // a bye is lost where the program had more to read
+			if y.code != CodeBroken && y != (bye{}) { // the bye is lost if the program had more to read
 				t.Errorf("%+v", y)
 			}
 			v.emit(10)
@@ -89,14 +93,15 @@ func TestHostileConsumers(t *testing.T) {
 	}
 }
 
-// TestLeaseGivenBackTwice: the second time it is somebody else's.
+// TestLeaseGivenBackTwice checks that a consumer that returns a lease twice is disconnected, and that another one is not
+// affected.
 func TestLeaseGivenBackTwice(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
 	v, k := s.survive(), s.dial(ClientConfig{Policy: pipeline.Block})
 	await(t, "both are ready", func() bool { return s.idle(2) })
 	v.emit(1)
 	f := next(t, k)
-	if err := errors.Join(k.tell(ready{lease: f.lease}), k.tell(ready{lease: f.lease})); err != nil {
+	if err := errors.Join(k.sendReady(ready{lease: f.lease}), k.sendReady(ready{lease: f.lease})); err != nil {
 		t.Fatal(err)
 	}
 	var end *EndError
@@ -107,8 +112,8 @@ func TestLeaseGivenBackTwice(t *testing.T) {
 	v.emit(10)
 }
 
-// TestConsumerNeverReads: it gives leases back by guess, until its socket is full; then it loses frames, and nobody else does.
-// Descriptors that it sends are not taken.
+// TestConsumerNeverReads checks a consumer that guesses and returns its leases, but never reads: once its socket is
+// full, it loses frames, and nobody else does. Descriptors that it sends are not accepted.
 func TestConsumerNeverReads(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
 	v, c := s.survive(), s.liar()
@@ -151,7 +156,8 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestStrangers: as many connect as may without a word; consumers come nevertheless, when those have had their time.
+// TestStrangers opens the maximum number of silent connections. Consumers must still be able to connect once those have
+// timed out.
 func TestStrangers(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 1, Frames: 1, patience: 3 * time.Second})
 	var list []*net.UnixConn
@@ -169,7 +175,7 @@ func TestStrangers(t *testing.T) {
 	s.dial(ClientConfig{})
 }
 
-// TestNoise: consumers that send messages at random, some of which can be.
+// TestNoise has consumers send random messages, some of them valid.
 func TestNoise(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
 	v := s.survive()
@@ -195,7 +201,7 @@ func TestNoise(t *testing.T) {
 	v.emit(10)
 }
 
-// TestHostileProgram: a client refuses what it could not read, and keeps no descriptor.
+// TestHostileProgram checks that a client rejects what it cannot read, and keeps no descriptor.
 func TestHostileProgram(t *testing.T) {
 	path := t.TempDir() + "/s"
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
@@ -262,5 +268,70 @@ func TestHostileProgram(t *testing.T) {
 	}
 	if s := fmt.Sprint(CodeEnd, CodeSlow, Code(77)); s != "end slow code 77" {
 		t.Error(s)
+	}
+}
+
+// TestStrangersAreLoggedOnceAMinute checks that a process that connects again and again without subscribing does not
+// fill the log.
+func TestStrangersAreLoggedOnceAMinute(t *testing.T) {
+	var lines lineCounter
+	s := newStudio(t, Config{Consumers: 2, Frames: 2, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
+	for n := 0; n < 200; {
+		c, err := net.Dial("unixpacket", s.sink.cfg.Socket)
+		if errors.Is(err, unix.EAGAIN) { // the maximum number of connections waits to be accepted
+			time.Sleep(time.Millisecond)
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		n++
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s.sink.mu.Lock()
+		n := len(s.sink.connected)
+		s.sink.mu.Unlock()
+		if n == 0 {
+			break
+		}
+	}
+	if n := lines.n.Load(); n > 2 {
+		t.Errorf("%d lines in the log", n)
+	}
+}
+
+// A lineCounter counts the lines written to it.
+type lineCounter struct{ n atomic.Int64 }
+
+// Write implements io.Writer.
+func (c *lineCounter) Write(b []byte) (int, error) {
+	c.n.Add(1)
+	return len(b), nil
+}
+
+// lines counts those of a log.
+type lines struct{ n atomic.Int64 }
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.n.Add(int64(bytes.Count(b, []byte("\n"))))
+	return len(b), nil
+}
+
+// TestConsumersDoNotFillTheLog checks that few of very many short connections are logged.
+func TestConsumersDoNotFillTheLog(t *testing.T) {
+	var log lines
+	s := newStudio(t, Config{Consumers: 1, Frames: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for n := range uint64(200) {
+		c := s.liar()
+		if _, err := c.Write(subscribe{pipeline.Latest, 1}.append(nil)); err != nil {
+			t.Fatal(err)
+		}
+		await(t, "it has come", func() bool { return len(s.sink.Stats().Consumers) == 1 })
+		c.Close()
+		await(t, "it has gone", func() bool { return s.sink.Stats().Gone == n+1 })
+	}
+	if n := log.n.Load(); n == 0 || n > 100 {
+		t.Errorf("the log has %d lines", n)
 	}
 }

@@ -20,14 +20,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// stamped is how many of a frame's lines begin with its number, at the top and at the bottom.
+// stamped is the number of lines, at the top and at the bottom of a frame, that begin with its number.
 const stamped = 540
 
 // A sensor emits frames of 1920 x 1080 at 60 a second, each with its number in its pixels.
 type sensor struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
-	lines  int // with numbers, at the top and at the bottom
+	lines  int // number of lines with the number, at the top and at the bottom
 }
 
 func (s *sensor) Format() pipeline.Format { return s.format }
@@ -40,7 +40,7 @@ func (s *sensor) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(time.Until(begin.Add(time.Duration(n) * time.Second / 60))): // one that is late loses no frame
+		case <-time.After(time.Until(begin.Add(time.Duration(n) * time.Second / 60))): // a late frame is not lost
 			f, err := s.pool.Wait(ctx)
 			if err != nil {
 				return nil
@@ -55,7 +55,7 @@ func (s *sensor) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// share makes a sink for two consumers that may hold so many frames.
+// share makes a sink for two consumers that may hold the given number of frames.
 func share(t testing.TB, frames int, f pipeline.Format) *Sink {
 	t.Helper()
 	c := Config{Name: "front", Socket: filepath.Join(t.TempDir(), "s"), Consumers: 2, Frames: frames, Logger: slog.New(slog.DiscardHandler)}
@@ -66,7 +66,8 @@ func share(t testing.TB, frames int, f pipeline.Format) *Sink {
 	return k
 }
 
-// shoot runs a sensor whose output the given sink is, for two consumers that may hold so many frames, until the function that it returns.
+// shoot runs a sensor with the given sink, for two consumers that may hold the given number of frames, until the
+// returned function is called.
 func shoot(t testing.TB, frames, lines int, open func(pipeline.Format) pipeline.Sink) (end func() pipeline.OutputStats) {
 	t.Helper()
 	f, err := pipeline.NewFormat(pipeline.UYVY, 1920, 1080, pipeline.Rate{Num: 60, Den: 1})
@@ -133,8 +134,9 @@ func readers(t testing.TB, exe string, k *Sink, lines int) (commands []*exec.Cmd
 	return commands, out
 }
 
-// TestShareMinute: two processes take 1920 x 1080 at 60 frames a second for a minute: the number in the pixels of each frame is right, and
-// nothing is copied. A consumer has less memory of its own than half a frame, gets no more, and touches each page of the slots once.
+// TestShareMinute has two processes take frames of 1920 x 1080 at 60 a second for a minute. The number in the pixels of
+// each frame must be correct, and nothing copied: a consumer must have less memory of its own than half a frame, get no
+// more, and touch each page of the slots once.
 func TestShareMinute(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -164,7 +166,7 @@ func TestShareMinute(t *testing.T) {
 			&frames, &last, &lost, &gaps, &wrong, &faults, &before, &own, &shared, &sum, &code); err != nil {
 			t.Fatal(err)
 		}
-		if seconds := uint64(lasts / time.Second); wrong > 0 || last < 60*seconds || frames < 57*seconds { // a busy machine's consumers lose their own
+		if seconds := uint64(lasts / time.Second); wrong > 0 || last < 60*seconds || frames < 57*seconds { // on a busy machine, consumers may lose frames of their own
 			t.Errorf("%d frames of %d, %d numbers are wrong", frames, st.Captured, wrong)
 		}
 		const frame, page = 1920 * 1080 * 2 / 1024, 4

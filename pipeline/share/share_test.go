@@ -18,7 +18,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestFramesReachClients: each frame, and every third one, with all that belongs to it, in the memory of the camera's slots.
+// TestFramesReachClients checks that clients get every frame, or every third one, with everything that belongs to it,
+// in the memory of the camera's slots.
 func TestFramesReachClients(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
 	all, some := s.dial(ClientConfig{Policy: pipeline.Block}), s.dial(ClientConfig{Policy: pipeline.Block, Every: 3})
@@ -43,7 +44,7 @@ func TestFramesReachClients(t *testing.T) {
 		if n < 30 != (len(f.Results) == 1 && f.Results[0].Numbers["n"] == float64(n)) {
 			t.Errorf("frame %d: results %+v", n, f.Results)
 		}
-		if n == 2 { // what the camera writes is there at once: it is the same memory
+		if n == 2 { // the same memory, so the camera's writes are visible at once
 			if made.Bytes[5] = 99; f.Bytes[5] != 99 {
 				t.Error("the frame was copied")
 			}
@@ -63,8 +64,8 @@ func TestFramesReachClients(t *testing.T) {
 	}
 }
 
-// TestStalledConsumer: one that holds what it may loses its own frames, and the other one gets each. The frames of one that goes away
-// are free.
+// TestStalledConsumer checks that a consumer that holds its maximum loses only its own frames while the other one gets
+// each, and that the frames of a consumer that disconnects become free.
 func TestStalledConsumer(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 3})
 	v := s.survive()
@@ -99,7 +100,7 @@ func TestStalledConsumer(t *testing.T) {
 	}
 }
 
-// TestLatest: a consumer that was busy gets the newest frame, at once.
+// TestLatest checks that a consumer that was busy gets the newest frame at once.
 func TestLatest(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 1, Frames: 2})
 	k := s.dial(ClientConfig{Policy: pipeline.Latest})
@@ -119,7 +120,7 @@ func TestLatest(t *testing.T) {
 	if _, err := k.Next(ctx); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	s.emit(1, nil) // for which the client has asked already
+	s.emit(1, nil) // the client has already requested it
 	if f := next(t, k); f.Sequence != 15 || f.Release() != nil {
 		t.Error(f.Sequence)
 	}
@@ -130,13 +131,13 @@ func TestLatest(t *testing.T) {
 	}
 }
 
-// TestHeardInTime: without the sweep a consumer for which a frame waits gets it when it asks; leases are back with the next frame, and at
-// once when the connection ends.
+// TestHeardInTime checks, without the sweep, that a consumer for which a frame waits gets it when it asks, and that
+// leases are returned with the next frame, or at once when the connection ends.
 func TestHeardInTime(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2, sweep: time.Hour})
 	latest, block := s.dial(ClientConfig{Policy: pipeline.Latest}), s.dial(ClientConfig{Policy: pipeline.Block})
 	await(t, "both have subscribed", func() bool { return s.subscribed() == 2 })
-	s.emit(1, nil) // it waits for the one that has not asked
+	s.emit(1, nil) // it waits for the consumer that has not requested one
 	for n := uint64(1); n <= 3; n++ {
 		f := next(t, latest)
 		if f.Sequence != n || f.Release() != nil {
@@ -156,7 +157,7 @@ func TestHeardInTime(t *testing.T) {
 	await(t, "all frames are back", func() bool { return s.camera.pool.Leased() == 0 })
 }
 
-// TestWhoMayHaveFrames: the socket's mode, the users and groups, and the number of consumers.
+// TestWhoMayHaveFrames checks the socket's mode, the users and groups, and the number of consumers.
 func TestWhoMayHaveFrames(t *testing.T) {
 	me, group := uint32(os.Getuid()), uint32(os.Getgid())
 	for _, c := range []struct {
@@ -184,7 +185,7 @@ func TestWhoMayHaveFrames(t *testing.T) {
 	}
 }
 
-// TestSocketFile: the socket of a process that has died is removed, and nothing else.
+// TestSocketFile checks that the socket of a process that has died is removed, and nothing else.
 func TestSocketFile(t *testing.T) {
 	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{})
 	if err != nil {
@@ -205,7 +206,7 @@ func TestSocketFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, says := range map[string]string{
-		stale: "somebody listens at", file: "is no socket", filepath.Join(dir, "none", "s"): "its folder must exist", "here": "begins with /",
+		stale: "another process already listens at", file: "is not a socket", filepath.Join(dir, "none", "s"): "its folder must exist", "here": "begins with /",
 		"/" + strings.Repeat("x", maxPath): "at most 107 bytes",
 	} {
 		if _, err := New(Config{Socket: path}, f); err == nil || !strings.Contains(err.Error(), says) {
@@ -224,7 +225,7 @@ func TestSocketFile(t *testing.T) {
 	}
 }
 
-// TestUnsharedMemory: frames that others cannot map are lost, and the books say so.
+// TestUnsharedMemory checks that frames that other processes cannot map are lost, and counted.
 func TestUnsharedMemory(t *testing.T) {
 	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{})
 	if err != nil {

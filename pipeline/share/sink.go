@@ -15,8 +15,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/accept"
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
 // Limits of a Config.
@@ -25,7 +28,7 @@ const (
 	maxFrames    = 16
 	MaxFrames    = maxFrames // that a consumer may hold
 
-	strangers = 8 // that may be connected and have not subscribed
+	strangers = 8 // connections without a subscription
 )
 
 // Errors of this package.
@@ -34,43 +37,46 @@ var (
 	ErrFormat = errors.New("share: impossible format")
 )
 
-// Config describes an output.
+// Config configures an output.
 type Config struct {
 	Name      string
 	Socket    string      // path
 	Mode      fs.FileMode // of the socket; 0: 0600
 	Users     []uint32    // ids of users whose processes may have the frames
-	Groups    []uint32    // the same of groups; neither Users nor Groups: all that can connect
-	Consumers int         // that may subscribe at a time; 0: 1
-	Frames    int         // that each may hold; 0: 1
+	Groups    []uint32    // likewise for groups; without Users and Groups, every process that can connect
+	Consumers int         // maximum number of subscribers; 0: 1
+	Frames    int         // maximum number that each consumer may hold; 0: 1
 	Logger    *slog.Logger
 
-	patience time.Duration // with those who have not subscribed
-	sweep    time.Duration // how often consumers are heard while no frames come
+	patience time.Duration // with connections that have not subscribed
+	sweep    time.Duration // how often consumers' messages are read while no frames arrive
 }
 
-// Holds is how many frames such an output holds: for each consumer those in its hands and one that waits for it, and the one that is looked at.
+// Holds returns how many frames an output with these limits holds at most: for each consumer those that it holds and
+// one that waits for it, plus the one being processed.
 func Holds(consumers, frames int) int { return consumers*(frames+1) + 1 }
 
-// A Sink gives the frames of one output to its consumers. It implements pipeline.Sink.
+// A Sink passes the frames of one output to its consumers. It implements pipeline.Sink.
 type Sink struct {
 	cfg      Config
 	format   pipeline.Format
+	visits   *slog.Logger // of consumers
 	listener *net.UnixListener
 	watch    *watch
 	running  sync.WaitGroup
 
-	mu        sync.Mutex // held for some instructions, and while messages are sent without waiting
+	mu        sync.Mutex // held only briefly, also while messages are sent without waiting
 	connected map[*consumer]struct{}
-	consumers []*consumer // that have subscribed
+	consumers []*consumer // those that have subscribed
 	gone      totals
+	strange   pipeline.FaultLog // limits log lines about connections that never subscribed
 	ended     bool
 }
 
-// totals are what consumers that have gone have got.
+// totals are the counters of consumers that have disconnected.
 type totals struct{ consumers, frames, lost uint64 }
 
-// New makes the socket. Frames go to consumers while the sink runs.
+// New returns a Sink for frames of format f, and creates its socket. Consumers get frames while Run runs.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	c.Mode, c.Consumers, c.Frames, c.Logger = cmp.Or(c.Mode, 0o600), max(c.Consumers, 1), max(c.Frames, 1), cmp.Or(c.Logger, slog.Default())
 	c.patience, c.sweep = cmp.Or(c.patience, defaultPatience), cmp.Or(c.sweep, defaultSweep)
@@ -84,20 +90,20 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := listen(c.Socket, c.Mode)
+	l, err := accept.Unix(c.Socket, unix.SOCK_SEQPACKET, c.Mode)
 	if err != nil {
-		return nil, errors.Join(err, w.file.Close())
+		return nil, errors.Join(fmt.Errorf("share: %w", err), w.file.Close())
 	}
-	k := &Sink{cfg: c, format: f, listener: l, watch: w, connected: map[*consumer]struct{}{}}
+	k := &Sink{cfg: c, format: f, visits: flood.Logger(c.Logger), listener: l, watch: w, connected: map[*consumer]struct{}{}}
 	k.running.Go(k.accept)
 	k.running.Go(k.listen)
 	return k, nil
 }
 
-// accept takes those who connect, until the listener is closed.
+// accept accepts connections until the listener is closed.
 func (k *Sink) accept() {
-	for {
-		conn, err := accept.Next(k.listener.AcceptUnix, k.cfg.Logger)
+	for loop := accept.From(k.listener.AcceptUnix, k.cfg.Logger); ; {
+		conn, err := loop.Next()
 		if err != nil {
 			return
 		}
@@ -107,7 +113,7 @@ func (k *Sink) accept() {
 	}
 }
 
-// arrived adds somebody who has connected. It returns nil when there is no room.
+// arrived adds a new connection. It returns nil if there is no room.
 func (k *Sink) arrived(conn *net.UnixConn) *consumer {
 	c, err := newConsumer(k, conn)
 	k.mu.Lock()
@@ -130,7 +136,7 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {
 		f, err := q.Next(ctx)
 		if err != nil {
-			k.end()
+			k.endConnections()
 			return err
 		}
 		if err := k.offer(f); err != nil {
@@ -141,7 +147,7 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// offer gives a frame to those who take it now. They have leases of their own.
+// offer offers a frame to the consumers. Those that take it hold their own leases.
 func (k *Sink) offer(f *pipeline.Frame) error {
 	file, offset := f.File()
 	if file == nil || f.Slot() >= maxSlots {
@@ -157,8 +163,8 @@ func (k *Sink) offer(f *pipeline.Frame) error {
 	return nil
 }
 
-// end takes all frames back, and ends all connections.
-func (k *Sink) end() {
+// endConnections takes all frames back and ends all connections.
+func (k *Sink) endConnections() {
 	k.mu.Lock()
 	k.ended = true
 	var list []*consumer
@@ -178,58 +184,67 @@ func (k *Sink) drop(c *consumer, why bye) {
 	k.remove(c, why)
 }
 
-// remove is drop while the lock is held. It does nothing where that was done before.
+// remove is drop with the lock held. It does nothing if the consumer has already been removed.
 func (k *Sink) remove(c *consumer, why bye) {
 	if _, there := k.connected[c]; !there {
 		return
 	}
 	delete(k.connected, c)
-	if i := slices.Index(k.consumers, c); i >= 0 {
+	i := slices.Index(k.consumers, c)
+	if i >= 0 {
 		k.consumers = slices.Delete(k.consumers, i, i+1)
 		k.gone.consumers++
 		k.gone.frames += c.sent
 		k.gone.lost += c.lost
 	}
 	c.releaseAll()
-	_ = c.tell(why.append(nil), nil)
+	_ = c.sendMessage(why.append(nil), nil)
 	c.close()
+	about := []any{"output", k.cfg.Name, "consumer", c.who, "reason", why.reason, "frames", c.sent, "lost", c.lost}
+	if i < 0 { // it never subscribed, and there may be very many of these
+		left, due := k.strange.Due("", time.Now())
+		if !due {
+			return
+		}
+		about = pipeline.Unlogged(about, left)
+	}
 	k.running.Go(func() { // a log may be slow
-		k.cfg.Logger.Info("share: a consumer has gone", "output", k.cfg.Name, "consumer", c.who, "reason", why.reason, "frames", c.sent, "lost", c.lost)
+		k.visits.Info("share: a consumer has disconnected", about...)
 	})
 }
 
-// Close ends all connections and removes the socket. Run has ended, or never ran.
+// Close ends all connections and removes the socket. Run must have ended, or never have been called.
 func (k *Sink) Close() error {
-	k.end()
+	k.endConnections()
 	err := errors.Join(k.listener.Close(), os.Remove(k.cfg.Socket), k.watch.file.Close())
 	k.running.Wait()
 	return err
 }
 
-// Stats are the books of an output.
+// Stats are the counters of an output.
 type Stats struct {
-	Consumers []ConsumerStats // that have subscribed
-	Gone      uint64          // consumers that had subscribed
-	Frames    uint64          // given to all consumers, those that have gone, too
-	Lost      uint64          // that consumers wanted, and were not ready for
+	Consumers []ConsumerStats // those that have subscribed
+	Gone      uint64          // number of subscribers that have disconnected
+	Frames    uint64          // passed to all consumers, including those that have disconnected
+	Lost      uint64          // frames that consumers wanted but were not ready for
 }
 
-// ConsumerStats are the books of one consumer.
+// ConsumerStats are the counters of one consumer.
 type ConsumerStats struct {
 	Who     string
 	Policy  pipeline.Policy
 	Every   uint32
 	Offered uint64 // frames that it wanted
-	Frames  uint64 // that it got
-	Lost    uint64 // that it was not ready for
-	Held    int    // that are in its hands
+	Frames  uint64 // frames that it got
+	Lost    uint64 // frames that it was not ready for
+	Held    int    // frames that it holds
 }
 
 func (c ConsumerStats) String() string {
 	return fmt.Sprintf("%s: %d frames, lost %d that it was not ready for, holds %d; every %d, %s", c.Who, c.Frames, c.Lost, c.Held, c.Every, c.Policy)
 }
 
-// Stats reads the books.
+// Stats returns the counters.
 func (k *Sink) Stats() Stats {
 	k.mu.Lock()
 	defer k.mu.Unlock()

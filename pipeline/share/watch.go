@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultSweep is how often the sink hears what consumers say while no frames come.
+// defaultSweep is the interval at which the sink reads the consumers' messages while no frames arrive.
 const defaultSweep = time.Second
 
-// A watch tells when a consumer has gone, or has said something that a waiting frame depends on. What else consumers say is heard when the
-// next frame comes: waking a thread for it would cost more than all else that a frame costs. It is an epoll of its own, since Go's wakes
-// at each message; Go waits for the epoll.
+// A watch reports when a consumer has disconnected, or has sent a message that a waiting frame depends on. All other
+// messages are read when the next frame arrives, because waking a thread for them would cost more than everything else
+// about a frame. It is a separate epoll, since Go's own would wake up for every message; Go's poller waits for this
+// epoll.
 type watch struct {
 	file  *os.File
 	raw   syscall.RawConn
-	epoll int // file's
+	epoll int // descriptor of file
 }
 
 func newWatch() (*watch, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // Go waits for such files alone
+		err = unix.SetNonblock(fd, true) // Go's poller only handles non-blocking files
 	}
 	if err != nil {
 		return nil, fmt.Errorf("share: epoll: %w", err)
@@ -45,7 +46,7 @@ func (w *watch) control(operation, fd int, events uint32) error {
 	return unix.EpollCtl(w.epoll, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// add returns a descriptor of the connection that it watches.
+// add watches the connection, and returns a duplicate of its descriptor.
 func (w *watch) add(conn *net.UnixConn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -61,7 +62,8 @@ func (w *watch) add(conn *net.UnixConn) (fd int, err error) {
 	return fd, nil
 }
 
-// wait waits until something happens to a descriptor, at most so long. An error says that the watch is closed.
+// wait waits until a watched descriptor has an event, but at most for the given time. An error means that the watch is
+// closed.
 func (w *watch) wait(most time.Duration) error {
 	if err := w.file.SetReadDeadline(time.Now().Add(most)); err != nil {
 		return err
@@ -77,7 +79,7 @@ func (w *watch) wait(most time.Duration) error {
 	return err
 }
 
-// listen hears consumers until the sink is closed: all of them, whatever wakes it.
+// listen reads the consumers' messages until the sink is closed. Whatever wakes it, it reads those of all consumers.
 func (k *Sink) listen() {
 	for {
 		if err := k.watch.wait(k.cfg.sweep); err != nil {
@@ -89,16 +91,17 @@ func (k *Sink) listen() {
 	}
 }
 
-// hearAll hears all consumers. The lock is held.
+// hearAll reads the messages of all consumers. The lock must be held.
 func (k *Sink) hearAll() {
-	for i := len(k.consumers) - 1; i >= 0; i-- { // hear takes one off that has gone
+	for i := len(k.consumers) - 1; i >= 0; i-- { // backwards, because hear may remove a consumer
 		k.hear(k.consumers[i])
 	}
 }
 
-// hear reads what a consumer has said; one that has gone, or says what cannot be, is taken off. The lock is held.
+// hear reads the messages of a consumer, and removes it if it has disconnected or breaks the protocol. The lock must be
+// held.
 func (k *Sink) hear(c *consumer) {
-	var room [readySize + 1]byte // one more than the longest message: who sends more is told from who does not
+	var room [readySize + 1]byte // one byte more than the longest message, to detect longer ones
 	for {
 		n, err := receive(c.fd, room[:])
 		switch {
@@ -121,8 +124,8 @@ func (k *Sink) hear(c *consumer) {
 	}
 }
 
-// Calls that never wait, once for each frame and consumer: Go's scheduler is not told of them. It would wake its monitor for that, which
-// then looks at all threads every 20 µs for a while.
+// The following system calls never wait, and are made once for each frame and consumer. They bypass Go's scheduler:
+// otherwise it would wake its monitor, which then checks all threads every 20 µs for a while.
 
 func receive(fd int, room []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)), unix.MSG_DONTWAIT, 0, 0)

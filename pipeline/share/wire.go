@@ -13,11 +13,11 @@ import (
 
 var le = binary.LittleEndian
 
-// What a message is, in its first 4 bytes.
+// Message types, in the first 4 bytes.
 const (
-	kindSubscribe = 1 // of a consumer
+	kindSubscribe = 1 // from a consumer
 	kindReady     = 2
-	kindWelcome   = 17 // of the program
+	kindWelcome   = 17 // from the program
 	kindFrame     = 18
 	kindBye       = 19
 )
@@ -28,36 +28,36 @@ const (
 
 	subscribeSize = 5 * 4
 	readySize     = 16
-	welcomeSize   = 6*4 + formatSize // and the name
+	welcomeSize   = 6*4 + formatSize // plus the name
 	formatSize    = 6 * 4
-	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // and the results
-	byeSize       = 2 * 4                                    // and the reason
+	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // plus the results
+	byeSize       = 2 * 4                                    // plus the reason
 
 	maxEvery   = 1 << 20
 	maxName    = 64
 	maxReason  = 512
 	maxResults = 16 << 10
 	maxSlots   = 1 << 10
-	maxMessage = frameSize + maxResults // of the program
+	maxMessage = frameSize + maxResults // from the program
 )
 
-// Flags of a frame besides pipeline's.
+// Flags of a frame, besides those of package pipeline.
 const (
-	flagCRC       = 1 << 16 // the CRC is there
-	flagNoResults = 1 << 17 // the results are larger than maxResults, and left out
+	flagCRC       = 1 << 16 // crc is valid
+	flagNoResults = 1 << 17 // the results were left out: they were larger than maxResults, or impossible in JSON
 	knownFlags    = flagCRC | flagNoResults | uint32(pipeline.FlagPadded|pipeline.FlagUnverified)
 )
 
-// errWire is wrapped by all that says why a message cannot be.
-var errWire = errors.New("share: a message that cannot be")
+// errWire is wrapped by all errors about invalid messages.
+var errWire = errors.New("share: invalid message")
 
-// A Code says why a connection ends.
+// A Code is the reason why a connection ends.
 type Code uint32
 
 const (
 	CodeEnd     Code = iota // the output ends
-	CodeBroken              // a message that cannot be
-	CodeBusy                // as many consumers as the output has room for
+	CodeBroken              // an invalid message
+	CodeBusy                // the output has its maximum number of consumers
 	CodeRefused             // the process may not have the frames
 	CodeSlow                // it has not subscribed in time
 )
@@ -69,7 +69,7 @@ func (c Code) String() string {
 	return fmt.Sprintf("code %d", uint32(c))
 }
 
-// subscribe is what a consumer begins with.
+// subscribe is a consumer's first message.
 type subscribe struct {
 	policy pipeline.Policy
 	every  uint32
@@ -96,7 +96,7 @@ func parseSubscribe(b []byte) (s subscribe, err error) {
 	return subscribe{pipeline.Policy(policy), every}, nil
 }
 
-// ready says that a consumer takes more frames, and gives one back.
+// ready requests more frames, returns one, or both.
 type ready struct {
 	more  uint32
 	lease uint64 // 0: none
@@ -117,7 +117,7 @@ func parseReady(b []byte) (r ready, err error) {
 	return r, nil
 }
 
-// welcome answers a subscription.
+// welcome is the reply to a subscription.
 type welcome struct {
 	holds  uint32
 	name   string
@@ -153,7 +153,7 @@ func appendFormat(b []byte, f pipeline.Format) []byte {
 	return le.AppendUint32(le.AppendUint32(b, uint32(f.Color)), 0)
 }
 
-// parseFormat reads a format, which b has room for. Its rate is not there.
+// parseFormat parses a format; b must be long enough. The rate is not included.
 func parseFormat(b []byte) (f pipeline.Format, err error) {
 	width, height, stride, color := le.Uint32(b[4:]), le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])
 	if width > 1<<15 || height > 1<<15 || stride > 1<<24 || color > uint32(pipeline.BT601Limited) || le.Uint32(b[20:]) != 0 {
@@ -168,7 +168,7 @@ func parseFormat(b []byte) (f pipeline.Format, err error) {
 	return f, nil
 }
 
-// header is a frame as it is told to a consumer.
+// header describes a frame to a consumer.
 type header struct {
 	slot          uint32
 	lease         uint64
@@ -222,7 +222,7 @@ func parseHeader(b []byte) (h header, err error) {
 	return h, nil
 }
 
-// appendTime appends a time in ns since 1970; 0 of one that is not known.
+// appendTime appends a time in ns since 1970, or 0 for an unknown time.
 func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return le.AppendUint64(b, 0)
@@ -230,7 +230,7 @@ func appendTime(b []byte, t time.Time) []byte {
 	return le.AppendUint64(b, uint64(t.UnixNano()))
 }
 
-// bye says why a connection ends.
+// bye contains the reason why a connection ends.
 type bye struct {
 	code   Code
 	reason string

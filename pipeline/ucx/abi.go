@@ -2,15 +2,15 @@
 
 package ucx
 
-// Structures of ucp/api/ucp.h, version 1.13. Each has a mask of the fields that are set. Later versions add fields at the end only:
-// tail leaves room for those that they write.
+// Structures of ucp/api/ucp.h, version 1.13. Most begin with a mask that says which fields are set. Later versions only
+// append fields; tail leaves room for the ones that they write.
 
 type tail [32]uint64
 
 type contextParams struct {
 	mask     uint64
 	features uint64
-	_        [4]uint64 // request size, initialiser, cleaner; tag mask
+	_        [4]uint64 // request size, initialiser, cleanup, tag mask
 	mtShared int32
 	_        int32
 	_        [3]uint64 // estimates, name
@@ -36,7 +36,7 @@ type workerParams struct {
 	_       [16]uint64 // CPUs
 	events  uint32
 	_       uint32
-	_       [6]uint64 // user's data, descriptor, flags, name, alignment, client
+	_       [6]uint64 // user data, descriptor, flags, name, alignment, client
 	_       tail
 }
 
@@ -74,8 +74,8 @@ type sockaddr struct {
 type listenerParams struct {
 	mask     uint64
 	address  sockaddr
-	_        [2]uint64 // handler of endpoints
-	handler  uintptr   // of connection requests
+	_        [2]uint64 // handler for endpoints
+	handler  uintptr   // for connection requests
 	argument uintptr
 	_        tail
 }

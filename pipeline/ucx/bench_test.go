@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	window = 32 // messages that are under way, as in ucx_perftest
+	window = 32 // messages in flight, as in ucx_perftest
 	warm   = 10 // messages that are not measured
 )
 
-// BenchmarkBandwidth sends to another process and compares that with ucx_perftest, in turn: one of each an iteration (-benchtime 7x).
+// BenchmarkBandwidth sends to another process and compares the result with ucx_perftest, alternating: one of each per
+// iteration (-benchtime 7x).
 func BenchmarkBandwidth(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		for _, size := range []int{4 << 20, 64 << 10} {
@@ -34,7 +35,8 @@ func BenchmarkBandwidth(b *testing.B) {
 	}
 }
 
-// BenchmarkLatency sends 64 bytes to another process and back, halves that, and compares it with ucx_perftest that sleeps, too.
+// BenchmarkLatency measures half a round trip of 64 bytes to another process, and compares it with ucx_perftest in its
+// sleeping mode.
 func BenchmarkLatency(b *testing.B) {
 	for _, shared := range []bool{false, true} {
 		b.Run(transportName(shared), func(b *testing.B) {
@@ -77,8 +79,8 @@ func benchPeer(b *testing.B, shared bool) (*Endpoint, *Worker) {
 	return meet(b, w, p).Endpoint, w
 }
 
-// bandwidth sends n messages and returns MB/s (2^20 bytes, as ucx_perftest has it). As there, one thread sends and makes progress: the
-// worker's goroutine.
+// bandwidth sends n messages and returns the rate in MB/s (2^20 bytes, like ucx_perftest). As there, one thread both
+// sends and makes progress: the worker's goroutine.
 func bandwidth(b *testing.B, e *Endpoint, size, n int) float64 {
 	b.Helper()
 	m := &Outgoing{ID: idSink, Data: [][]byte{mapped(b, size)}}
@@ -87,7 +89,7 @@ func bandwidth(b *testing.B, e *Endpoint, size, n int) float64 {
 	left, free, sending := warm+n, window, false
 	var done func(error)
 	pump := func() {
-		if sending { // done is called by Send
+		if sending { // called from done inside Send
 			return
 		}
 		sending = true
@@ -108,7 +110,7 @@ func bandwidth(b *testing.B, e *Endpoint, size, n int) float64 {
 			finished <- err
 			return
 		}
-		if pump(); free == window && left == 0 { // a rendezvous has been fetched then; the echo comes after all that are eager
+		if pump(); free == window && left == 0 { // all rendezvous have been fetched; the echo arrives after all eager messages
 			finished <- e.Send(&Outgoing{ID: idEcho}, nil)
 		}
 	}

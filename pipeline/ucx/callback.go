@@ -9,13 +9,13 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// callbacks are Go's functions that the library calls, on a thread that is in one of its calls and holds the worker's lock. They put
-// work aside and return. A callback of purego is never freed: there are these few for the process, and what they are called
-// for is found by a key.
+// callbacks are the Go functions that the library calls, on a thread that is inside one of its calls and holds the
+// worker's lock. They only record work for later. purego never frees a callback, so there are just these few for the
+// whole process; a key identifies the object that a call is about.
 var callbacks = sync.OnceValue(func() (c struct{ ended, message, request, failed uintptr }) {
 	c.ended = purego.NewCallback(func(request uintptr, status int8, length uintptr, k *key) {
 		w := k.inbox.worker
-		w.collect() // in their order
+		w.collect() // in order
 		w.ended(k.number, request, Status(status), int(length))
 	})
 	c.message = purego.NewCallback(func(k *key, header unsafe.Pointer, headerLength, data, length uintptr, p *receiveParam) int {
@@ -31,7 +31,7 @@ var callbacks = sync.OnceValue(func() (c struct{ ended, message, request, failed
 	return c
 })
 
-// workers are those that exist, by number.
+// workers holds the existing workers by number.
 var workers struct {
 	sync.RWMutex
 	last     uint32
@@ -56,10 +56,10 @@ func (w *Worker) unregister() {
 	delete(workers.byNumber, w.number)
 }
 
-// key stands for a thing of the worker in what the library keeps.
+// key returns the value that represents an object of the worker in the library. n is the object's number.
 func (w *Worker) key(n uint32) uintptr { return uintptr(uint64(w.number)<<32 | uint64(n)) }
 
-// keyed finds the worker of a key, and the number of the thing.
+// keyed returns the worker of a key, and the object's number.
 func keyed(key uintptr) (*Worker, uint32) {
 	workers.RLock()
 	defer workers.RUnlock()

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapped returns memory that is not Go's.
+// mapped returns memory outside the Go heap.
 func mapped(t testing.TB, size int) []byte {
 	t.Helper()
 	b, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
@@ -26,7 +26,7 @@ func mapped(t testing.TB, size int) []byte {
 
 func at(b []byte) unsafe.Pointer { return unsafe.Pointer(&b[0]) }
 
-// two returns two workers that are connected.
+// two returns two connected workers.
 func two(t testing.TB) (a, b *Worker, client, server end) {
 	t.Helper()
 	c := open(t)
@@ -120,25 +120,12 @@ func handlers(t *testing.T) {
 	}
 }
 
-func kept(t *testing.T) {
+func nothingToFetch(t *testing.T) {
 	_, b, client, _ := two(t)
-	messages := make(chan *Message, 100)
-	handle(t, b, 1, func(m *Message) { m.Keep(); messages <- m })
-	for i := range 100 {
-		send(t, client.Endpoint, &Outgoing{ID: 1, Header: []byte{byte(i)}, Data: [][]byte{pattern(i * 100)}, Protocol: Eager})
-	}
-	var all []*Message
-	for range 100 {
-		all = append(all, next(t, messages, "message"))
-	}
-	for i, m := range all {
-		if m.Header[0] != byte(i) || m.Length != i*100 || !bytes.Equal(m.Data, pattern(i*100)) {
-			t.Errorf("message %d has header %v and %d bytes", i, m.Header, len(m.Data))
-		}
-		wantError(t, m.Receive([][]byte{make([]byte, m.Length)}, nil, nil), ErrNotRendezvous)
-		m.Release()
-		m.Release() // is harmless
-	}
+	refused := make(chan error, 1)
+	handle(t, b, 1, func(m *Message) { refused <- m.Receive([][]byte{make([]byte, m.Length)}, nil, nil) })
+	send(t, client.Endpoint, &Outgoing{ID: 1, Data: [][]byte{pattern(100)}, Protocol: Eager})
+	wantError(t, next(t, refused, "message"), ErrNotRendezvous)
 }
 
 func dropped(t *testing.T) {
@@ -159,28 +146,30 @@ func fetchedLater(t *testing.T) {
 	from, to := mapped(t, size), mapped(t, size)
 	copy(from, pattern(size))
 	source, destination := mapIn(t, c, from), mapIn(t, c, to)
-	messages := make(chan *Message, 1)
-	handle(t, b, 1, func(m *Message) { m.Keep(); messages <- m })
+	arrived, fetch, received := make(chan Message, 1), make(chan bool), make(chan error, 1)
+	handle(t, b, 1, func(m *Message) {
+		arrived <- *m
+		<-fetch
+		if err := m.Receive([][]byte{to}, destination, func(n int, err error) {
+			if n != size {
+				err = errors.Join(err, fmt.Errorf("%d bytes", n))
+			}
+			received <- err
+		}); err != nil {
+			received <- err
+		}
+	})
 	client, _ := joined(t, a, b)
 	sent := send(t, client.Endpoint, &Outgoing{ID: 1, Header: []byte("h"), Data: [][]byte{from}, Memory: source, Protocol: Rendezvous})
-	m := next(t, messages, "message")
-	if !m.Rendezvous || m.Data != nil || m.Length != size || string(m.Header) != "h" {
-		t.Errorf("%+v", m)
+	if m := next(t, arrived, "message"); !m.Rendezvous || m.Data != nil || m.Length != size || string(m.Header) != "h" {
+		t.Errorf("%+v", &m)
 	}
 	select {
 	case err := <-sent:
 		t.Errorf("it was sent before anybody fetched it: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	received := make(chan error, 1)
-	if err := m.Receive([][]byte{to}, destination, func(n int, err error) {
-		if n != size {
-			err = errors.Join(err, fmt.Errorf("%d bytes", n))
-		}
-		received <- err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	close(fetch)
 	tidy(t, next(t, received, "data"))
 	tidy(t, next(t, sent, "end of the send"))
 	if !bytes.Equal(from, to) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestCalls shows what the document says of each call (chapter 4).
+// TestCalls checks what the document says about each call (chapter 4).
 func TestCalls(t *testing.T) {
 	for name, f := range map[string]func(*testing.T){
 		"config_read: the environment is honoured":                          configRead,
@@ -28,21 +28,21 @@ func TestCalls(t *testing.T) {
 		"listener_destroy: who has said nothing yet is cut off":             listenerUnheard,
 		"listener_destroy: somebody connects meanwhile":                     listenerRace,
 		"listener_reject": reject,
-		"ep_create: from an address, usable at once":             usableAtOnce,
-		"ep_create: from a request, later, on another worker":    acceptedElsewhere,
-		"ep_create: from a worker's address":                     byWorkerAddress,
-		"ep_create: nobody listens":                              nobodyListens,
-		"ep_close: by flush everything arrives":                  closeFlushes,
-		"ep_close: by force it ends what is under way":           closeForces,
-		"am_send: eager, rendezvous, and by size":                protocols,
-		"am_send: headers up to the longest":                     headers,
-		"am_send, am_recv_data: several parts":                   parts,
-		"set_am_recv_handler: each number its own":               handlers,
-		"am callback: data that is kept stays until it is given": kept,
-		"am callback: a rendezvous that nobody fetches":          dropped,
-		"am_recv_data: into mapped memory, after the callback":   fetchedLater,
-		"am_recv_data: the buffer is too small":                  tooSmall,
-		"requests: done in place, and by callback":               bothCompletions,
+		"ep_create: from an address, usable at once":          usableAtOnce,
+		"ep_create: from a request, later, on another worker": acceptedElsewhere,
+		"ep_create: from a worker's address":                  byWorkerAddress,
+		"ep_create: nobody listens":                           nobodyListens,
+		"ep_close: by flush everything arrives":               closeFlushes,
+		"ep_close: by force it ends what is under way":        closeForces,
+		"am_send: eager, rendezvous, and by size":             protocols,
+		"am_send: headers up to the longest":                  headers,
+		"am_send, am_recv_data: several parts":                parts,
+		"set_am_recv_handler: each number its own":            handlers,
+		"am_recv_data: only for a rendezvous":                 nothingToFetch,
+		"am callback: a rendezvous that nobody fetches":       dropped,
+		"am_recv_data: into mapped memory, when it is called": fetchedLater,
+		"am_recv_data: the buffer is too small":               tooSmall,
+		"requests: done in place, and by callback":            bothCompletions,
 	} {
 		t.Run(name, f)
 	}
@@ -71,7 +71,7 @@ func contextsApart(t *testing.T) {
 	client.Abort()
 	tidy(t, a.Close())
 	tidy(t, one.Close())
-	worker(t, two) // goes on without the first
+	worker(t, two) // works without the first
 	wantError(t, one.Close(), ErrClosed)
 	_, err := one.NewWorker()
 	wantError(t, err, ErrClosed)
@@ -115,7 +115,7 @@ func cleanupNames(t *testing.T) {
 }
 
 func workerQuery(t *testing.T) {
-	w := worker(t, open(t)) // fails if the mode is less than was asked for
+	w := worker(t, open(t)) // fails if the mode is less than requested
 	if w.MaxHeader() < 256 {
 		t.Errorf("headers have at most %d bytes", w.MaxHeader())
 	}
@@ -165,7 +165,7 @@ func listenerAddresses(t *testing.T) {
 	})
 }
 
-// listensAt listens at an address and at all, and shows that an address of the other family is refused.
+// listensAt listens at one address and at all addresses, and checks that an address of the other family is refused.
 func listensAt(t *testing.T, family, other string, one, all netip.Addr) {
 	t.Helper()
 	t.Setenv("UCX_TCP_AF_PRIO", family)
@@ -179,7 +179,7 @@ func listensAt(t *testing.T, family, other string, one, all netip.Addr) {
 	wantError(t, err, ErrFamily)
 }
 
-// atAddress listens at an address and sends a message to it by one that it has.
+// atAddress listens at addr and sends a message there through the address by.
 func atAddress(t *testing.T, a, b *Worker, addr, by netip.Addr) {
 	t.Helper()
 	requests := make(chan *ConnRequest, 1)
@@ -222,7 +222,7 @@ func listenerDestroy(t *testing.T) {
 	wantError(t, next(t, late.failed, "failure of the one that is late"), ErrNotConnected, ErrUnreachable, ErrConnectionReset, ErrRejected)
 }
 
-// refused are the errors of an endpoint whose connection was rejected.
+// refused are the possible errors of an endpoint whose connection was rejected.
 var refused = []error{ErrConnectionReset, ErrEndpointTimeout, ErrNotConnected}
 
 func reject(t *testing.T) {
@@ -349,14 +349,14 @@ func closeFlushes(t *testing.T) {
 func closeForces(t *testing.T) {
 	c := open(t)
 	a, b := worker(t, c), worker(t, c)
-	kept := make(chan *Message, 1)
-	handle(t, b, 1, func(m *Message) { m.Keep(); kept <- m })
+	arrived, end := make(chan bool, 1), make(chan bool)
+	handle(t, b, 1, func(*Message) { arrived <- true; <-end })
 	client, server := joined(t, a, b)
 	sent := send(t, client.Endpoint, &Outgoing{ID: 1, Data: [][]byte{pattern(1 << 20)}, Protocol: Rendezvous})
-	m := next(t, kept, "message")
+	next(t, arrived, "message")
 	client.Abort()
 	wantError(t, next(t, sent, "end of the send"), ErrCanceled)
+	close(end)
 	wantError(t, next(t, server.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
-	m.Release()
 	wantError(t, client.Err(), ErrClosed)
 }

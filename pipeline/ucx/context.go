@@ -10,18 +10,21 @@ import (
 	"strings"
 	"sync"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
-// Config says how a context is opened.
+// Config configures a Context.
 type Config struct {
-	Library string // name or path of libucp; "": LibraryName
+	Library string // name or path of libucp; empty: LibraryName
 }
 
-// A Context is UCX in this process, with the devices that UCX_NET_DEVICES and UCX_TLS allow. There may be several.
+// A Context is an instance of UCX in this process, using the devices allowed by UCX_NET_DEVICES and UCX_TLS. There may
+// be several.
 type Context struct {
 	library *library
 	handle  uintptr
-	ipv6    bool // the library's TCP uses IPv6, and else IPv4
+	ipv6    bool // the library's TCP uses IPv6 rather than IPv4
 
 	mu      sync.Mutex
 	closed  bool
@@ -29,14 +32,17 @@ type Context struct {
 	memory  []*Memory
 }
 
-// Open opens libucp and makes a context, with the settings that the environment has (UCX_*; `ucx_info -c -f` lists them). An error
-// wraps ErrNoLibrary if there is no such library.
+// Open opens libucp and creates a context with the settings from the environment (UCX_*; `ucx_info -c -f` lists them).
+// The error wraps ErrNoLibrary if libucp is missing or unsuitable.
 func Open(cfg Config) (*Context, error) {
 	if cfg.Library == "" {
 		cfg.Library = LibraryName
 	}
 	l, err := load(cfg.Library)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkDescriptors(); err != nil {
 		return nil, err
 	}
 	var settings uintptr
@@ -52,10 +58,33 @@ func Open(cfg Config) (*Context, error) {
 	return c, nil
 }
 
+// spareDescriptors is the number of descriptors that must be free when a context or a worker is created: more than the
+// library opens for either with 16 network devices.
+const spareDescriptors = 64
+
+// checkDescriptors returns an error unless the process can open spareDescriptors more files: without them, the library
+// fails an assertion (ucs_async_thread_start, 1.13), which ends the process. It opens only one itself, because others
+// may need the rest.
+func checkDescriptors() error {
+	var limit unix.Rlimit
+	open, err := os.ReadDir("/proc/self/fd")
+	if err == nil {
+		err = unix.Getrlimit(unix.RLIMIT_NOFILE, &limit)
+	}
+	if spare := int64(limit.Cur) - int64(len(open)); err == nil && spare < spareDescriptors {
+		err = fmt.Errorf("%d are left: %w", max(0, spare), unix.EMFILE)
+	}
+	if err != nil {
+		return fmt.Errorf("ucx: the library needs %d more descriptors (LimitNOFILE= of the unit, ulimit -n): %w", spareDescriptors, err)
+	}
+	return nil
+}
+
 // Release returns the release of the library, such as 1.13.1.
 func (c *Context) Release() string { return c.library.release }
 
-// Close ends the context. What is open of it is closed, and the error wraps ErrOpen and names it.
+// Close closes the context. If workers or memory are still open, Close closes them too and returns an error that wraps
+// ErrOpen and counts them.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed {
@@ -79,7 +108,7 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// count says how many there are.
+// count formats a number of things.
 func count(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
@@ -87,25 +116,25 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// A MemoryType says whose memory it is.
+// A MemoryType is a kind of memory.
 type MemoryType int
 
-// The types of memory that the library knows (ucs_memory_type_t).
+// Memory types of the library (ucs_memory_type_t).
 const (
 	Host        MemoryType = 0
 	CUDA        MemoryType = 1 // device memory
 	CUDAManaged MemoryType = 2
 )
 
-// Memory is known to the network devices, which then read and write it themselves.
+// A Memory is memory that is registered with the network devices, which can then access it directly.
 type Memory struct {
 	context *Context
 	handle  uintptr
 	kind    MemoryType
 }
 
-// Map makes memory known to the network, once for all its transfers (ucp_mem_map). The memory must stay until Memory.Close, and is
-// not Go's: it comes from the system or CUDA.
+// Map registers memory with the network once, for all transfers that use it (ucp_mem_map). The memory must stay valid
+// until Memory.Close and must not come from the Go heap, but from the system or CUDA.
 func (c *Context) Map(address unsafe.Pointer, size int, kind MemoryType) (*Memory, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +151,7 @@ func (c *Context) Map(address unsafe.Pointer, size int, kind MemoryType) (*Memor
 	return m, nil
 }
 
-// Close makes the memory unknown to the network. No transfer may use it any more.
+// Close unregisters the memory. No transfer may use it any more.
 func (m *Memory) Close() error {
 	c := m.context
 	c.mu.Lock()

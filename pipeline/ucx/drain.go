@@ -4,30 +4,33 @@ package ucx
 
 import (
 	"net/netip"
-	"os"
-	"strconv"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
-// What follows keeps the library from ending the process:
-//   - A connection that has been taken and has not said yet what it wants stays when its listener is destroyed, and the library uses the
-//     listener's freed memory when it speaks (uct_tcp_listener, every release so far).
-//   - The library's thread remembers an event of a socket by its descriptor while the worker is busy. If the socket is closed before
-//     progress is made, the event goes to the next one with that descriptor, and fails an assertion there if it says that there is room to
-//     write (__ucs_async_poll_missed, 1.13 to 1.20). A rejection closes the socket at the moment of such an event.
+// The code below works around two bugs that would crash the process:
+//   - If a listener is destroyed while a connection that it accepted has not sent anything yet, the connection stays.
+//     When it then sends something, the library uses the freed memory of the listener (uct_tcp_listener, every release
+//     so far).
+//   - While the worker is busy, the library's thread remembers an event of a socket by its file descriptor. If the
+//     socket is closed before progress is made, the event goes to the next socket with that descriptor; a "ready to
+//     write" event then fails an assertion (__ucs_async_poll_missed, 1.13 to 1.20). A rejection closes the socket just
+//     when such an event occurs.
 
 const (
-	unansweredFor = 50 * time.Millisecond  // how long a rejection waits for the answer to leave
-	unheardFor    = 300 * time.Millisecond // how long a listener that ends waits for those who have connected
+	unansweredFor = 50 * time.Millisecond  // how long a rejection waits for the reply to be sent
+	unheardFor    = 300 * time.Millisecond // how long a closing listener waits for clients that have connected
 	glance        = 100 * time.Microsecond
 )
 
-// settle makes progress, which handles the events that the library's thread has left.
+// settle makes progress, which handles the events left by the library's thread.
 func (w *Worker) settle() { w.call(symWorkerProgress, w.handle) }
 
-// refuse closes the connection of a request. It is accepted first, as a rejection of the library's is unsafe.
+// refuse closes the connection of a request. It accepts the connection first, because the library's own rejection is
+// unsafe.
 func (r *ConnRequest) refuse() error {
 	w := r.listener.worker
 	delete(r.listener.pending, r)
@@ -48,11 +51,11 @@ func (r *ConnRequest) refuse() error {
 	return nil
 }
 
-// drain waits until every connection that the listener has taken is heard and answered. The kernel takes no more of them, and those that
-// say nothing are ended.
+// drain waits until every connection that the listener has accepted has sent its request and has been answered. The
+// kernel accepts no further ones; connections that stay silent are shut down.
 func (l *Listener) drain() {
 	begin := time.Now()
-	for clean := 0; clean < 2 && time.Since(begin) < unheardFor+lingering; time.Sleep(glance) { // a connection may be taken during the first look
+	for clean := 0; clean < 2 && time.Since(begin) < unheardFor+lingering; time.Sleep(glance) { // a connection may arrive during the first pass
 		l.worker.settle()
 		for r := range l.pending {
 			_ = r.refuse()
@@ -66,42 +69,26 @@ func (l *Listener) drain() {
 			} else if !answered(fd) {
 				clean = 0
 				if time.Since(begin) > unheardFor {
-					_ = unix.Shutdown(fd, unix.SHUT_RD) // the library sees the end, after what has come
+					_ = unix.Shutdown(fd, unix.SHUT_RD) // the library first reads what has arrived, then sees the end
 				}
 			}
 		})
 	}
 }
 
-// sockets calls f with the process's sockets at the listener's address. They are copies of the descriptors, as the library's thread may
-// close those at any time.
+// sockets calls f with the process's sockets at the listener's address.
 func (l *Listener) sockets(f func(fd int)) {
-	files, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	for _, file := range files {
-		fd, err := strconv.Atoi(file.Name())
-		if err != nil {
-			continue
+	sockets(func(fd int, at netip.AddrPort, _ bool) {
+		if l.isAt(at) {
+			f(fd)
 		}
-		if fd, err = unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-			continue
-		}
-		if name, err := unix.Getsockname(fd); err == nil {
-			at := addrPort(name)
-			if at.Port() == l.addr.Port() && (at.Addr() == l.addr.Addr().WithZone("") || l.addr.Addr().IsUnspecified()) {
-				f(fd)
-			}
-		}
-		unix.Close(fd)
-	}
+	})
 }
 
-// deafen makes the kernel take no more connections for a listening socket, and reports whether some wait to be taken.
+// deafen makes the kernel drop all further packets for a listening socket, and reports whether connections are waiting
+// to be accepted.
 func deafen(fd int) bool {
-	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // no byte of any packet
-	_ = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop})
+	_ = flood.AdmitNothing(fd)
 	n, _ := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
 	return n > 0
 }
@@ -111,7 +98,7 @@ func listens(fd int) bool {
 	return err == nil && v != 0
 }
 
-// answered reports whether something was sent to the peer. Until there is an endpoint, nothing is.
+// answered reports whether anything was sent to the peer. Nothing is sent before there is an endpoint.
 func answered(fd int) bool {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return err != nil || info.Data_segs_out > 0

@@ -11,9 +11,10 @@ import (
 	"unsafe"
 )
 
-// EndpointOptions are what an endpoint is made with.
+// EndpointOptions are the options of an endpoint.
 type EndpointOptions struct {
-	// Failed is called once if the connection fails, or the peer closes it. The endpoint stays, for Close or Abort. It may be nil.
+	// Failed, which may be nil, is called once if the connection fails or the peer closes it. The endpoint must still
+	// be closed with Close or Abort.
 	Failed func(error)
 }
 
@@ -25,23 +26,25 @@ const (
 	gone
 )
 
-// An Endpoint is a connection of a worker to another worker. It may be used at once: what is sent waits for the connection.
+// An Endpoint is a connection of one worker to another. It can be used immediately: messages wait for the connection to
+// be established.
 type Endpoint struct {
 	worker *Worker
 	number uint32
 	handle uintptr
 	peer   string
-	own    bool // to the worker itself
+	own    bool // connected to its own worker
 	failed func(error)
 
-	// The worker's lock guards these.
+	// Guarded by the worker's lock.
 	state  endpointState
 	err    error
-	active int        // messages that are sent and fetched
-	ending chan error // what waits until there are none, and then for the end; nil: nobody
+	active int        // messages being sent or fetched
+	ending chan error // set while an orderly close waits for active to reach 0; receives the result of the close
 }
 
-// Dial connects to a listener.
+// Dial creates an endpoint that connects to a listener. It does not wait for the connection; if that fails later,
+// EndpointOptions.Failed is called.
 func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error) {
 	s, n, err := w.toSockaddr(addr)
 	if err != nil {
@@ -58,8 +61,8 @@ func (w *Worker) Dial(addr netip.AddrPort, o EndpointOptions) (*Endpoint, error)
 	}, "to "+addr.String(), o)
 }
 
-// Connect connects to the worker with that address (Worker.Address), which may be this worker. The peer has an endpoint to this worker
-// when it has connected, too. The address is trusted: the library reads it without checks.
+// Connect connects to the worker whose Worker.Address is address; it may be this worker itself. The peer gets an
+// endpoint to this worker only if it connects too. The address must be trustworthy: the library does not check it.
 func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
 	if len(address) == 0 {
 		return nil, &Error{Call: symbolNames[symEpCreate], What: "to a worker", Status: ErrInvalidAddr}
@@ -75,7 +78,7 @@ func (w *Worker) Connect(address []byte, o EndpointOptions) (*Endpoint, error) {
 	}
 	p := &endpointParams{mask: endpointRemote, remote: uintptr(unsafe.Pointer(&address[0])), errorMode: errorsOfPeer}
 	if bytes.Equal(address, own) {
-		p.errorMode = errorsNone // which transport self needs
+		p.errorMode = errorsNone // required by the transport "self"
 	}
 	return w.newEndpoint(p, "to a worker", o)
 }
@@ -108,7 +111,7 @@ func (e *Endpoint) report() {
 	}
 }
 
-// Err returns why the connection failed, or nil, or ErrClosed.
+// Err returns the reason why the connection failed, ErrClosed if the endpoint was closed, or nil.
 func (e *Endpoint) Err() error {
 	e.worker.mu.Lock()
 	defer e.worker.mu.Unlock()
@@ -118,13 +121,14 @@ func (e *Endpoint) Err() error {
 	return e.err
 }
 
-// String names the peer.
+// String describes the endpoint by its peer.
 func (e *Endpoint) String() string { return "endpoint " + e.peer }
 
-// Close waits until everything that was sent has left, and what is fetched has come, and closes the connection together with the peer.
-// If ctx ends before that, or the connection has failed, it is closed by force.
+// Close waits until everything has been sent and everything being fetched has arrived, and then closes the connection
+// together with the peer. If ctx ends before that, or the connection has failed, Close aborts it and returns the
+// reason.
 func (e *Endpoint) Close(ctx context.Context) error {
-	flushed, err := e.begin(symEpFlush)
+	flushed, err := e.beginCall(symEpFlush)
 	if err == nil {
 		err = await(ctx, flushed)
 	}
@@ -132,7 +136,7 @@ func (e *Endpoint) Close(ctx context.Context) error {
 		e.Abort()
 		return err
 	}
-	closed, err := e.begin(symEpClose)
+	closed, err := e.beginCall(symEpClose)
 	if err == nil {
 		err = await(ctx, closed)
 	}
@@ -145,8 +149,8 @@ func (e *Endpoint) Close(ctx context.Context) error {
 	return err
 }
 
-// begin begins a flush or an orderly close, and returns what will have its result.
-func (e *Endpoint) begin(call symbol) (<-chan error, error) {
+// beginCall starts a flush or an orderly close, and returns the channel that will receive its result.
+func (e *Endpoint) beginCall(call symbol) (<-chan error, error) {
 	w := e.worker
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,8 +167,8 @@ func (e *Endpoint) begin(call symbol) (<-chan error, error) {
 	return result, nil
 }
 
-// rest begins the orderly close that has waited until no message is under way. The library itself does not wait for a rendezvous: it
-// would never end, or end the process by an assertion.
+// rest starts the orderly close that was waiting for the messages in progress. The library itself does not wait for a
+// rendezvous: the close would never end, or fail an assertion and end the process.
 func (e *Endpoint) rest() {
 	result := e.ending
 	e.ending = nil
@@ -205,8 +209,8 @@ func await(ctx context.Context, result <-chan error) error {
 	}
 }
 
-// Abort closes the connection at once. What was not sent yet is lost, and its functions are called with an error. The peer's endpoint
-// fails.
+// Abort closes the connection immediately. Messages not sent yet are lost, and their functions are called with an
+// error. The peer's endpoint fails.
 func (e *Endpoint) Abort() {
 	w := e.worker
 	w.mu.Lock()
@@ -233,7 +237,7 @@ func (e *Endpoint) force() {
 	delete(w.endpoints, e.number)
 	r := w.newRequest(symEpClose, e)
 	w.param = requestParam{mask: opCallback | opUser | opFlags, flags: closeForce, callback: atSent, user: r.key.address()}
-	if e.own { // without errors there is no force
+	if e.own { // without error handling a forced close is not possible
 		w.param.flags = 0
 	}
 	r.begun(statusPointer(w.call(symEpClose, e.handle, uintptr(unsafe.Pointer(&w.param)))))

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
-// TestPeerKilled kills the other process while a message is under way.
+// TestPeerKilled kills the other process while a message is in flight.
 func TestPeerKilled(t *testing.T) {
 	t.Run("by listener", func(t *testing.T) {
 		w := worker(t, open(t))
@@ -31,7 +31,7 @@ func TestPeerKilled(t *testing.T) {
 	})
 }
 
-// meet connects to a peer by its worker's address, and lets it connect back.
+// meet connects to a peer by its worker's address, and makes it connect back.
 func meet(t testing.TB, w *Worker, p *process) end {
 	t.Helper()
 	o, failed := options()
@@ -59,7 +59,7 @@ func killed(t *testing.T, w *Worker, connect func(*process) end) {
 	if err := p.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	p.Wait() // a process that nobody has waited for still is one
+	p.Wait() // until then the process still exists as a zombie
 	wantError(t, next(t, e.failed, "failure"), ErrConnectionReset, ErrEndpointTimeout)
 	if next(t, stalled, "end of the send") == nil {
 		t.Error("a message that nobody fetched was sent")
@@ -73,7 +73,7 @@ func killed(t *testing.T, w *Worker, connect func(*process) end) {
 	next(t, echoes, "echo of the next peer")
 }
 
-// TestPeerStopped stops the other process, which then takes nothing.
+// TestPeerStopped stops the other process, so that it receives nothing.
 func TestPeerStopped(t *testing.T) {
 	w := worker(t, open(t))
 	echoes := collect(t, w, idEcho)
@@ -84,12 +84,12 @@ func TestPeerStopped(t *testing.T) {
 		next(t, echoes, "echo")
 	}
 	p.stop(t)
-	const messages, size = 2000, 8000 // more than sockets take
+	const messages, size = 2000, 8000 // more than the sockets' buffers can hold
 	var waiting []<-chan error
 	for range messages {
 		waiting = append(waiting, send(t, e.Endpoint, &Outgoing{ID: idEcho, Data: [][]byte{pattern(size)}, Protocol: Eager}))
 	}
-	for second := 1; ; second++ { // in the first ones messages may be copied still
+	for second := 1; ; second++ { // messages may still be copied during the first ones
 		before := perftest.OnCPU(t)
 		time.Sleep(time.Second)
 		used := perftest.OnCPU(t) - before
@@ -115,8 +115,8 @@ func TestPeerStopped(t *testing.T) {
 	}
 }
 
-// TestListenerFull connects to a listener that takes nobody, more often than its queue has places: those who are too many wait, without
-// an error, and get through when it goes on.
+// TestListenerFull connects to a listener that accepts nobody, more often than its queue allows. The surplus
+// connections must wait without an error, and be established when the listener continues.
 func TestListenerFull(t *testing.T) {
 	w := worker(t, open(t))
 	echoes := collect(t, w, idEcho)
@@ -143,8 +143,9 @@ func TestListenerFull(t *testing.T) {
 	}
 }
 
-// TestCloseOfStoppedPeer shows that neither way to close waits for a peer that fetches nothing, and that a rendezvous that is under way
-// ends. A peer that is not stopped helps 1.13.1 to close in order, which must not be asked for that then.
+// TestCloseOfStoppedPeer checks that neither way to close waits for a peer that fetches nothing, and that a rendezvous
+// in progress ends. If the peer is not stopped, 1.13.1 could perform an orderly close, but must not be asked to while
+// the rendezvous is in progress.
 func TestCloseOfStoppedPeer(t *testing.T) {
 	w := worker(t, open(t))
 	echoes := collect(t, w, idEcho)
@@ -179,7 +180,8 @@ func TestCloseOfStoppedPeer(t *testing.T) {
 	next(t, echoes, "echo of the peer that goes on")
 }
 
-// TestConnects connects and closes often, by flush and by force, and finds nothing left. There are 1,000 in the long run.
+// TestConnects connects and closes many times, orderly and by force, and checks that nothing is left behind. The long
+// run does it 1,000 times.
 func TestConnects(t *testing.T) {
 	rounds := 60
 	if os.Getenv("TEGRACAST_LONG") != "" {
@@ -206,7 +208,7 @@ func TestConnects(t *testing.T) {
 	after := inventory(t)
 	t.Logf("after %d connections: %+v, after %d: %+v", warm, before, rounds, after)
 	most := int64(rounds-warm) * 16 << 10
-	for range 100 { // what the library and the runtime end later
+	for range 100 { // what the library and the runtime release later
 		if after.descriptors <= before.descriptors && after.goroutines <= before.goroutines && b.open() == 0 && after.resident-before.resident <= most {
 			break
 		}
@@ -249,7 +251,7 @@ func connectOnce(t *testing.T, w *Worker, to netip.AddrPort, got <-chan parcel, 
 	}
 }
 
-// books are what a process has.
+// books are the resources that a process holds.
 type books struct {
 	descriptors, goroutines int
 	resident                int64

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// patience is how long a test waits for what comes at once on a machine that is not loaded.
+// patience limits how long a test waits for something that takes no time on an idle machine.
 const patience = 30 * time.Second
 
 func TestMain(m *testing.M) {
@@ -33,7 +33,7 @@ func open(t testing.TB) *Context {
 	return c
 }
 
-// tidy fails if something was left open.
+// tidy reports an error if something was left open.
 func tidy(t testing.TB, err error) {
 	t.Helper()
 	if err != nil && !errors.Is(err, ErrClosed) {
@@ -63,7 +63,7 @@ func listen(t testing.TB, w *Worker, addr netip.AddrPort, accept func(*ConnReque
 	return l
 }
 
-// An end is an endpoint whose failure can be waited for.
+// An end is an endpoint together with a channel for its failure.
 type end struct {
 	*Endpoint
 	failed chan error
@@ -97,7 +97,7 @@ func accept(t testing.TB, r *ConnRequest, w *Worker) end {
 	return end{e, failed}
 }
 
-// joined connects a to b by a listener.
+// joined connects a to b through a listener.
 func joined(t testing.TB, a, b *Worker) (client, server end) {
 	t.Helper()
 	requests := make(chan *ConnRequest, 1)
@@ -106,7 +106,7 @@ func joined(t testing.TB, a, b *Worker) (client, server end) {
 	return client, accept(t, next(t, requests, "connection request"), b)
 }
 
-// next waits for what a channel brings.
+// next returns the next value from a channel.
 func next[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -118,7 +118,7 @@ func next[T any](t testing.TB, from <-chan T, what string) T {
 	panic("unreachable")
 }
 
-// A parcel is what has arrived with a message.
+// A parcel is the content of a message that has arrived.
 type parcel struct {
 	id           uint16
 	header, data []byte
@@ -127,7 +127,7 @@ type parcel struct {
 	err          error
 }
 
-// collect puts the messages of that number into a channel, with their data.
+// collect sends the messages with that ID to a channel, with their data.
 func collect(t testing.TB, w *Worker, id uint16) <-chan parcel {
 	t.Helper()
 	got := make(chan parcel, 4096)
@@ -155,7 +155,7 @@ func handle(t testing.TB, w *Worker, id uint16, f func(*Message)) {
 	}
 }
 
-// send sends, and returns what will say that it is done.
+// send sends a message, and returns the channel for its result.
 func send(t testing.TB, e *Endpoint, m *Outgoing) <-chan error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -165,7 +165,7 @@ func send(t testing.TB, e *Endpoint, m *Outgoing) <-chan error {
 	return done
 }
 
-// pattern returns n bytes that repeat late.
+// pattern returns n bytes with a long period.
 func pattern(n int) []byte {
 	b := make([]byte, n)
 	for i := range b {
@@ -174,7 +174,7 @@ func pattern(n int) []byte {
 	return b
 }
 
-// within returns a context for what must end.
+// within returns a context that ends after d.
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -188,7 +188,7 @@ func wantError(t testing.TB, err error, want ...error) {
 	}
 }
 
-// refusal is why a message is not sent, now or, when the worker is busy, later.
+// refusal returns the reason why a message is not sent, at once or, if the worker is busy, later.
 func refusal(t testing.TB, e *Endpoint, m *Outgoing) error {
 	t.Helper()
 	done := make(chan error, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/perftest"
 )
 
-// idle shows that the goroutines of two connected workers sleep. It adds up what the kernel has given to the threads of this process,
-// which also has others, and so has room for those.
+// idle checks that the goroutines of two connected workers sleep. It measures the CPU time of the whole process; the
+// limit allows for its other threads.
 func idle(t *testing.T) {
 	two(t)
 	time.Sleep(200 * time.Millisecond)
@@ -19,7 +19,7 @@ func idle(t *testing.T) {
 	time.Sleep(span)
 	used := perftest.OnCPU(t) - before
 	t.Logf("two connected workers: %v of CPU in %v", used, span)
-	if used > span/10 { // one that spins uses ten times that
+	if used > span/10 { // a spinning worker uses ten times as much
 		t.Errorf("two idle workers used %v of CPU in %v", used, span)
 	}
 }

@@ -4,9 +4,9 @@ package ucx
 
 import "unsafe"
 
-// An inbox has what the library has said, and the worker has not looked at. A function of Go that the library calls takes a
-// microsecond; this is filled by a few instructions (inbox_amd64.s, inbox_arm64.s). They run on a thread that is
-// in a call of the library and holds the worker's lock. What does not fit goes to Go's function.
+// An inbox records calls from the library until the worker processes them. A callback into Go takes a microsecond;
+// filling the inbox takes a few instructions (inbox_amd64.s, inbox_arm64.s). They run on a thread that is inside a call
+// of the library and holds the worker's lock. What does not fit is passed to the Go callback.
 type inbox struct {
 	count          uint64 // of notes
 	message, ended uintptr
@@ -16,22 +16,22 @@ type inbox struct {
 
 const (
 	inboxNotes  = 64
-	inboxHeader = 200 // bytes of a longer header do not fit
+	inboxHeader = 200 // longer headers do not fit
 )
 
-// A note is one call. It is of a request if it has no attributes, else of a message.
+// A note records one call: about a request if attributes is 0, otherwise about a message.
 type note struct {
 	number       uint64
 	handle       uintptr // of the request, or of the message's data
-	status       int64   // of the request; its lowest byte counts
+	status       int64   // of the request; only the lowest byte is significant
 	length       uint64
-	attributes   uint64 // a receiveParam's
+	attributes   uint64 // of the receiveParam
 	replyTo      uintptr
 	headerLength uint64
 	header       [inboxHeader]byte
 }
 
-// A key stands for a request, or for the messages with one number. The library keeps its address.
+// A key identifies a request, or the messages with one ID. The library keeps its address.
 type key struct {
 	inbox  *inbox
 	number uint64
@@ -39,11 +39,11 @@ type key struct {
 
 func (k *key) address() uintptr { return uintptr(unsafe.Pointer(k)) }
 
-// Where the functions for the library begin: an ucp_am_recv_callback_t, an ucp_am_recv_data_nbx_callback_t and an
+// Entry points for the library: an ucp_am_recv_callback_t, an ucp_am_recv_data_nbx_callback_t and an
 // ucp_send_nbx_callback_t.
 var atMessage, atReceived, atSent uintptr
 
-// collect turns the notes into events. The worker's lock is held.
+// collect turns the notes into events. The worker's lock must be held.
 func (w *Worker) collect() {
 	b := w.inbox
 	for i := range b.notes[:b.count] {
@@ -63,7 +63,7 @@ func (w *Worker) ended(number uint64, handle uintptr, status Status, length int)
 	w.events = append(w.events, event{request: r})
 }
 
-// message puts a message aside, and returns whether its data stays.
+// message records a message and reports whether the worker keeps the library's descriptor of its data.
 func (w *Worker) message(id uint64, header []byte, data uintptr, length uint64, p receiveParam) bool {
 	m := w.newMessage()
 	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
@@ -77,7 +77,7 @@ func (w *Worker) message(id uint64, header []byte, data uintptr, length uint64, 
 		m.desc = data
 	case p.attributes&receiveData != 0:
 		m.desc, m.Data = data, unsafe.Slice(*(**byte)(unsafe.Pointer(&data)), length)
-	default: // it is gone after the call
+	default: // the data is only valid during the call
 		m.Data, stays = append([]byte(nil), unsafe.Slice(*(**byte)(unsafe.Pointer(&data)), length)...), false
 	}
 	w.events = append(w.events, event{message: m})

@@ -12,7 +12,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// TestInbox calls the functions of inbox_*.s as the library does. Whatever the assembly leaves to Go comes in its turn.
+// TestInbox calls the functions of inbox_*.s as the library does. What the assembly passes on to Go must keep its place
+// in the order.
 func TestInbox(t *testing.T) {
 	w := &Worker{}
 	w.inbox = &inbox{message: callbacks().message, ended: callbacks().ended, worker: w}
@@ -57,7 +58,7 @@ func TestInbox(t *testing.T) {
 		arrives(0, receiveRendezvous, inProgress),
 		arrives(200, receiveData, inProgress),
 		arrives(201, receiveRendezvous|receiveReplyTo, inProgress), // too long
-		arrives(6, receiveReplyTo, ok),                             // goes after the call
+		arrives(6, receiveReplyTo, ok),                             // only valid during the call
 		arrives(6, receiveData, inProgress))
 	copy(pixels, "PIXELS")
 	w.collect()
@@ -72,7 +73,7 @@ func TestInbox(t *testing.T) {
 	}
 }
 
-// written writes down what has happened. at is where the data of messages lies.
+// written describes events as text. at is the address of the messages' data.
 func written(events []event, at uintptr) (list []string) {
 	for _, ev := range events {
 		switch r, m := ev.request, ev.message; {

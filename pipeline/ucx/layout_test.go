@@ -23,7 +23,7 @@ func needHeaders(t *testing.T) {
 	}
 }
 
-// TestLayout compares what is passed to libucp with its header.
+// TestLayout compares the structures passed to libucp with its header.
 func TestLayout(t *testing.T) {
 	needHeaders(t)
 	out := headertest.Output(t, "testdata/layout.c")
@@ -109,7 +109,7 @@ func constants() []field {
 	}
 }
 
-// TestStatuses compares the names of errors with the header: each has one.
+// TestStatuses checks that every error in the header has its name here.
 func TestStatuses(t *testing.T) {
 	needHeaders(t)
 	header, err := os.ReadFile("/usr/include/ucs/type/status.h")
@@ -117,7 +117,7 @@ func TestStatuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := regexp.MustCompile(`(UCS_ERR_\w+)\s*=\s*(-\d+)`).FindAllStringSubmatch(string(header), -1)
-	if len(all) != len(statusTexts)+1 { // UCS_ERR_LAST is none
+	if len(all) != len(statusTexts)+1 { // UCS_ERR_LAST is not an error
 		t.Errorf("%d errors in the header, %d here", len(all)-1, len(statusTexts))
 	}
 	for _, m := range all {

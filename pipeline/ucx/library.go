@@ -10,7 +10,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// LibraryName is libucp, by the name of its interface.
+// LibraryName is the soname of libucp, which is also its file name.
 const LibraryName = "libucp.so.0"
 
 // symbol is a function of libucp (ucp/api/ucp.h).
@@ -47,7 +47,7 @@ const (
 	symbolCount
 )
 
-// symbolNames are those of ucp.h. ucp_init is an inline function there, of ucp_init_version.
+// symbolNames are the names in ucp.h. There, ucp_init is an inline function that calls ucp_init_version.
 var symbolNames = [symbolCount]string{
 	symGetVersionString:       "ucp_get_version_string",
 	symConfigRead:             "ucp_config_read",
@@ -78,34 +78,35 @@ var symbolNames = [symbolCount]string{
 	symRequestFree:            "ucp_request_free",
 }
 
-// environment are settings of the library for this process, unless the user has made them. The library reads them when it is loaded,
-// and programs that are started later do not get them.
+// environment holds settings of the library for this process, which the user's settings override. The library reads
+// them when it is loaded; programs started by this process do not inherit them.
 var environment = [][2]string{
-	{"UCX_ERROR_SIGNALS", ""},      // its handlers would turn a fault that Go recovers from into the end of the process
-	{"UCX_HANDLE_ERRORS", "none"},  // the same
-	{"UCX_DEBUG_SIGNO", "0"},       // it would take SIGHUP, with which a service reads its configuration again
-	{"UCX_MEM_EVENTS", "n"},        // its hooks of memory calls do not see Go's
-	{"UCX_LOG_FILE", "stderr"},     // not the standard output, which is the program's
-	{"UCX_MM_ERROR_HANDLING", "y"}, // or shared memory is not used
-	{"UCX_CM_REUSEADDR", "y"},      // a listener comes back to the port of one that was killed, while TCP remembers its connections
-	// A connection to a listener stays on the device of its address. Else it begins there and changes to others, of which some may
-	// not reach the peer, and 1.13 loses messages that were sent before it changed to shared memory.
+	{"UCX_ERROR_SIGNALS", ""},      // its signal handlers would end the process on faults that Go recovers from
+	{"UCX_HANDLE_ERRORS", "none"},  // likewise
+	{"UCX_DEBUG_SIGNO", "0"},       // the library would take over SIGHUP, with which a service is told to reload its configuration
+	{"UCX_MEM_EVENTS", "n"},        // its memory hooks do not see Go's memory
+	{"UCX_LOG_FILE", "stderr"},     // standard output belongs to the program
+	{"UCX_MM_ERROR_HANDLING", "y"}, // otherwise shared memory is not used
+	{"UCX_CM_REUSEADDR", "y"},      // lets a listener reuse the port of one that was killed, while TCP still remembers its connections
+	// Keeps a connection to a listener on the device of its address. Otherwise it starts there and switches to others,
+	// some of which may not reach the peer, and 1.13 loses messages that were sent before it switched to shared memory.
 	{"UCX_CM_USE_ALL_DEVICES", "n"},
 }
 
-// A library is libucp.
+// A library is a loaded libucp.
 type library struct {
 	symbols [symbolCount]uintptr
 	release string
 }
 
-// libraries are those that were loaded, by name. They are never unloaded: their threads and callbacks would be left.
+// libraries holds the loaded libraries by name. They are never unloaded, because their threads and callbacks would
+// remain.
 var libraries struct {
 	sync.Mutex
 	loaded map[string]*library
 }
 
-// load opens libucp once.
+// load loads libucp, or returns it if it has already been loaded under this name.
 func load(name string) (*library, error) {
 	libraries.Lock()
 	defer libraries.Unlock()
@@ -134,7 +135,7 @@ func load(name string) (*library, error) {
 	return l, nil
 }
 
-// setEnvironment sets variables that are not set, for C only.
+// setEnvironment sets the variables that are not set yet, in the C environment only.
 func setEnvironment() error {
 	setenv, err := purego.Dlsym(purego.RTLD_DEFAULT, "setenv")
 	if err != nil {
@@ -147,7 +148,7 @@ func setEnvironment() error {
 	return nil
 }
 
-// call calls a function. Pointers may be converted in the argument list.
+// call calls a function. Pointers may be converted to uintptr in the argument list.
 //
 //go:uintptrescapes
 func (l *library) call(f symbol, args ...uintptr) uintptr {

@@ -4,7 +4,9 @@ package ucx
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"strconv"
@@ -13,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Listener takes requests for connections at an address.
+// A Listener receives connection requests at an address.
 type Listener struct {
 	worker  *Worker
 	number  uint32
@@ -23,8 +25,8 @@ type Listener struct {
 	pending map[*ConnRequest]bool // neither accepted nor rejected
 }
 
-// Listen listens at an address, IPv4 or IPv6; the unspecified address stands for all, and port 0 for any. accept is called with each
-// request, which it accepts or rejects, then or later.
+// Listen listens at an IPv4 or IPv6 address. The unspecified address stands for all addresses, port 0 for any free
+// port. accept is called with each request and must accept or reject it, now or later.
 func (w *Worker) Listen(addr netip.AddrPort, accept func(*ConnRequest)) (*Listener, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,14 +54,18 @@ func (w *Worker) Listen(addr netip.AddrPort, accept func(*ConnRequest)) (*Listen
 		return nil, err
 	}
 	l.addr = fromSockaddr(&a.address)
+	if err := l.guard(); err != nil && !errors.Is(err, fs.ErrPermission) { // Admit has reported that one
+		l.destroy()
+		return nil, err
+	}
 	w.wake()
 	return l, nil
 }
 
-// Addr returns the address, with the port that was chosen.
+// Addr returns the address, with the actual port.
 func (l *Listener) Addr() netip.AddrPort { return l.addr }
 
-// Close ends the listener. Requests that are neither accepted nor rejected are rejected; endpoints stay.
+// Close closes the listener. Pending requests are rejected; existing endpoints stay open.
 func (l *Listener) Close() error {
 	w := l.worker
 	w.mu.Lock()
@@ -78,7 +84,7 @@ func (l *Listener) destroy() {
 	delete(l.worker.listeners, l.number)
 }
 
-// A ConnRequest is a peer that wants to connect.
+// A ConnRequest is a peer's request to connect.
 type ConnRequest struct {
 	listener *Listener
 	handle   uintptr
@@ -98,12 +104,13 @@ func (l *Listener) newRequest(handle uintptr) *ConnRequest {
 // From returns the address of the peer.
 func (r *ConnRequest) From() netip.AddrPort { return r.from }
 
-// Accept makes the endpoint of the connection.
+// Accept accepts the connection and returns its endpoint. The error is ErrClosed if the request has been answered
+// before, or the listener or the worker is closed; otherwise it is the library's.
 func (r *ConnRequest) Accept(o EndpointOptions) (*Endpoint, error) {
 	return r.AcceptOn(r.listener.worker, o)
 }
 
-// AcceptOn is Accept with the endpoint on another worker of the context.
+// AcceptOn is like Accept, but creates the endpoint on another worker of the context.
 func (r *ConnRequest) AcceptOn(w *Worker, o EndpointOptions) (*Endpoint, error) {
 	home := r.listener.worker
 	first, second := home, w
@@ -130,8 +137,9 @@ func (r *ConnRequest) params() *endpointParams {
 
 func (r *ConnRequest) peer() string { return "from " + r.from.String() }
 
-// Reject refuses the connection. The peer's endpoint fails as if the connection had been closed: with ErrConnectionReset,
-// ErrEndpointTimeout or ErrNotConnected.
+// Reject refuses the connection. The peer's endpoint fails as if the connection had been closed: with
+// ErrConnectionReset, ErrEndpointTimeout or ErrNotConnected. Reject returns ErrClosed if the request has been answered
+// before, or the listener is closed.
 func (r *ConnRequest) Reject() error {
 	w := r.listener.worker
 	w.mu.Lock()
@@ -143,8 +151,9 @@ func (r *ConnRequest) Reject() error {
 	return r.refuse()
 }
 
-// toSockaddr makes a struct sockaddr_in or sockaddr_in6 of an address. An address of the family that the library's TCP does not use is
-// refused: 1.13 writes beyond its memory when such a connection is made, on both sides.
+// toSockaddr converts an address to a struct sockaddr_in or sockaddr_in6, and returns that with its length. It refuses
+// addresses of the family that the library's TCP does not use: for those, 1.13 writes out of bounds on both sides of
+// the connection.
 func (w *Worker) toSockaddr(a netip.AddrPort) (*storage, uint32, error) {
 	s := &storage{}
 	ip := a.Addr().Unmap()
@@ -173,7 +182,7 @@ func (w *Worker) toSockaddr(a netip.AddrPort) (*storage, uint32, error) {
 	return s, unix.SizeofSockaddrInet6, nil
 }
 
-// scopeOf returns the number of an interface, which zone names or is.
+// scopeOf returns the index of the network interface given by name or number.
 func scopeOf(zone string) (uint32, error) {
 	if n, err := strconv.ParseUint(zone, 10, 32); err == nil {
 		return uint32(n), nil
@@ -185,7 +194,7 @@ func scopeOf(zone string) (uint32, error) {
 	return uint32(i.Index), nil
 }
 
-// fromSockaddr reads a struct sockaddr_in or sockaddr_in6.
+// fromSockaddr converts a struct sockaddr_in or sockaddr_in6 to an address, and any other to the zero AddrPort.
 func fromSockaddr(s *storage) netip.AddrPort {
 	port := binary.BigEndian.Uint16(s[2:])
 	switch binary.NativeEndian.Uint16(s[0:]) {

@@ -7,28 +7,29 @@ import (
 	"unsafe"
 )
 
-// A Protocol says how the data of a message travels.
+// A Protocol is a way to transfer the data of a message.
 type Protocol int
 
 // The protocols.
 const (
 	Auto       Protocol = iota // the library chooses by length
-	Eager                      // with the header, at once
-	Rendezvous                 // when the receiver fetches it, from the sender's memory into the receiver's
+	Eager                      // immediately, together with the header
+	Rendezvous                 // when the receiver fetches it, directly from the sender's memory to the receiver's
 )
 
 // An Outgoing is a message to send.
 type Outgoing struct {
-	ID       uint16   // the receiver's Worker.Handle has the same
-	Header   []byte   // at most Worker.MaxHeader; it is copied
-	Data     [][]byte // parts that are sent as one; they stay as they are until the message is sent
-	Memory   *Memory  // in which all data lies, or nil
+	ID       uint16   // selects the receiver's Worker.Handle function
+	Header   []byte   // at most Worker.MaxHeader bytes; it is copied
+	Data     [][]byte // parts that are sent as one; they must not change until the message has been sent
+	Memory   *Memory  // that contains all of the data, or nil
 	Protocol Protocol
 }
 
-// Send sends a message. done is called once when the data may be used again, or with why the message was not sent, unless Send returns
-// an error: by Send itself if that is the case at once, else by the worker's goroutine. That the message has arrived follows only for a
-// rendezvous. Send does not wait for the worker: its goroutine sends the message if it is awake.
+// Send sends a message. Unless Send returns an error, done, which may be nil, is called once: with nil when the data
+// may be reused, or with the reason why the message was not sent. If the data may be reused before Send returns, Send
+// itself calls it; otherwise the worker's goroutine does. Only for a rendezvous does nil mean that the message has
+// arrived. Send does not wait for the worker: if the worker's goroutine is awake, that goroutine sends the message.
 func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 	w := e.worker
 	if !w.sleeping.Load() || !w.mu.TryLock() {
@@ -37,7 +38,7 @@ func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 		}
 		return w.post(e, m, done)
 	}
-	w.sendPosted() // in their order
+	w.sendPosted() // keeps the order
 	p, err := e.send(m, done)
 	w.mu.Unlock()
 	if err != nil {
@@ -74,20 +75,21 @@ func (e *Endpoint) send(m *Outgoing, done func(error)) (statusPointer, error) {
 	return p, check(symAMSend, e.peer, p.status())
 }
 
-// A Message is one that has arrived. It is valid until the function that it was given to returns, if that has called neither Keep nor
-// Receive. Of a rendezvous whose data nobody fetches the sender learns nothing: for it the message is sent.
+// A Message is a message that has arrived. It is valid until the function it was passed to returns, unless that
+// function calls Receive. If nobody fetches the data of a rendezvous, the sender does not notice: for it, the
+// message has been sent.
 type Message struct {
 	ID         uint16
 	Header     []byte
-	Data       []byte    // nil if it is a rendezvous
-	Length     int       // of the data
-	Rendezvous bool      // the data is fetched by Receive
-	Endpoint   *Endpoint // to the sender; nil if it is connected by this worker's address, and this worker not by its
+	Data       []byte    // nil for a rendezvous
+	Length     int       // of the data, in bytes
+	Rendezvous bool      // the data must be fetched with Receive
+	Endpoint   *Endpoint // to the sender; nil if the sender connected by this worker's address and this worker has not connected back
 
 	worker  *Worker
 	replyTo uintptr // the library's endpoint to the sender
 	desc    uintptr
-	kept    bool
+	fetched bool // by Receive, whose completion recycles the message
 }
 
 func (w *Worker) newMessage() *Message {
@@ -100,38 +102,28 @@ func (w *Worker) newMessage() *Message {
 	return m
 }
 
-// recycle makes the message one that may be used again.
+// recycle makes the message available for reuse.
 func (w *Worker) recycle(m *Message) {
 	*m = Message{worker: w, Header: m.Header[:0]}
 	w.messages = append(w.messages, m)
 }
 
-// deliver calls the user's function.
+// deliver calls the user's function for a message, and recycles the message unless the function has called Receive.
 func (w *Worker) deliver(m *Message) {
 	w.mu.Lock()
 	f := w.handlers[m.ID].receive
-	m.Endpoint = w.byHandle[m.replyTo] // one that the library has made for itself may go at any time, and is not used
+	m.Endpoint = w.byHandle[m.replyTo] // one that the library created for itself may vanish at any time, so it is not used
 	w.mu.Unlock()
 	if f != nil {
 		f(m)
 	}
-	if m.kept {
+	if m.fetched {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	m.release()
 	w.recycle(m)
-}
-
-// Keep keeps the message after the function that it was given to has returned, until Release or Receive. That function calls it.
-func (m *Message) Keep() { m.kept = true }
-
-// Release ends the message and its data.
-func (m *Message) Release() {
-	m.worker.mu.Lock()
-	defer m.worker.mu.Unlock()
-	m.release()
 }
 
 func (m *Message) release() {
@@ -142,8 +134,9 @@ func (m *Message) release() {
 	m.desc, m.Data = 0, nil
 }
 
-// Receive fetches the data of a rendezvous into the parts, which are at least as long together, and ends the message. memory is what
-// they lie in, or nil. done is called by the worker's goroutine, with the bytes that have arrived, unless Receive returns an error.
+// Receive fetches the data of a rendezvous into parts, whose total length must be at least Length. After the call the
+// message must not be used. memory is the registered memory that contains the parts, or nil. Unless Receive returns an
+// error, the worker's goroutine calls done with the number of bytes that arrived.
 func (m *Message) Receive(parts [][]byte, memory *Memory, done func(n int, err error)) error {
 	w := m.worker
 	w.mu.Lock()
@@ -167,10 +160,8 @@ func (m *Message) Receive(parts [][]byte, memory *Memory, done func(n int, err e
 	buffer, n := r.data(parts, memory)
 	p := statusPointer(w.call(symAMRecvData, w.handle, m.desc, buffer, n, uintptr(unsafe.Pointer(&w.param))))
 	m.desc = 0
-	if !m.kept { // else others may read it
-		m.kept = true
-	}
-	if p.status() != inProgress { // at once: the function is called like others
+	m.fetched = true
+	if p.status() != inProgress { // already finished; the function is called like any other
 		r.status = p.status()
 		w.events = append(w.events, event{request: r})
 	}

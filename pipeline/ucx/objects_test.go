@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestObjects shows what the document says of objects, flows and the environment (chapters 2, 3 and 5).
+// TestObjects checks what the document says about objects, flows and the environment (chapters 2, 3 and 5).
 func TestObjects(t *testing.T) {
 	for name, f := range map[string]func(*testing.T){
 		"transport self":                   overSelf,
@@ -31,6 +31,7 @@ func TestObjects(t *testing.T) {
 		"the library is another one":       anotherLibrary,
 		"the environment reaches C":        environmentReaches,
 		"signals stay Go's":                signalsStay,
+		"descriptors":                      fewDescriptors,
 		"the standard output stays ours":   outputStays,
 		"devices' memory is named as such": memoryTypes,
 	} {
@@ -38,7 +39,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// between sends to another process and back over transports, connected by the worker's address and, where there is TCP, by the listener.
+// between sends to another process and back over the given transports, connected by the worker's address and, if TCP is
+// among them, through the listener.
 func between(t *testing.T, transports string, byListener bool) {
 	t.Setenv("UCX_TLS", transports)
 	c := open(t)
@@ -113,7 +115,7 @@ func slowConsumer(t *testing.T) {
 	c := open(t)
 	a, slow, quick := worker(t, c), worker(t, c), worker(t, c)
 	release := make(chan struct{})
-	handle(t, slow, 1, func(*Message) { <-release }) // against the rule, as an application may
+	handle(t, slow, 1, func(*Message) { <-release }) // breaks the rule, as an application might
 	got := collect(t, quick, 1)
 	toSlow, _ := joined(t, a, slow)
 	toQuick, _ := joined(t, a, quick)
@@ -153,7 +155,7 @@ func anotherLibrary(t *testing.T) {
 	wantError(t, err, ErrNoLibrary)
 }
 
-// inChild runs the test again in a process of its own, with more of an environment, and returns what it writes.
+// inChild runs the test again in a separate process with additional environment variables, and returns its output.
 func inChild(t *testing.T, env ...string) (out, errs string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$")
@@ -177,7 +179,40 @@ func environmentReaches(t *testing.T) {
 	}
 }
 
-// signalsStay shows that signals are Go's when the library is loaded, and a fault is Go's to recover from.
+// fewDescriptors checks that Open and NewWorker return an error where the library would end the process for want of
+// descriptors.
+func fewDescriptors(t *testing.T) {
+	if !isChild() {
+		inChild(t)
+		return
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	limited := func(f func() error) {
+		t.Helper()
+		used, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for spare := range 16 {
+			if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(len(used) + spare), Max: limit.Max}); err != nil {
+				t.Fatal(err)
+			}
+			err = f()
+			if e := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); e != nil {
+				t.Fatal(e)
+			}
+			wantError(t, err, unix.EMFILE)
+		}
+	}
+	limited(func() error { _, err := Open(Config{}); return err })
+	c := open(t)
+	limited(func() error { _, err := c.NewWorker(); return err })
+}
+
+// signalsStay checks that Go still handles signals after the library is loaded, and can recover from a fault.
 func signalsStay(t *testing.T) {
 	if !isChild() {
 		inChild(t)
@@ -203,7 +238,7 @@ func signalsStay(t *testing.T) {
 	b[0]++
 }
 
-// outputStays shows that what the library logs goes to the standard error.
+// outputStays checks that the library logs to standard error.
 func outputStays(t *testing.T) {
 	if isChild() {
 		open(t)
@@ -219,7 +254,7 @@ func memoryTypes(t *testing.T) {
 	c := open(t)
 	b := mapped(t, 1<<16)
 	m, err := c.Map(at(b), len(b), CUDA)
-	if err == nil { // a library with CUDA, or one that does not look
+	if err == nil { // a library with CUDA, or one that does not check
 		tidy(t, m.Close())
 		return
 	}

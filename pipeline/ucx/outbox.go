@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// An outbox has the messages that were sent while the worker's goroutine was awake, or another one had the worker: the worker's goroutine
-// sends them, or who sends next. Who sends a frame so never waits until the worker has made progress, and the worker's goroutine not
-// for who sends.
+// An outbox holds the messages sent while the worker's goroutine was awake or another goroutine held the worker. The
+// worker's goroutine sends them, or else the next caller of Send. So Send never waits until the worker has made
+// progress, and the worker's goroutine never waits for Send.
 type outbox struct {
 	mu    sync.Mutex
 	list  []posted
-	taken []posted // the list before, whose headers' memory is used again
+	taken []posted // previous list, kept to reuse the memory of its headers
 	ended bool
 }
 
-// A posted message waits.
+// A posted message waits to be sent.
 type posted struct {
 	to      *Endpoint
 	message Outgoing
@@ -25,13 +25,13 @@ type posted struct {
 	done    func(error)
 }
 
-// A sent message is one of the outbox that is done at once.
+// A sent message is one from the outbox that was finished, or failed, when it was passed to the library.
 type sent struct {
 	done func(error)
 	err  error
 }
 
-// post has the next goroutine that has the worker send a message.
+// post leaves a message for the next goroutine that holds the worker. It returns ErrClosed if the outbox is closed.
 func (w *Worker) post(e *Endpoint, m *Outgoing, done func(error)) error {
 	o := &w.outbox
 	o.mu.Lock()
@@ -50,7 +50,7 @@ func (w *Worker) post(e *Endpoint, m *Outgoing, done func(error)) error {
 	p.header = append(p.header[:0], m.Header...)
 	p.message.Header = p.header
 	o.mu.Unlock()
-	if w.sleeping.Load() { // it did not see the message
+	if w.sleeping.Load() { // the worker's goroutine has not seen the message
 		w.mu.Lock()
 		w.wake()
 		w.mu.Unlock()
@@ -58,22 +58,22 @@ func (w *Worker) post(e *Endpoint, m *Outgoing, done func(error)) error {
 	return nil
 }
 
-// waits says whether there is a message.
+// waits reports whether there is a message.
 func (o *outbox) waits() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return len(o.list) > 0
 }
 
-// end refuses messages from now on. It returns false while there are some.
-func (o *outbox) end() bool {
+// closeIfEmpty closes the outbox if it is empty, and reports whether it did.
+func (o *outbox) closeIfEmpty() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = len(o.list) == 0
 	return o.ended
 }
 
-// sendPosted sends the messages of the outbox. The worker's lock is held.
+// sendPosted sends the messages of the outbox. The worker's lock must be held.
 func (w *Worker) sendPosted() {
 	o := &w.outbox
 	o.mu.Lock()

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestOutbox: what is sent while the worker is busy does not wait for it, and arrives in order, also before the connection is closed.
+// TestOutbox checks that sending does not wait for a busy worker, and that these messages arrive in order, even when
+// the connection is closed right away.
 func TestOutbox(t *testing.T) {
 	c := open(t)
 	a, b := worker(t, c), worker(t, c)
@@ -37,7 +38,7 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// TestOutboxErrors: messages that cannot be sent are told of, whoever has the worker.
+// TestOutboxErrors checks that an error is reported for messages that cannot be sent, no matter who holds the worker.
 func TestOutboxErrors(t *testing.T) {
 	c := open(t)
 	a, b := worker(t, c), worker(t, c)
@@ -56,7 +57,7 @@ func TestOutboxErrors(t *testing.T) {
 	wantError(t, refusal(t, client.Endpoint, &Outgoing{ID: 7}), ErrClosed)
 }
 
-// busy takes the worker, until the caller gives its lock back.
+// busy holds the worker until the caller releases its lock.
 func busy(w *Worker) {
 	w.mu.Lock()
 	w.wake() // its goroutine waits for the lock

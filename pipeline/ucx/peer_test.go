@@ -4,6 +4,7 @@ package ucx
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -21,14 +22,14 @@ import (
 const (
 	peerVariable = "TEGRACAST_UCX_PEER"
 
-	idEcho  = 1 // the peer sends header and data back
-	idSum   = 2 // the peer answers with the CRC of the data
+	idEcho  = 1 // the peer sends the header and data back
+	idSum   = 2 // the peer replies with the CRC of the data
 	idStall = 3 // the peer keeps the message and never fetches its data
-	idMeet  = 4 // the peer connects to the worker of that address
+	idMeet  = 4 // the peer connects to the worker whose address is the data
 	idSink  = 5 // the peer fetches the data, always to the same place
 )
 
-// peer is the other process: it listens, prints where, and answers until its input ends.
+// peer is the other process: it listens, prints its address, and replies until its input ends.
 func peer() int {
 	c, err := Open(Config{})
 	if err != nil {
@@ -53,7 +54,7 @@ func peer() int {
 			}
 		}
 	}
-	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: (*Message).Keep, idMeet: join, idSink: sink} {
+	for id, f := range map[uint16]func(*Message){idEcho: echo, idSum: sum, idStall: stall, idMeet: join, idSink: sink} {
 		if err := w.Handle(id, f); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -79,14 +80,16 @@ func peer() int {
 	}
 	fmt.Printf("%v %x\n", l.Addr(), address)
 	io.Copy(io.Discard, os.Stdin)
-	c.Close() // whatever is open
+	c.Close() // whatever is still open
 	return 0
 }
 
+// stall leaves a message as Receive does whose data does not come.
+func stall(m *Message) { m.fetched = true }
+
 func echo(m *Message) {
-	m.Keep()
-	if err := m.Endpoint.Send(&Outgoing{ID: idEcho, Header: m.Header, Data: [][]byte{m.Data}}, func(error) { m.Release() }); err != nil {
-		m.Release()
+	if err := m.Endpoint.Send(&Outgoing{ID: idEcho, Header: m.Header, Data: [][]byte{bytes.Clone(m.Data)}}, nil); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 	}
 }
 
@@ -115,7 +118,7 @@ type process struct {
 	address []byte
 }
 
-// start starts a peer in a process of its own, which ends with the test.
+// start starts a peer in a separate process, which ends with the test.
 func start(t testing.TB, env ...string) *process {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])

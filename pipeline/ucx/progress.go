@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An event is what a callback has put aside. One of the fields is set.
+// An event is something that a callback has recorded. Exactly one field is set.
 type event struct {
 	request *request
 	message *Message
@@ -19,25 +19,26 @@ type event struct {
 }
 
 const (
-	// progressAtOnce is how often progress is made before the lock is free for others.
+	// progressAtOnce limits how many times progress is made before the lock is released for other goroutines.
 	progressAtOnce = 64
-	// spin is how long the goroutine looks for more without a sleep while messages are under way. To be woken takes as long.
+	// spin is the time for which the goroutine polls without sleeping while operations are in progress. Waking up takes
+	// about as long.
 	spin = 100 * time.Microsecond
-	// pause is how long it sleeps at most while the library refuses to be armed, which it does while it waits for room in the shared
-	// memory of a peer. Such a peer may be stopped for long.
+	// pause limits how long the goroutine sleeps while the library refuses to be armed, as it does while waiting for
+	// room in the shared memory of a peer. Such a peer may be stopped for a long time.
 	pause = time.Millisecond
-	// lingering is how long a worker that is being closed waits for what it has to end.
+	// lingering limits how long a worker that is being closed waits for its operations to end.
 	lingering = time.Second
 )
 
-// run makes progress until the worker is closed and nothing is under way.
-func (w *Worker) run() {
+// makeProgress makes progress until the worker is closed and no operation is in progress.
+func (w *Worker) makeProgress() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(w.stopped)
 	var events []event
 	var deadline time.Time
-	var last time.Time // when it was found to be idle; zero: it was not
+	var last time.Time // when it was first found idle; zero if it was not
 	for {
 		w.mu.Lock()
 		w.sleeping.Store(false)
@@ -55,7 +56,7 @@ func (w *Worker) run() {
 		if w.closed && deadline.IsZero() {
 			deadline = now.Add(lingering)
 		}
-		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || now.After(deadline)) && w.outbox.end() {
+		if w.closed && len(w.events) == 0 && (idle && len(w.free) == len(w.requests) || now.After(deadline)) && w.outbox.closeIfEmpty() {
 			w.destroy()
 			w.mu.Unlock()
 			w.unregister()
@@ -77,14 +78,15 @@ func (w *Worker) run() {
 		case wait != 0:
 			w.sleep(wait)
 		case idle:
-			unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the peer may need this processor
+			unix.Syscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // the peer may need this CPU
 		default:
 			w.dispatch(events)
 		}
 	}
 }
 
-// advance makes progress until something is put aside, and reports whether there was nothing to do.
+// advance makes progress until nothing is left to do or an event is recorded, but at most progressAtOnce times. It
+// reports whether nothing is left to do.
 func (w *Worker) advance() bool {
 	for range progressAtOnce {
 		if uint32(w.call(symWorkerProgress, w.handle)) == 0 {
@@ -97,8 +99,8 @@ func (w *Worker) advance() bool {
 	return false
 }
 
-// rest returns how long the goroutine may sleep when there has been nothing to do for a while: 0 if it is to look again at once, negative
-// until fd is readable.
+// rest returns how long the goroutine may sleep, given the time for which it has been idle: 0 to poll again
+// immediately, negative to sleep until fd is readable.
 func (w *Worker) rest(idle time.Duration) time.Duration {
 	if idle < spin && len(w.free) < len(w.requests) {
 		return 0
@@ -122,10 +124,10 @@ func (w *Worker) sleep(wait time.Duration) {
 		t := unix.NsecToTimespec(wait.Nanoseconds())
 		limit = &t
 	}
-	unix.Ppoll(fds, limit, nil) // an interruption is an event, too
+	unix.Ppoll(fds, limit, nil) // an interruption counts as an event
 }
 
-// dispatch calls the functions of the user, without the lock, and gives back what they have not kept.
+// dispatch calls the user's functions, without the lock, and recycles what they have not kept.
 func (w *Worker) dispatch(events []event) {
 	for i := range events {
 		switch ev := &events[i]; {
@@ -144,13 +146,13 @@ func (w *Worker) dispatch(events []event) {
 	}
 }
 
-// destroy ends the worker in the library.
+// destroy destroys the worker in the library.
 func (w *Worker) destroy() {
 	w.library.call(symWorkerDestroy, w.handle)
 	w.handle = 0
 }
 
-// abandon ends the operations that the library has not ended.
+// abandon ends the operations that the library has not finished, with an error.
 func (w *Worker) abandon() {
 	for _, r := range w.requests {
 		if r.active {

@@ -7,21 +7,21 @@ import (
 	"unsafe"
 )
 
-// A request is an operation that the library may finish later. It is used again, and so is what it has.
+// A request is an operation that the library may finish later. Requests and their buffers are reused.
 type request struct {
 	worker   *Worker
 	key      key
 	call     symbol
 	endpoint *Endpoint
-	message  *Message // that is received
+	message  *Message // being received
 	active   bool
-	handle   uintptr // of the library, when finished
+	handle   uintptr // of the library's request, once finished
 	status   Status
 	length   int
 	done     func(error)
 	received func(int, error)
 
-	// What the library reads until the operation is finished.
+	// Read by the library until the operation is finished.
 	header []byte
 	parts  [][]byte
 	iov    []iov
@@ -44,13 +44,13 @@ func (w *Worker) newRequest(call symbol, e *Endpoint) *request {
 	return r
 }
 
-// ofMessage says whether the request is for a message of an endpoint.
+// ofMessage reports whether the request belongs to a message of an endpoint.
 func (r *request) ofMessage() bool {
 	return r.endpoint != nil && (r.call == symAMSend || r.call == symAMRecvData)
 }
 
-// put makes the request free again. When it was the last one of its endpoint, that may be closed.
-func (r *request) put() {
+// release frees the request. If it was the endpoint's last and a close is waiting for it, release starts that close.
+func (r *request) release() {
 	e, last := r.endpoint, false
 	if r.ofMessage() {
 		e.active--
@@ -66,19 +66,19 @@ func (r *request) put() {
 	}
 }
 
-// begun reports whether the operation is under way. If not, it is finished, and the request is free.
+// begun reports whether the operation is in progress. If it is not, it is finished, and begun frees the request.
 func (r *request) begun(p statusPointer) bool {
 	under := p.status() == inProgress
 	if under || len(r.worker.events) > 0 { // a message to the worker itself may have arrived
 		r.worker.wake()
 	}
 	if !under {
-		r.put()
+		r.release()
 	}
 	return under
 }
 
-// data writes what the parts are into the worker's param, and returns the library's buffer and count.
+// data describes the parts in the worker's param, and returns the buffer and count arguments for the library.
 func (r *request) data(parts [][]byte, m *Memory) (buffer, n uintptr) {
 	r.parts = append(r.parts[:0], parts...)
 	p := &r.worker.param
@@ -103,7 +103,7 @@ func (r *request) data(parts [][]byte, m *Memory) (buffer, n uintptr) {
 	return uintptr(unsafe.Pointer(&r.iov[0])), uintptr(len(r.iov))
 }
 
-// pin returns the address of b, which stays until the request is finished.
+// pin pins b until the request is finished, and returns its address.
 func (r *request) pin(b []byte) uintptr {
 	if len(b) == 0 {
 		return 0
@@ -113,7 +113,7 @@ func (r *request) pin(b []byte) uintptr {
 	return uintptr(unsafe.Pointer(at))
 }
 
-// finish makes the request free and calls the user's function. The lock is not held.
+// finish frees the request and calls the user's function. The lock must not be held.
 func (r *request) finish() {
 	w := r.worker
 	w.mu.Lock()
@@ -134,7 +134,7 @@ func (r *request) finish() {
 		w.recycle(r.message)
 	}
 	r.handle, r.status, r.length = 0, ok, 0
-	r.put()
+	r.release()
 	w.mu.Unlock()
 	switch {
 	case received != nil:

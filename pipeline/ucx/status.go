@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// A Status is a ucs_status_t other than success: an error, by the library's number.
+// A Status is a ucs_status_t of the library. Those that are exported are errors.
 type Status int8
 
-// The errors of the library, by the names of ucs/type/status.h without UCS_.
+// Errors of the library, named as in ucs/type/status.h without the prefix UCS_.
 const (
 	ErrNoMessage           Status = -1
 	ErrNoResource          Status = -2
@@ -44,13 +44,13 @@ const (
 	ErrLastEndpointFailed  Status = -89
 )
 
-// A status that is no error.
+// Statuses that are not errors.
 const (
 	ok         Status = 0
 	inProgress Status = 1
 )
 
-// statusTexts are the name and the meaning of each status.
+// statusTexts holds the name and the meaning of each status.
 var statusTexts = map[Status][2]string{
 	ErrNoMessage:           {"UCS_ERR_NO_MESSAGE", "no message"},
 	ErrNoResource:          {"UCS_ERR_NO_RESOURCE", "no resources at the moment"},
@@ -91,11 +91,11 @@ func (s Status) Error() string {
 	return fmt.Sprintf("ucs_status_t %d", int8(s))
 }
 
-// An Error is what a call of the library returned, or reported later.
+// An Error is an error that a call of the library returned at once or reported later.
 type Error struct {
-	Call   string // the function of the library, such as ucp_ep_create
-	What   string // what it was for, such as an address
-	Status Status // errors.Is finds it
+	Call   string // function of the library, such as ucp_ep_create
+	What   string // its object, such as an address
+	Status Status // found by errors.Is
 }
 
 func (e *Error) Error() string {
@@ -108,23 +108,24 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Status }
 
 var (
-	// ErrNoLibrary is wrapped by what says why libucp cannot be had.
+	// ErrNoLibrary means that libucp could not be loaded or is too old; the error that wraps it gives the reason.
 	ErrNoLibrary = errors.New("no libucp")
-	// ErrClosed is returned by methods of an object that is closed, and given to functions of operations that it ended.
+	// ErrClosed is returned by the methods of a closed object, and passed to the functions of operations that its
+	// closing ended.
 	ErrClosed = errors.New("ucx: closed")
-	// ErrOpen is wrapped by what a Close returns that had to close other objects first.
+	// ErrOpen is wrapped by the error of a Close that had to close other objects first.
 	ErrOpen = errors.New("ucx: closed while in use")
-	// ErrThreadMode says that the library cannot be used by several threads.
-	ErrThreadMode = errors.New("ucx: libucp grants only one thread: it was built without support of threads")
-	// ErrFamily says that an address is IPv6 where the library uses IPv4, or the other way round.
+	// ErrThreadMode means that the library cannot be used by several threads.
+	ErrThreadMode = errors.New("ucx: libucp grants only one thread: it was built without thread support")
+	// ErrFamily means that an address is IPv6 while the library uses IPv4, or the reverse.
 	ErrFamily = errors.New("ucx: for IPv6 set UCX_TCP_AF_PRIO=inet6, which excludes IPv4")
-	// ErrHeader says that a message's header is longer than Worker.MaxHeader.
-	ErrHeader = errors.New("ucx: the header is longer than the library sends")
-	// ErrNotRendezvous says that a message's data is there already, or was fetched before.
+	// ErrHeader means that a message's header is longer than Worker.MaxHeader.
+	ErrHeader = errors.New("ucx: the header is longer than the library can send")
+	// ErrNotRendezvous means that a message's data is already present or has been fetched.
 	ErrNotRendezvous = errors.New("ucx: the message has no data to fetch")
 )
 
-// check makes an error of what a function returns.
+// check returns the error for a status, or nil.
 func check(call symbol, what string, s Status) error {
 	if s == ok {
 		return nil
@@ -132,10 +133,10 @@ func check(call symbol, what string, s Status) error {
 	return &Error{Call: symbolNames[call], What: what, Status: s}
 }
 
-// A ucs_status_ptr_t is nothing, the address of a request, or an error.
+// A statusPointer is a ucs_status_ptr_t: null, the address of a request, or an error.
 type statusPointer uintptr
 
-// status returns the error, success, or that a request is in progress.
+// status returns ok, inProgress or the error.
 func (p statusPointer) status() Status {
 	const lastError = 100 // UCS_ERR_LAST
 	switch {

@@ -6,15 +6,19 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
-// A Worker has connections, and one goroutine that makes progress on them and calls the functions given to it.
+// A Worker has connections, and one goroutine that makes progress on them and calls the functions given to the worker.
 type Worker struct {
 	context   *Context
 	library   *library
@@ -22,12 +26,13 @@ type Worker struct {
 	number    uint32
 	fd        int // readable when there is something to do
 	maxHeader int
-	stopped   chan struct{} // closed when the goroutine has ended
+	ports     map[netip.AddrPort]bool // at which the library listens for it
+	stopped   chan struct{}           // closed when the goroutine has ended
 
-	sleeping atomic.Bool // the goroutine waits for fd. Set and cleared with the lock
+	sleeping atomic.Bool // the goroutine waits for fd; set and cleared with the lock held
 	outbox   outbox
 
-	mu       sync.Mutex // held in every call of the library for this worker
+	mu       sync.Mutex // held during every call of the library for this worker
 	args     [8]uintptr
 	param    requestParam
 	closed   bool
@@ -37,20 +42,21 @@ type Worker struct {
 
 	requests  []*request // by number
 	free      []*request
-	messages  []*Message // that may be used again
-	last      uint32     // number of an endpoint or listener
+	messages  []*Message // free for reuse
+	last      uint32     // last number given to an endpoint or listener
 	endpoints map[uint32]*Endpoint
 	byHandle  map[uintptr]*Endpoint
 	listeners map[uint32]*Listener
+	admitted  []netip.Prefix // networks whose clients may connect
 }
 
-// A handler takes the messages with one number. The library knows it as long as there is the worker.
+// A handler receives the messages with one ID. The library refers to it as long as the worker exists.
 type handler struct {
 	key     key
 	receive func(*Message)
 }
 
-// NewWorker makes a worker, whose goroutine runs until Worker.Close.
+// NewWorker creates a worker, whose goroutine runs until Worker.Close.
 func (c *Context) NewWorker() (*Worker, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -60,9 +66,12 @@ func (c *Context) NewWorker() (*Worker, error) {
 	w := &Worker{
 		context: c, library: c.library, stopped: make(chan struct{}), handlers: map[uint16]*handler{},
 		endpoints: map[uint32]*Endpoint{}, byHandle: map[uintptr]*Endpoint{}, listeners: map[uint32]*Listener{},
+		admitted: flood.Everyone,
 	}
-	p := &workerParams{mask: workerThreads | workerEvents, threads: threadsSerial, events: wakeupTX | wakeupRX}
-	if err := w.library.try(symWorkerCreate, "", c.handle, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&w.handle))); err != nil {
+	if err := checkDescriptors(); err != nil {
+		return nil, err
+	}
+	if err := w.create(); err != nil {
 		return nil, err
 	}
 	if err := w.query(); err != nil {
@@ -72,11 +81,23 @@ func (c *Context) NewWorker() (*Worker, error) {
 	w.inbox = &inbox{message: callbacks().message, ended: callbacks().ended, worker: w}
 	w.register()
 	c.workers = append(c.workers, w)
-	go w.run()
+	go w.makeProgress()
 	return w, nil
 }
 
-// query learns what the worker is.
+// create makes the worker in the library, and finds the addresses at which the library listens for it.
+func (w *Worker) create() error {
+	libraries.Lock() // another worker's sockets are not this one's
+	defer libraries.Unlock()
+	others := libraryPorts()
+	p := &workerParams{mask: workerThreads | workerEvents, threads: threadsSerial, events: wakeupTX | wakeupRX}
+	err := w.library.try(symWorkerCreate, "", w.context.handle, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&w.handle)))
+	w.ports = libraryPorts()
+	maps.DeleteFunc(w.ports, func(at netip.AddrPort, _ bool) bool { return others[at] })
+	return err
+}
+
+// query sets maxHeader and fd, and checks that several threads may use the worker.
 func (w *Worker) query() error {
 	a := &workerAttr{mask: attrThreads | attrMaxHeader}
 	if err := w.library.try(symWorkerQuery, "", w.handle, uintptr(unsafe.Pointer(a))); err != nil {
@@ -92,10 +113,11 @@ func (w *Worker) query() error {
 	return err
 }
 
-// MaxHeader returns the length of the longest header of a message.
+// MaxHeader returns the maximum length of a message's header in bytes.
 func (w *Worker) MaxHeader() int { return w.maxHeader }
 
-// Address returns what another worker needs for Worker.Connect. It is opaque, and brought there by other means.
+// Address returns the address that another worker needs for Worker.Connect. It is opaque and must be passed on by other
+// means.
 func (w *Worker) Address() ([]byte, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,8 +132,8 @@ func (w *Worker) Address() ([]byte, error) {
 	return bytes.Clone(unsafe.Slice(*(**byte)(unsafe.Pointer(&a.address)), a.addressLength)), nil
 }
 
-// Handle makes f receive the messages with that number. A message and its data belong to f until it returns: see Message. Messages
-// without a function are dropped by the library, which logs them. nil ends it.
+// Handle makes f receive the messages with that ID; nil removes the function. A message and its data are valid until f
+// returns: see Message. Messages without a function are dropped by the library, which logs them.
 func (w *Worker) Handle(id uint16, f func(*Message)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,8 +153,8 @@ func (w *Worker) Handle(id uint16, f func(*Message)) error {
 	return w.library.try(symWorkerSetAMRecvHandler, fmt.Sprintf("of number %d", id), w.handle, uintptr(unsafe.Pointer(p)))
 }
 
-// call calls a function of the library without an allocation. The worker's lock is held, and no argument points to Go's memory that
-// may move or go.
+// call calls a function of the library without allocating. The worker's lock must be held, and no argument may point to
+// Go memory that can move or be freed.
 func (w *Worker) call(f symbol, args ...uintptr) uintptr {
 	r, _, _ := purego.SyscallN(w.library.symbols[f], w.args[:copy(w.args[:], args)]...)
 	if w.inbox.count > 0 {
@@ -149,8 +171,8 @@ func (w *Worker) wake() {
 	}
 }
 
-// Close ends the worker and its goroutine. Endpoints that are open are closed by force and listeners, too; the error wraps ErrOpen
-// and names them. Functions of operations that were under way are called with an error.
+// Close closes the worker and ends its goroutine. Open listeners and endpoints are closed too, endpoints by force; the
+// error then wraps ErrOpen and names them. Functions of operations in progress are called with an error.
 func (w *Worker) Close() error {
 	w.mu.Lock()
 	if w.closed {
@@ -172,7 +194,7 @@ func (w *Worker) Close() error {
 	w.settle()
 	w.wake()
 	w.mu.Unlock()
-	<-w.stopped // ends: the worker is told to end
+	<-w.stopped // ends: run sees that the worker is closed
 	c := w.context
 	c.mu.Lock()
 	defer c.mu.Unlock()

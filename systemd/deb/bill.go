@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// document is what a program was built from, as SPDX 2.3 has it in JSON. Fields that are not used here are left out.
+// document lists what a program was built from, in the JSON format of SPDX 2.3. Unused fields are omitted.
 type document struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`
@@ -65,9 +65,9 @@ type relationship struct {
 	To   string `json:"relatedSpdxElement"`
 }
 
-const unsaid = "NOASSERTION" // SPDX's word for what is not said
+const unsaid = "NOASSERTION" // SPDX's word for an unknown value
 
-// bill writes what the program for an architecture was built from: what `go version -m` prints of it.
+// bill writes a list of what the program for an architecture was built from, as printed by `go version -m`.
 func (p *packer) bill(arch string) error {
 	program, err := os.ReadFile(p.programFor(arch))
 	if err != nil {

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// identity is what a build is called (systemd/version).
+// identity identifies a build (systemd/version).
 type identity struct {
 	version, commit string
-	made            time.Time // of every file that is packed: the commit's
+	made            time.Time // time of every packed file: that of the commit
 }
 
-// identify asks systemd/version in the repository; a version that is given takes the place of its own.
+// identify runs systemd/version in the repository. A version that is not "" replaces the one that it prints.
 func identify(root, version string) (identity, error) {
 	said, err := output(root, filepath.Join(root, "systemd/version"))
 	if err != nil {
@@ -42,20 +42,20 @@ func identify(root, version string) (identity, error) {
 	return identity{version, words[1], time.Unix(seconds, 0).UTC()}, nil
 }
 
-// packer makes packages of the repository in root. What they are made from, and is not in the repository, lies in build.
+// packer makes packages from the repository in root. Generated files are in build.
 type packer struct {
 	root, build, out string
 	archs            []string
 	id               identity
 }
 
-// program builds tegracast as it is packed.
+// program builds tegracast for a package.
 func (p *packer) program(arch string) error {
 	return p.compile(p.programFor(arch), arch, "-s -w -bindnow", "-trimpath", "-buildmode=pie")
 }
 
-// compile builds tegracast for an architecture, with the linker's flags and more of the go command's; an empty architecture is this
-// machine's.
+// compile builds tegracast for an architecture, with linker flags and further flags of the go command. An empty
+// architecture means this machine's.
 func (p *packer) compile(file, arch, linker string, flags ...string) error {
 	linker += fmt.Sprintf(" -X main.releaseVersion=%s -X main.commit=%s -X main.commitTime=%d", p.id.version, p.id.commit, p.id.made.Unix())
 	c := exec.Command("go", slices.Concat([]string{"build", "-buildvcs=false", "-ldflags", linker, "-o", file}, flags, []string{"./cmd/tegracast"})...)
@@ -67,10 +67,10 @@ func (p *packer) compile(file, arch, linker string, flags ...string) error {
 	return nil
 }
 
-// programFor is the program for an architecture in the build folder.
+// programFor returns the path of the program for an architecture in the build folder.
 func (p *packer) programFor(arch string) string { return filepath.Join(p.build, "tegracast-"+arch) }
 
-// texts writes what the packages say: what the program says of itself, changelogs and copyrights, and scripts and files that have
+// texts writes the texts of the packages: those that the program prints, changelogs, and scripts and files that contain
 // the version.
 func (p *packer) texts() error {
 	here := filepath.Join(p.build, "here")
@@ -125,7 +125,7 @@ func (p *packer) write(name, text string) error {
 	return os.WriteFile(filepath.Join(p.build, name), []byte(text), 0o644)
 }
 
-// compress writes NAME.gz beside a file in the build folder.
+// compress writes NAME.gz next to a file in the build folder.
 func (p *packer) compress(name string) error {
 	text, err := os.ReadFile(filepath.Join(p.build, name))
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *packer) compress(name string) error {
 	return p.write(name+".gz", string(packed))
 }
 
-// zipped is a text as gzip has it, without name and time.
+// zipped compresses a text with gzip, without name and time.
 func zipped(text []byte) ([]byte, error) {
 	var b bytes.Buffer
 	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -150,7 +150,7 @@ func zipped(text []byte) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// output runs a program in a folder.
+// output runs a program in a folder and returns its output.
 func output(dir, name string, args ...string) (string, error) {
 	c := exec.Command(name, args...)
 	c.Dir = dir

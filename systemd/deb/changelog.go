@@ -11,24 +11,24 @@ import (
 	"unicode/utf8"
 )
 
-// maintainer signs the packages.
+// maintainer is the maintainer of the packages.
 const maintainer = "tegracast <tegracast@users.noreply.github.com>"
 
-// released is a heading of CHANGELOG.md: [0.1.0] - 2026-09-30, or [Unreleased].
+// released matches a heading in CHANGELOG.md: [0.1.0] - 2026-09-30, or [Unreleased].
 var released = regexp.MustCompile(`^## \[(.+?)\](?: - ([0-9]{4}-[0-9]{2}-[0-9]{2}))?$`)
 
-// debianChangelog makes a package's changelog (deb-changelog(5)) from CHANGELOG.md: what is not released yet is this build's, and so
-// is a release without a day.
+// debianChangelog makes a package's changelog (deb-changelog(5)) from CHANGELOG.md. Unreleased changes, and a release
+// without a day, belong to this build.
 func debianChangelog(name, changes string, id identity) (string, error) {
 	var b strings.Builder
-	var item []string // the words of the item that is open
+	var item []string // words of the current item
 	finish := func() {
 		if len(item) > 0 {
 			b.WriteString(wrapped(item))
 		}
 		item = nil
 	}
-	end := "" // of the entry that is open
+	end := "" // end of the current entry
 	for line := range strings.Lines(changes) {
 		line = strings.TrimRight(line, "\n")
 		text, isItem := strings.CutPrefix(line, "- ")
@@ -61,7 +61,7 @@ func debianChangelog(name, changes string, id identity) (string, error) {
 	return b.String() + strings.TrimRight(end, "\n") + "\n", nil
 }
 
-// wrapped is an item of a changelog in lines of at most 80 columns.
+// wrapped formats an item of a changelog in lines of at most 80 columns.
 func wrapped(words []string) string {
 	var b strings.Builder
 	line := "  *"

@@ -51,7 +51,7 @@ tegracast (0.1.0) unstable; urgency=medium
 	}
 }
 
-// FuzzDebianChangelog: no line is longer than its longest word makes it.
+// FuzzDebianChangelog checks that no line is longer than its longest word requires.
 func FuzzDebianChangelog(f *testing.F) {
 	f.Add("## [Unreleased]\n- a b c\n  d\n### Fixed\n## [0.1.0] - 2026-99-99\n")
 	f.Fuzz(func(t *testing.T, changes string) {

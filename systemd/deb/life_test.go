@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// debian unpacks a Debian 12 with systemd in a folder. It is made once, in the user's cache.
+// debian unpacks a Debian 12 with systemd into a folder. It is made once, in the user's cache.
 func debian(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -30,12 +30,12 @@ func debian(t *testing.T) string {
 	}
 	root := t.TempDir()
 	text(t, ".", "tar", "-C", root, "--exclude=./dev/*", "-xf", image)
-	text(t, root, "touch", "dev/null") // the machine's own is mounted there
+	text(t, root, "touch", "dev/null") // the machine's own is mounted over it
 	return root
 }
 
-// TestAptLives has apt install a build from a release's repository, update it to the release, go back, remove, install and purge it,
-// in a Debian that does not run. TestService does that where systemd runs.
+// TestAptLives installs a build from a release's repository with apt, updates it to the release, goes back, removes,
+// installs and purges it, in a Debian that does not run. TestService does this in a running system.
 func TestAptLives(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
@@ -88,7 +88,7 @@ func TestAptLives(t *testing.T) {
 	}
 }
 
-// says is what the state of a Debian is, with tegracast in a version, enabled, and files in its folder.
+// says returns the expected state of a Debian: tegracast in a version, enabled, and files in its folder.
 func says(version, files string) string {
 	return strings.Join([]string{
 		"tegracast " + version, "enabled", "/etc/systemd/system/tegracast.service.d:", "50-memlock.conf", "mine.conf", "", "/etc/tegracast:", files, "",

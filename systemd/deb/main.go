@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command deb makes tegracast's Debian packages: tegracast for arm64 and amd64, and tegracast-dkms. With --release it makes a
-// release: the packages as a repository for apt, archives with the program, and what is in them. The same commit gives the same
-// bytes. It is a module of its own, so that the program's does not depend on what packs it.
+// Command deb makes tegracast's Debian packages: tegracast for arm64 and amd64, and tegracast-dkms. With --release it
+// makes a release: the packages as a repository for apt, archives with the program, and lists of the modules that it
+// was built from. The same commit gives the same bytes. It is a separate module, so that the program does not depend on
+// packaging libraries.
 package main
 
 import (

@@ -28,7 +28,7 @@ func (p *packer) packages() error {
 	return p.pack("tegracast-dkms", "all")
 }
 
-// pack writes NAME_VERSION_ARCH.deb by systemd/deb/NAME.yaml.
+// pack writes NAME_VERSION_ARCH.deb from systemd/deb/NAME.yaml.
 func (p *packer) pack(name, arch string) error {
 	values := map[string]string{"ARCH": arch, "VERSION": p.id.version, "BUILD": p.build, "ROOT": p.root}
 	value := func(key string) string { return values[key] }
@@ -36,7 +36,7 @@ func (p *packer) pack(name, arch string) error {
 	if err != nil {
 		return err
 	}
-	for _, c := range config.Contents { // nfpm leaves their variables alone
+	for _, c := range config.Contents { // nfpm does not expand their variables
 		c.Source, c.Destination = os.Expand(c.Source, value), os.Expand(c.Destination, value)
 		c.FileInfo.MTime, c.FileInfo.Owner, c.FileInfo.Group = p.id.made, "root", "root"
 	}

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// release makes all that a release has: packages in a repository for apt, and for each architecture an archive with the program
-// and a list of what it was built from; SHA256SUMS has the sums of all.
+// release makes all files of a release: packages in a repository for apt, and for each architecture an archive with the
+// program and a list of what it was built from. SHA256SUMS has the checksums of all.
 func (p *packer) release() error {
 	if left, err := os.ReadDir(p.out); err == nil && len(left) > 0 {
 		return fmt.Errorf("%s is not empty: a release is made in a folder of its own, remove it first", p.out)
@@ -36,14 +36,14 @@ func (p *packer) release() error {
 	return writeSums(p.out)
 }
 
-// title is the name of what a release has for an architecture, without its ending.
+// title returns the base name of a release's files for an architecture.
 func (p *packer) title(arch string) string {
 	return fmt.Sprintf("tegracast_%s_linux_%s", p.id.version, arch)
 }
 
-// archive writes the program and what belongs to it, for systems without dpkg.
+// archive writes an archive with the program and its files, for systems without dpkg.
 func (p *packer) archive(arch string) error {
-	files := map[string]string{ // from names in the archive, in one folder
+	files := map[string]string{ // by name in the archive, in one folder
 		"tegracast":            p.programFor(arch),
 		"LICENSE":              filepath.Join(p.root, "LICENSE"),
 		"CHANGELOG.md":         filepath.Join(p.root, "CHANGELOG.md"),
@@ -96,7 +96,7 @@ func (p *packer) publish(name string, text []byte) error {
 	return nil
 }
 
-// writeSums writes SHA256SUMS, which sha256sum --check reads, for every file below a folder.
+// writeSums writes SHA256SUMS, for sha256sum --check, with every file below a folder.
 func writeSums(dir string) error {
 	var sums strings.Builder
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {

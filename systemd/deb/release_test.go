@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// text is what a program prints.
+// text returns a program's output.
 func text(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), name, args...)
@@ -30,7 +30,7 @@ func text(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-// contents are all files below a folder.
+// contents returns all files below a folder.
 func contents(t *testing.T, dir string) map[string][]byte {
 	t.Helper()
 	all := map[string][]byte{}
@@ -47,7 +47,7 @@ func contents(t *testing.T, dir string) map[string][]byte {
 	return all
 }
 
-// elsewhere copies the repository's files to another folder, with other times of change and the same commit.
+// elsewhere copies the repository's files to another folder, with other modification times and the same commit.
 func elsewhere(t *testing.T, root string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,8 @@ func elsewhere(t *testing.T, root string) string {
 	return dir
 }
 
-// TestRelease makes a release, has lintian, sha256sum and apt judge it, and makes it again in another folder: each file is the same.
+// TestRelease makes a release, checks it with lintian, sha256sum and apt, and makes it again in another folder. Each file
+// must be the same.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it compiles the program for another architecture")
@@ -84,7 +85,7 @@ func TestRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	first, second := t.TempDir(), t.TempDir()
-	const version, arch = "0.2.0~git20261123.abcdef0", "arm64" // as other tests of `make test` compile it, too
+	const version, arch = "0.2.0~git20261123.abcdef0", "arm64" // as compiled by other tests of `make test`
 	if err := run(root, first, version, []string{arch}, true); err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +116,8 @@ func TestRelease(t *testing.T) {
 	lists(t, a, version, arch)
 }
 
-// aptReads has apt read the repository, with a state of its own and no network, and find what the packages need.
+// aptReads checks that apt can read the repository, with its own state and without a network, and finds what the packages
+// need.
 func aptReads(t *testing.T, repository, version, arch string) {
 	t.Helper()
 	state := t.TempDir()
@@ -124,7 +126,7 @@ func aptReads(t *testing.T, repository, version, arch string) {
 			t.Fatal(err)
 		}
 	}
-	// What the packages depend on is taken for installed.
+	// The dependencies of the packages are marked as installed.
 	status := ""
 	for _, p := range []string{"libc6", "systemd", "udev", "dkms", "kmod"} {
 		status += fmt.Sprintf("Package: %s\nStatus: install ok installed\nVersion: 999\nArchitecture: %s\nMaintainer: a\nDescription: b\n\n", p, arch)
@@ -148,7 +150,7 @@ func aptReads(t *testing.T, repository, version, arch string) {
 	}
 }
 
-// lists compares the bill of the program with what the go command says of it.
+// lists compares the program's list with the output of the go command.
 func lists(t *testing.T, release map[string][]byte, version, arch string) {
 	t.Helper()
 	title := "tegracast_" + version + "_linux_" + arch

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// readme says how the repository is used, and what it lacks.
+// readme explains how to use the repository, and its limitations.
 const readme = `Debian packages of tegracast %s, as a repository that apt uses without a network.
 
 The repository is not signed. Compare the checksums in ../SHA256SUMS with those that
@@ -31,7 +31,7 @@ dpkg-scanpackages --multiversion . > Packages (package dpkg-dev); remove Package
 and Release.
 `
 
-// writeRepository makes a folder of packages one that apt reads: a flat repository (sources.list(5), apt-ftparchive(1)).
+// writeRepository turns a folder of packages into a flat repository for apt (sources.list(5), apt-ftparchive(1)).
 func writeRepository(dir string, id identity) error {
 	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
 	if err != nil {
@@ -72,5 +72,5 @@ func writeRepository(dir string, id identity) error {
 	return err
 }
 
-// sorted are the keys of a map, in order.
+// sorted returns the keys of a map in order.
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// tree is a repository with nothing but systemd/version and VERSION, and no commit.
+// tree is a repository that contains only systemd/version and VERSION, and no commit.
 type tree struct {
 	t   *testing.T
 	dir string
@@ -41,7 +41,7 @@ func (r tree) write(name, text string) {
 	}
 }
 
-// run runs a program in the tree, with git's own settings alone.
+// run runs a program in the tree, with only git's own settings.
 func (r tree) run(name string, args ...string) (string, error) {
 	c := exec.CommandContext(r.t.Context(), name, args...)
 	c.Dir = r.dir
@@ -58,7 +58,7 @@ func (r tree) git(args ...string) {
 	}
 }
 
-// says runs systemd/version, and compares all that it prints.
+// says runs systemd/version and compares its whole output.
 func (r tree) says(when, want string) {
 	r.t.Helper()
 	if out, _ := r.run("systemd/version"); !regexp.MustCompile("^" + want + "$").MatchString(out) {
@@ -66,7 +66,7 @@ func (r tree) says(when, want string) {
 	}
 }
 
-// TestVersion: a build is called by its tag, by VERSION and the commit, or by VERSION alone.
+// TestVersion checks that a build is named by its tag, by VERSION and the commit, or by VERSION alone.
 func TestVersion(t *testing.T) {
 	r := newTree(t)
 	r.says("without git", `0\.2\.0 unknown [0-9]{10}`)
@@ -96,7 +96,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestVersionsSort: dpkg has a build before its release, and after the release before.
+// TestVersionsSort checks that dpkg sorts a build before its release and after the previous release.
 func TestVersionsSort(t *testing.T) {
 	ordered := []string{"0.1.0", "0.1.0+dirty", "0.2.0~git20261123.abcdef0", "0.2.0~git20261123.abcdef0+dirty", "0.2.0~git20261124.0000000", "0.2.0~rc.1", "0.2.0"}
 	for i, v := range ordered[1:] {

@@ -16,20 +16,23 @@
 
 #include "p2p.h"
 
+struct workqueue_struct *tp_mm_wq;
+
 #define ATTEMPTS 8 /* breaking copy-on-write while pinning is an invalidation of its own */
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
+#define LATEST (8 * HZ) /* between two looks at a page that is in its file and not mapped */
 
 /*
  * Reports whether an invalidation ends the pin at once. What else comes may leave the pages where
  * they are, mprotect and NUMA balancing (both MMU_NOTIFY_PROTECTION_VMA) among them.
  */
-static bool gup_ends(enum mmu_notifier_event event)
+static bool tp_gup_ends(enum mmu_notifier_event event)
 {
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
 /* With pin->lock held: the pages of the range are to be looked at again. */
-static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
+static void tp_gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
 	u64 first = max_t(u64, range->start, pin->va) - pin->va;
 	u64 last = min_t(u64, range->end, pin->va + pin->obj.size) - 1 - pin->va;
@@ -38,16 +41,17 @@ static void gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *
 		return;
 	if (pin->gup.check_first > pin->gup.check_last)
 		pin->gup.checks = 0;
+	pin->gup.later = 1;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
 	tp_pin_check(pin, 1);
 }
 
-static bool gup_invalidate(struct mmu_interval_notifier *notifier,
-			   const struct mmu_notifier_range *range, unsigned long seq)
+static bool tp_gup_invalidate(struct mmu_interval_notifier *notifier,
+			      const struct mmu_notifier_range *range, unsigned long seq)
 {
 	struct tp_pin *pin = container_of(notifier, struct tp_pin, gup.notifier);
-	bool ends = gup_ends(range->event);
+	bool ends = tp_gup_ends(range->event);
 
 	/*
 	 * The OOM reaper may not be kept waiting: it leaves what it cannot have to the end of the
@@ -64,7 +68,7 @@ static bool gup_invalidate(struct mmu_interval_notifier *notifier,
 	}
 	mmu_interval_set_seq(notifier, seq);
 	if (!ends)
-		gup_look_again(pin, range);
+		tp_gup_look_again(pin, range);
 	mutex_unlock(&pin->lock);
 	if (ends)
 		tp_pin_revoke(pin,
@@ -74,11 +78,11 @@ static bool gup_invalidate(struct mmu_interval_notifier *notifier,
 	return true;
 }
 
-static const struct mmu_interval_notifier_ops gup_ops = {
-	.invalidate = gup_invalidate,
+static const struct mmu_interval_notifier_ops tp_gup_ops = {
+	.invalidate = tp_gup_invalidate,
 };
 
-static bool gup_in_file(struct page *page)
+static bool tp_gup_in_file(struct page *page)
 {
 	return !PageAnon(page) && READ_ONCE(compound_head(page)->mapping);
 }
@@ -90,8 +94,8 @@ static bool gup_in_file(struct page *page)
  * (before 5.16) cannot tell of a mapping with a file: -EFAULT, as for another page. FOLL_FORCE
  * passes by the marks of NUMA balancing; the caller has compared the rights.
  */
-static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long va,
-			struct page **now)
+static long tp_gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long va,
+			   struct page **now)
 {
 	long n;
 
@@ -107,17 +111,21 @@ static long gup_page_at(struct tp_pin *pin, struct vm_area_struct *vma, unsigned
  * Looks whether the mapping still leads to page i: 0, or -EBUSY when that cannot be told yet. A
  * page that is still in its file is the one that the next touch finds, unless a private mapping may
  * have a copy of it: a debugger makes one without the right to write. It is not faulted in for
- * that: this would fill holes that are punched.
+ * that: this would fill holes that are punched. But who takes it out of the file unmaps it first:
+ * -EAGAIN until it is mapped again.
  */
-static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
+static int tp_gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigned long i)
 {
 	struct page *page = pin->gup.pages[i], *now;
 	bool copied = !(vma->vm_flags & VM_SHARED) && ((vma->vm_flags & VM_WRITE) || vma->anon_vma);
+	bool file = pin->gup.files && !copied && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page));
 	long n;
 
-	if (pin->gup.files && !copied && !PageAnon(page) && !is_zero_pfn(page_to_pfn(page)))
-		return gup_in_file(page) ? 0 : -EFAULT;
-	n = gup_page_at(pin, vma, pin->va + (i << PAGE_SHIFT), &now);
+	if (file && !tp_gup_in_file(page))
+		return -EFAULT;
+	n = tp_gup_page_at(pin, vma, pin->va + (i << PAGE_SHIFT), &now);
+	if (n != 1 && file)
+		return -EAGAIN;
 	if (n != 1)
 		return !n || n == -EBUSY || n == -EAGAIN ? -EBUSY : -EFAULT;
 	put_page(now);
@@ -128,7 +136,7 @@ static int gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsigne
  * Returns the mapping at va, if it still has the rights that the pin was made with. With mmap_lock
  * held.
  */
-static struct vm_area_struct *gup_vma(struct tp_pin *pin, unsigned long va)
+static struct vm_area_struct *tp_gup_vma(struct tp_pin *pin, unsigned long va)
 {
 	const vm_flags_t rights = VM_READ | (pin->writable ? VM_WRITE : 0);
 	struct vm_area_struct *vma = find_vma(pin->obj.mm, va);
@@ -136,14 +144,14 @@ static struct vm_area_struct *gup_vma(struct tp_pin *pin, unsigned long va)
 	return vma && vma->vm_start <= va && (vma->vm_flags & rights) == rights ? vma : NULL;
 }
 
-static int gup_check_page(struct tp_pin *pin, unsigned long i)
+static int tp_gup_check_page(struct tp_pin *pin, unsigned long i)
 {
-	struct vm_area_struct *vma = gup_vma(pin, pin->va + (i << PAGE_SHIFT));
+	struct vm_area_struct *vma = tp_gup_vma(pin, pin->va + (i << PAGE_SHIFT));
 
-	return vma ? gup_same_page(pin, vma, i) : -EFAULT;
+	return vma ? tp_gup_same_page(pin, vma, i) : -EFAULT;
 }
 
-static void gup_mm_work(struct work_struct *work)
+static void tp_gup_mm_work(struct work_struct *work)
 {
 	struct tp_pin *pin = container_of(work, struct tp_pin, gup.mm_work);
 
@@ -157,7 +165,7 @@ static void gup_mm_work(struct work_struct *work)
  * under way in files (exit_aio), so that is left to a worker that nobody waits for: rmmod is
  * refused meanwhile. Its process has ended, so its pins end here. Drivers cannot call mmput_async.
  */
-static void gup_mmput(struct tp_pin *pin)
+static void tp_gup_mmput(struct tp_pin *pin)
 {
 	if (atomic_add_unless(&pin->obj.mm->mm_users, -1, 1))
 		return;
@@ -167,29 +175,67 @@ static void gup_mmput(struct tp_pin *pin)
 	queue_work(tp_mm_wq, &pin->gup.mm_work);
 }
 
-/* Looks at the pages from first to last. Returns which one made it stop. */
-static unsigned long gup_check_range(struct tp_pin *pin, unsigned long first, unsigned long last,
-				     int *err)
+/*
+ * Looks at the pages from first to last. With -EBUSY or -EAGAIN it makes these the ones that are to
+ * be looked at again.
+ */
+static int tp_gup_check_range(struct tp_pin *pin, unsigned long *first, unsigned long *last)
 {
+	unsigned long i, again_first = *last + 1, again_last = 0;
 	struct mm_struct *mm = pin->obj.mm;
+	int err = 0;
 
 	if (!mmget_not_zero(mm)) /* the address space ends, which is an event of its own */
-		return last + 1;
+		return 0;
 	if (mmap_read_trylock(mm)) {
-		for (; first <= last && !*err; first += !*err)
-			*err = gup_check_page(pin, first);
+		for (i = *first; i <= *last && (!err || err == -EAGAIN); i++) {
+			err = tp_gup_check_page(pin, i);
+			if (!err)
+				continue;
+			again_first = min(again_first, i);
+			again_last = err == -EAGAIN ? i : *last;
+		}
 		mmap_read_unlock(mm);
+		if (!err && again_first <= again_last)
+			err = -EAGAIN;
+		*first = again_first;
+		*last = again_last;
 	} else { /* its holder may wait for a file's server */
-		*err = -EBUSY;
+		err = -EBUSY;
 	}
-	gup_mmput(pin);
-	return first;
+	tp_gup_mmput(pin);
+	return err;
 }
 
-static void gup_look(struct tp_pin *pin)
+/* Has the pages looked at again, and reports whether they are. */
+static bool tp_gup_postpone(struct tp_pin *pin, unsigned long first, unsigned long last, int err)
+{
+	unsigned long ticks;
+	bool again;
+
+	mutex_lock(&pin->lock);
+	if (err == -EAGAIN) {
+		pin->gup.checks = 0;
+		ticks = pin->gup.later;
+		pin->gup.later = min_t(unsigned long, 2 * ticks, LATEST);
+		again = true;
+	} else {
+		ticks = 1UL << ++pin->gup.checks;
+		again = err == -EBUSY && pin->gup.checks < CHECKS;
+	}
+	if (again) {
+		pin->gup.check_first = min(pin->gup.check_first, first);
+		pin->gup.check_last = max(pin->gup.check_last, last);
+		tp_pin_check(pin, ticks);
+	}
+	mutex_unlock(&pin->lock);
+	return again;
+}
+
+static void tp_gup_look(struct tp_pin *pin)
 {
 	unsigned long first, last;
-	int err = 0;
+	int err;
 
 	/*
 	 * Until the invalidation ends the mapping may still be what it was. One that begins now
@@ -204,27 +250,20 @@ static void gup_look(struct tp_pin *pin)
 	mutex_unlock(&pin->lock);
 	if (first > last)
 		return;
-	first = gup_check_range(pin, first, last, &err);
-	if (err == -EBUSY && ++pin->gup.checks < CHECKS) {
-		mutex_lock(&pin->lock);
-		pin->gup.check_first = min(pin->gup.check_first, first);
-		pin->gup.check_last = max(pin->gup.check_last, last);
-		tp_pin_check(pin, 1UL << pin->gup.checks);
-		mutex_unlock(&pin->lock);
-	} else if (err) {
+	err = tp_gup_check_range(pin, &first, &last);
+	if (err && !tp_gup_postpone(pin, first, last, err))
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
-	}
 }
 
-static void gup_check(struct tp_pin *pin)
+static void tp_gup_check(struct tp_pin *pin)
 {
 	mutex_lock(&pin->gup.checking);
 	if (pin->gup.pages)
-		gup_look(pin);
+		tp_gup_look(pin);
 	mutex_unlock(&pin->gup.checking);
 }
 
-static void gup_unpin(struct tp_pin *pin, bool dirty)
+static void tp_gup_unpin(struct tp_pin *pin, bool dirty)
 {
 	unpin_user_pages_dirty_lock(pin->gup.pages, pin->gup.n, dirty);
 	pin->gup.n = 0;
@@ -234,7 +273,7 @@ static void gup_unpin(struct tp_pin *pin, bool dirty)
  * All pages of the range, or none. A page of a file that has gone since it was faulted in is not
  * read in here, with mmap_lock held: -EFAULT. Kernels before 5.16 read it.
  */
-static int gup_pages(struct tp_pin *pin)
+static int tp_gup_pages(struct tp_pin *pin)
 {
 	unsigned long want = pin->obj.size >> PAGE_SHIFT;
 	unsigned int flags;
@@ -261,22 +300,22 @@ static int gup_pages(struct tp_pin *pin)
 	}
 	mmap_read_unlock(current->mm);
 	if (err)
-		gup_unpin(pin, false);
+		tp_gup_unpin(pin, false);
 	return err;
 }
 
 /* Pins until no invalidation has come in between, and no page has gone. */
-static int gup_stable_pages(struct tp_pin *pin)
+static int tp_gup_stable_pages(struct tp_pin *pin)
 {
 	int i, err = 0;
 
 	for (i = 0; i < ATTEMPTS; i++) {
 		pin->gup.seq = mmu_interval_read_begin(&pin->gup.notifier);
-		err = gup_pages(pin);
+		err = tp_gup_pages(pin);
 		if (!err) {
 			if (!mmu_interval_check_retry(&pin->gup.notifier, pin->gup.seq))
 				return 0;
-			gup_unpin(pin, false);
+			tp_gup_unpin(pin, false);
 			err = -EAGAIN;
 		} else if (err != -EFAULT || !pin->no_fault || tp_pin_fault_in(pin)) {
 			return err;
@@ -285,13 +324,13 @@ static int gup_stable_pages(struct tp_pin *pin)
 	return err;
 }
 
-static int gup_tables(struct tp_pin *pin)
+static int tp_gup_tables(struct tp_pin *pin)
 {
 	unsigned long i, n = pin->obj.size >> PAGE_SHIFT;
 	int err;
 
 	for (i = 0; i < n && !pin->gup.files; i++)
-		pin->gup.files = gup_in_file(pin->gup.pages[i]);
+		pin->gup.files = tp_gup_in_file(pin->gup.pages[i]);
 	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size,
 					GFP_KERNEL_ACCOUNT);
 	if (err)
@@ -302,13 +341,13 @@ static int gup_tables(struct tp_pin *pin)
 	return err;
 }
 
-static int gup_get(struct tp_pin *pin)
+static int tp_gup_get(struct tp_pin *pin)
 {
 	unsigned long n = pin->obj.size >> PAGE_SHIFT;
 	int err;
 
 	mutex_init(&pin->gup.checking);
-	INIT_WORK(&pin->gup.mm_work, gup_mm_work);
+	INIT_WORK(&pin->gup.mm_work, tp_gup_mm_work);
 	pin->gup.check_first = ULONG_MAX;
 
 	pin->gup.pages = kvmalloc_array(n, sizeof(*pin->gup.pages), GFP_KERNEL_ACCOUNT);
@@ -316,16 +355,16 @@ static int gup_get(struct tp_pin *pin)
 		return -ENOMEM;
 	/* The range is in the caller's address space, or pinning it fails. */
 	err = mmu_interval_notifier_insert(&pin->gup.notifier, pin->obj.mm, pin->va, pin->obj.size,
-					   &gup_ops);
+					   &tp_gup_ops);
 	if (err)
 		goto free;
-	err = gup_stable_pages(pin);
+	err = tp_gup_stable_pages(pin);
 	if (err)
 		goto remove;
-	err = gup_tables(pin);
+	err = tp_gup_tables(pin);
 	if (!err)
 		return 0;
-	gup_unpin(pin, false);
+	tp_gup_unpin(pin, false);
 remove:
 	mmu_interval_notifier_remove(&pin->gup.notifier);
 free:
@@ -333,12 +372,12 @@ free:
 	return err == -EOVERFLOW ? -EFAULT : err;
 }
 
-static bool gup_valid(struct tp_pin *pin)
+static bool tp_gup_valid(struct tp_pin *pin)
 {
 	return !mmu_interval_read_retry(&pin->gup.notifier, pin->gup.seq);
 }
 
-static int gup_map(struct tp_pin *pin, struct device *dev)
+static int tp_gup_map(struct tp_pin *pin, struct device *dev)
 {
 	struct scatterlist *sg;
 	int i;
@@ -357,7 +396,7 @@ static int gup_map(struct tp_pin *pin, struct device *dev)
 	return 0;
 }
 
-static void gup_unmap(struct tp_pin *pin, bool in_callback)
+static void tp_gup_unmap(struct tp_pin *pin, bool in_callback)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
 
@@ -370,35 +409,35 @@ static void gup_unmap(struct tp_pin *pin, bool in_callback)
  * Here and not in the callback, since marking a page dirty takes its lock, which an invalidation
  * may hold.
  */
-static void gup_put(struct tp_pin *pin)
+static void tp_gup_put(struct tp_pin *pin)
 {
 	mmu_interval_notifier_remove(&pin->gup.notifier);
 	mutex_lock(&pin->gup.checking); /* one that begins later finds no pages */
-	gup_unpin(pin, pin->direction != DMA_TO_DEVICE);
+	tp_gup_unpin(pin, pin->direction != DMA_TO_DEVICE);
 	sg_free_table(&pin->gup.sgt);
 	kvfree(pin->gup.pages);
 	pin->gup.pages = NULL;
 	mutex_unlock(&pin->gup.checking);
 }
 
-static struct page **gup_page_array(struct tp_pin *pin)
+static struct page **tp_gup_page_array(struct tp_pin *pin)
 {
 	return pin->gup.pages;
 }
 
-static bool gup_present(void)
+static bool tp_gup_present(void)
 {
 	return true;
 }
 
 const struct tp_backend tp_backend_gup = {
 	.name = "pin_user_pages",
-	.present = gup_present,
-	.get = gup_get,
-	.valid = gup_valid,
-	.map = gup_map,
-	.unmap = gup_unmap,
-	.check = gup_check,
-	.put = gup_put,
-	.pages = gup_page_array,
+	.present = tp_gup_present,
+	.get = tp_gup_get,
+	.valid = tp_gup_valid,
+	.map = tp_gup_map,
+	.unmap = tp_gup_unmap,
+	.check = tp_gup_check,
+	.put = tp_gup_put,
+	.pages = tp_gup_page_array,
 };

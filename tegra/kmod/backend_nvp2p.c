@@ -28,13 +28,13 @@
 
 #ifdef TEGRA_P2P_NO_NVP2P
 
-static bool nv_present(void)
+static bool tp_nv_present(void)
 {
 	return false;
 }
 
 const struct tp_backend tp_backend_nvp2p = {
-	.present = nv_present,
+	.present = tp_nv_present,
 };
 
 bool tp_nvp2p_foreign(void)
@@ -68,7 +68,7 @@ extern typeof(nvidia_p2p_dma_map_pages) nvidia_p2p_dma_map_pages __weak;
 extern typeof(nvidia_p2p_dma_unmap_pages) nvidia_p2p_dma_unmap_pages __weak;
 extern typeof(nvidia_p2p_free_dma_mapping) nvidia_p2p_free_dma_mapping __weak;
 
-struct nv_calls {
+struct tp_nv_calls {
 	typeof(nvidia_p2p_get_pages) *get_pages;
 	typeof(nvidia_p2p_put_pages) *put_pages;
 	typeof(nvidia_p2p_free_page_table) *free_page_table;
@@ -78,7 +78,7 @@ struct nv_calls {
 };
 
 /* In memory, for the loader to fill in: code could not address a symbol that is at 0. */
-static const struct nv_calls nv_linked = {
+static const struct tp_nv_calls tp_nv_linked = {
 	.get_pages = nvidia_p2p_get_pages,
 	.put_pages = nvidia_p2p_put_pages,
 	.free_page_table = nvidia_p2p_free_page_table,
@@ -87,7 +87,7 @@ static const struct nv_calls nv_linked = {
 	.free_dma_mapping = nvidia_p2p_free_dma_mapping,
 };
 
-static struct nv_calls nv;
+static struct tp_nv_calls tp_nv;
 
 /*
  * The desktop driver exports the six names for calls with other arguments, and this one, which
@@ -95,36 +95,41 @@ static struct nv_calls nv;
  */
 extern typeof(tp_nvp2p_foreign) nvidia_p2p_get_pages_persistent __weak;
 
-static bool (*const nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
+static bool (*const tp_nv_desktop)(void) = nvidia_p2p_get_pages_persistent;
 
+/**
+ * tp_nvp2p_foreign() - Looks for the desktop driver's nv-p2p.
+ *
+ * Return: true if that driver was loaded before this module.
+ */
 bool tp_nvp2p_foreign(void)
 {
-	bool (*const *desktop)(void) = &nv_desktop;
+	bool (*const *desktop)(void) = &tp_nv_desktop;
 
 	OPTIMIZER_HIDE_VAR(desktop);
 	return *desktop;
 }
 
-static bool nv_present(void)
+static bool tp_nv_present(void)
 {
-	const struct nv_calls *linked = &nv_linked;
+	const struct tp_nv_calls *linked = &tp_nv_linked;
 
 	OPTIMIZER_HIDE_VAR(linked);
-	nv = *linked;
-	return !tp_nvp2p_foreign() && nv.get_pages && nv.put_pages && nv.free_page_table &&
-	       nv.dma_map_pages && nv.dma_unmap_pages && nv.free_dma_mapping;
+	tp_nv = *linked;
+	return !tp_nvp2p_foreign() && tp_nv.get_pages && tp_nv.put_pages && tp_nv.free_page_table &&
+	       tp_nv.dma_map_pages && tp_nv.dma_unmap_pages && tp_nv.free_dma_mapping;
 }
 
 /* Under pin->lock. Pages that stay mapped, since the machine ends, are not freed. */
-static void nv_free_pages(struct tp_pin *pin)
+static void tp_nv_free_pages(struct tp_pin *pin)
 {
 	if (!pin->nv.freed && !READ_ONCE(pin->obj.file->dev->over))
-		nv.free_page_table(pin->nv.table);
+		tp_nv.free_page_table(pin->nv.table);
 	pin->nv.freed = true;
 }
 
 /* SRCU has done with the notifier. */
-static void nv_released(struct mmu_notifier *notifier)
+static void tp_nv_released(struct mmu_notifier *notifier)
 {
 	struct nvidia_p2p_page_table *table =
 		container_of(notifier, struct nvidia_p2p_page_table, mn);
@@ -133,15 +138,17 @@ static void nv_released(struct mmu_notifier *notifier)
 	complete(&pin->nv.released);
 }
 
-static long nv_synchronize(void *unused)
+static long tp_nv_synchronize(void *unused)
 {
 	mmu_notifier_synchronize();
 	return 0;
 }
 
-/*
- * SRCU runs a processor's callbacks one after the other: when each has run one of ours, nv_released
- * has returned.
+/**
+ * tp_nvp2p_exit() - Waits for callbacks of SRCU that run the module's code.
+ *
+ * Context: At the module's end. Sleeps. SRCU runs a processor's callbacks one after the other: when
+ * each has run one of ours, tp_nv_released has returned.
  */
 void tp_nvp2p_exit(void)
 {
@@ -149,7 +156,7 @@ void tp_nvp2p_exit(void)
 
 	cpus_read_lock();
 	for_each_online_cpu(cpu)
-		work_on_cpu(cpu, nv_synchronize, NULL);
+		work_on_cpu(cpu, tp_nv_synchronize, NULL);
 	cpus_read_unlock();
 }
 
@@ -157,7 +164,7 @@ void tp_nvp2p_exit(void)
  * In the place of the provider's, which looks at the first address alone, and takes its notifier
  * out once for each of two invalidations that meet.
  */
-static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
+static int tp_nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifier_range *range)
 {
 	struct nvidia_p2p_page_table *table =
 		container_of(notifier, struct nvidia_p2p_page_table, mn);
@@ -179,7 +186,7 @@ static int nv_invalidate(struct mmu_notifier *notifier, const struct mmu_notifie
 }
 
 /* The mm exits, or put_pages runs. */
-static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
+static void tp_nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 {
 	struct nvidia_p2p_page_table *table =
 		container_of(notifier, struct nvidia_p2p_page_table, mn);
@@ -189,7 +196,7 @@ static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
 	mutex_lock(&pin->lock);
 	putting = pin->nv.putting == current;
 	if (putting)
-		nv_free_pages(pin);
+		tp_nv_free_pages(pin);
 	mutex_unlock(&pin->lock);
 	if (!putting)
 		tp_pin_revoke(pin, TEGRA_P2P_REASON_MM_EXIT, true);
@@ -199,19 +206,19 @@ static void nv_release(struct mmu_notifier *notifier, struct mm_struct *mm)
  * With pin->lock held, before the notifier's memory can be freed: after get_pages, or in the
  * notifier.
  */
-static void nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
+static void tp_nv_take_over(struct tp_pin *pin, struct nvidia_p2p_page_table *table)
 {
 	if (pin->nv.ops.free_notifier)
 		return;
 	pin->nv.ops = *table->mn.ops;
-	pin->nv.ops.free_notifier = nv_released;
-	pin->nv.ops.release = nv_release;
-	pin->nv.ops.invalidate_range_start = nv_invalidate;
+	pin->nv.ops.free_notifier = tp_nv_released;
+	pin->nv.ops.release = tp_nv_release;
+	pin->nv.ops.invalidate_range_start = tp_nv_invalidate;
 	WRITE_ONCE(table->mn.ops, &pin->nv.ops);
 }
 
-/* In the notifier, or in put_pages, which nv_put calls without a lock. */
-static void nv_callback(void *data)
+/* In the notifier, or in put_pages, which tp_nv_put calls without a lock. */
+static void tp_nv_callback(void *data)
 {
 	struct tp_pin *pin = data;
 	struct nvidia_p2p_page_table *table = READ_ONCE(pin->nv.table);
@@ -219,12 +226,12 @@ static void nv_callback(void *data)
 
 	mutex_lock(&pin->lock);
 	if (pin->nv.putting == current) {
-		nv_free_pages(pin);
+		tp_nv_free_pages(pin);
 		mutex_unlock(&pin->lock);
 		return;
 	}
 	if (unhashed) {
-		nv_take_over(pin, table);
+		tp_nv_take_over(pin, table);
 		pin->nv.queued = true;
 		pin->nv.unhashed = true;
 		if (pin->nv.putting)
@@ -234,7 +241,7 @@ static void nv_callback(void *data)
 	tp_pin_revoke(pin, unhashed ? TEGRA_P2P_REASON_INVALIDATE : TEGRA_P2P_REASON_MM_EXIT, true);
 }
 
-static int nv_check_vma(struct tp_pin *pin)
+static int tp_nv_check_vma(struct tp_pin *pin)
 {
 	int err;
 
@@ -248,7 +255,7 @@ static int nv_check_vma(struct tp_pin *pin)
  * Changes that came before the provider listened have left no trace but in the pages. A page that a
  * fork has made the child's, too, is copied here, and differs.
  */
-static int nv_check_pages(struct tp_pin *pin)
+static int tp_nv_check_pages(struct tp_pin *pin)
 {
 	unsigned int flags = pin->writable ? FOLL_WRITE : 0;
 	struct nvidia_p2p_page_table *table = pin->nv.table;
@@ -271,7 +278,7 @@ static int nv_check_pages(struct tp_pin *pin)
 	return err;
 }
 
-static void nv_put(struct tp_pin *pin)
+static void tp_nv_put(struct tp_pin *pin)
 {
 	bool call, queued;
 
@@ -281,11 +288,11 @@ static void nv_put(struct tp_pin *pin)
 		pin->nv.putting = current;
 	mutex_unlock(&pin->lock);
 	if (call)
-		nv.put_pages(pin->nv.table); /* waits for callbacks that are on their way */
+		tp_nv.put_pages(pin->nv.table); /* waits for callbacks that are on their way */
 	else
 		mmu_notifier_synchronize(); /* does the same */
 	mutex_lock(&pin->lock);
-	nv_free_pages(pin);
+	tp_nv_free_pages(pin);
 	queued = pin->nv.queued;
 	mutex_unlock(&pin->lock);
 	if (queued)
@@ -298,7 +305,7 @@ static void nv_put(struct tp_pin *pin)
  * a table without one, for which put_pages would drop an mm that it does not hold. An invalidation
  * whose callback is still to come looks the same and ends PIN as well.
  */
-static bool nv_unregistered(struct tp_pin *pin)
+static bool tp_nv_unregistered(struct tp_pin *pin)
 {
 	bool unhashed = hlist_unhashed(&pin->nv.table->mn.hlist);
 
@@ -306,29 +313,29 @@ static bool nv_unregistered(struct tp_pin *pin)
 	if (unhashed)
 		pin->nv.unhashed = true;
 	else
-		nv_take_over(pin, pin->nv.table);
+		tp_nv_take_over(pin, pin->nv.table);
 	unhashed = unhashed && !pin->doomed;
 	mutex_unlock(&pin->lock);
 	return unhashed;
 }
 
-static int nv_get(struct tp_pin *pin)
+static int tp_nv_get(struct tp_pin *pin)
 {
 	struct nvidia_p2p_page_table *table;
 	int err;
 
-	err = nv_check_vma(pin);
+	err = tp_nv_check_vma(pin);
 	if (err)
 		return err;
 	init_completion(&pin->nv.released);
 	/*
 	 * The callback may come before this returns: it finds the table where the provider puts it.
 	 */
-	err = nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, nv_callback, pin);
+	err = tp_nv.get_pages(pin->va, pin->obj.size, &pin->nv.table, tp_nv_callback, pin);
 	if (err)
 		return err == -ENOMEM || err == -EINTR ? err : -EFAULT;
 	table = pin->nv.table;
-	if (nv_unregistered(pin)) {
+	if (tp_nv_unregistered(pin)) {
 		err = signal_pending(current) ? -EINTR : -EAGAIN;
 	} else if (!NVIDIA_P2P_PAGE_TABLE_VERSION_COMPATIBLE(table) ||
 		   table->page_size != NVIDIA_P2P_PAGE_SIZE_4KB) {
@@ -336,19 +343,20 @@ static int nv_get(struct tp_pin *pin)
 			    table->version, table->page_size);
 		err = -EOPNOTSUPP;
 	} else {
-		err = nv_check_vma(pin) ?: nv_check_pages(pin); /* now that changes call back */
+		/* now that changes call back */
+		err = tp_nv_check_vma(pin) ?: tp_nv_check_pages(pin);
 	}
 	if (err)
-		nv_put(pin);
+		tp_nv_put(pin);
 	return err;
 }
 
-static bool nv_valid(struct tp_pin *pin)
+static bool tp_nv_valid(struct tp_pin *pin)
 {
 	return !pin->doomed;
 }
 
-static int nv_segments(struct tp_pin *pin, struct device *dev)
+static int tp_nv_segments(struct tp_pin *pin, struct device *dev)
 {
 	struct nvidia_p2p_dma_mapping *mapping = pin->nv.mapping;
 	u64 total = 0;
@@ -372,7 +380,7 @@ static int nv_segments(struct tp_pin *pin, struct device *dev)
 	return total == pin->obj.size ? 0 : -EIO;
 }
 
-static int nv_map(struct tp_pin *pin, struct device *dev)
+static int tp_nv_map(struct tp_pin *pin, struct device *dev)
 {
 	unsigned int noreclaim;
 	int err;
@@ -383,34 +391,34 @@ static int nv_map(struct tp_pin *pin, struct device *dev)
 	 */
 	noreclaim = memalloc_noreclaim_save();
 	/* Success with nothing mapped has been seen: only the pointer tells. */
-	if (nv.dma_map_pages(dev, pin->nv.table, &pin->nv.mapping, pin->direction) ||
+	if (tp_nv.dma_map_pages(dev, pin->nv.table, &pin->nv.mapping, pin->direction) ||
 	    !pin->nv.mapping)
 		err = -EIO;
 	else
-		err = nv_segments(pin, dev);
+		err = tp_nv_segments(pin, dev);
 	memalloc_noreclaim_restore(noreclaim);
 	if (err && pin->nv.mapping) {
-		nv.dma_unmap_pages(pin->nv.mapping);
+		tp_nv.dma_unmap_pages(pin->nv.mapping);
 		pin->nv.mapping = NULL;
 	}
 	return err;
 }
 
-static void nv_unmap(struct tp_pin *pin, bool in_callback)
+static void tp_nv_unmap(struct tp_pin *pin, bool in_callback)
 {
 	bool over = READ_ONCE(pin->obj.file->dev->over);
 
 	if (in_callback) {
 		if (!over)
-			nv.free_dma_mapping(pin->nv.mapping);
-		nv_free_pages(pin);
+			tp_nv.free_dma_mapping(pin->nv.mapping);
+		tp_nv_free_pages(pin);
 	} else if (!over) {
-		nv.dma_unmap_pages(pin->nv.mapping);
+		tp_nv.dma_unmap_pages(pin->nv.mapping);
 	}
 	pin->nv.mapping = NULL;
 }
 
-static struct page **nv_pages(struct tp_pin *pin)
+static struct page **tp_nv_pages(struct tp_pin *pin)
 {
 	return pin->nv.table->pages;
 }
@@ -418,13 +426,13 @@ static struct page **nv_pages(struct tp_pin *pin)
 const struct tp_backend tp_backend_nvp2p = {
 	.name = "nv-p2p",
 	.info = TEGRA_P2P_INFO_NVP2P,
-	.present = nv_present,
-	.get = nv_get,
-	.valid = nv_valid,
-	.map = nv_map,
-	.unmap = nv_unmap,
-	.put = nv_put,
-	.pages = nv_pages,
+	.present = tp_nv_present,
+	.get = tp_nv_get,
+	.valid = tp_nv_valid,
+	.map = tp_nv_map,
+	.unmap = tp_nv_unmap,
+	.put = tp_nv_put,
+	.pages = tp_nv_pages,
 };
 
 #endif

@@ -7,8 +7,6 @@
 #include <linux/delay.h>
 #include <linux/io.h>
 #include <linux/ktime.h>
-#include <linux/nospec.h>
-#include <linux/slab.h>
 
 #include "p2p.h"
 #include "trace.h"
@@ -16,7 +14,7 @@
 #define HALT_BUDGET_US	2000
 
 /* Whether the register has come to have the value. */
-static bool poll_register(const struct tp_halt_op *op, ktime_t deadline)
+static bool tp_halt_poll(const struct tp_halt_op *op, ktime_t deadline)
 {
 	while ((readl(op->reg) & op->mask) != op->value) {
 		if (!ktime_before(ktime_get(), deadline))
@@ -27,7 +25,7 @@ static bool poll_register(const struct tp_halt_op *op, ktime_t deadline)
 }
 
 /* Runs in the notifier. It may sleep for a few milliseconds and allocates nothing. */
-static void halt_run(struct tp_dev *dev)
+static void tp_halt_run(struct tp_dev *dev)
 {
 	ktime_t deadline = ktime_add_us(ktime_get(), HALT_BUDGET_US);
 	bool late = false;
@@ -47,20 +45,26 @@ static void halt_run(struct tp_dev *dev)
 			writeq(op->value, op->reg);
 			break;
 		case TEGRA_P2P_HALT_POLL32:
-			late |= !poll_register(op, deadline);
+			late |= !tp_halt_poll(op, deadline);
 			break;
 		}
 	}
 	trace_tegra_p2p_halt(dev->name, dev->halt->n, late);
 }
 
-/* Both with fence_lock held. */
+/**
+ * tp_master_on() - Turns bus mastering on.
+ * @dev: the function
+ *
+ * Context: fence_lock is held.
+ */
 void tp_master_on(struct tp_dev *dev)
 {
 	pci_set_master(dev->pdev);
 }
 
-void tp_master_off(struct tp_dev *dev)
+/* With fence_lock held. */
+static void tp_master_off(struct tp_dev *dev)
 {
 	u16 command;
 
@@ -74,7 +78,7 @@ void tp_master_off(struct tp_dev *dev)
 		dev_err(&dev->pdev->dev, "bus mastering cannot be ended\n");
 }
 
-static void record(struct tp_dev *dev, u32 why, u32 halt_us)
+static void tp_record_fence(struct tp_dev *dev, u32 why, u32 halt_us)
 {
 	dev->fences[dev->fence_gen % TP_FENCES] = (struct tp_fence_record){
 		.gen = dev->fence_gen, .why = why, .halt_us = halt_us, .when = ktime_get_real(),
@@ -82,7 +86,7 @@ static void record(struct tp_dev *dev, u32 why, u32 halt_us)
 	trace_tegra_p2p_fence(dev->name, dev->fence_gen, why, halt_us);
 }
 
-static u64 fence(struct tp_dev *dev, u32 why, unsigned long away, bool stop)
+static u64 tp_fence_function(struct tp_dev *dev, u32 why, unsigned long away, bool stop)
 {
 	ktime_t begin = ktime_get();
 	u32 halt_us;
@@ -92,220 +96,56 @@ static u64 fence(struct tp_dev *dev, u32 why, unsigned long away, bool stop)
 	gen = ++dev->fence_gen;
 	dev->state = TEGRA_P2P_STATE_FENCED;
 	if (!dev->halted)
-		halt_run(dev);
+		tp_halt_run(dev);
 	halt_us = ktime_us_delta(ktime_get(), begin);
 	dev->halted = true;
 	dev->away |= away;
 	if (stop || !tp_protected(dev))
 		tp_master_off(dev);
-	record(dev, why, halt_us);
+	tp_record_fence(dev, why, halt_us);
 	mutex_unlock(&dev->fence_lock);
 	return gen;
 }
 
-/*
- * Stops the function as well as it goes and forbids PIN. away: its registers are out of reach from
- * now on, and RESUME fails until that has ended. Returns the generation.
+/**
+ * tp_fence() - Forbids PIN and ALLOC until RESUME, and stops the function as far as it can.
+ * @dev: the function
+ * @why: TEGRA_P2P_ERROR_* or enum tp_fence_why
+ * @away: bits of TEGRA_P2P_ERROR_*: until they end, registers are out of reach and RESUME fails
+ *
+ * Context: Takes fence_lock. It may sleep for a few milliseconds, and allocates nothing, since it
+ * runs in the notifier, too.
+ * Return: the generation of the fence.
  */
 u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away)
 {
-	return fence(dev, why, away, false);
+	return tp_fence_function(dev, why, away, false);
 }
 
-/* The same without bus mastering. What was mapped for the function may be taken away after this. */
+/**
+ * tp_stop() - Does what tp_fence() does, and turns bus mastering off.
+ * @dev: the function
+ * @why: as for tp_fence()
+ * @away: as for tp_fence()
+ *
+ * Context: As tp_fence(). What was mapped for the function may be taken away after this.
+ */
 void tp_stop(struct tp_dev *dev, u32 why, unsigned long away)
 {
-	fence(dev, why, away, true);
+	tp_fence_function(dev, why, away, true);
 }
 
-/* Whether the function answers as a function does whose memory may be touched. */
-static bool answers(struct tp_dev *dev)
+/**
+ * tp_fence_only() - Forbids PIN and ALLOC and stops nothing: CONTROL's FENCE.
+ * @dev: the function
+ *
+ * Context: Takes fence_lock.
+ */
+void tp_fence_only(struct tp_dev *dev)
 {
-	u16 command;
-
-	return !dev->away && pci_device_is_present(dev->pdev) &&
-	       !pci_read_config_word(dev->pdev, PCI_COMMAND, &command) &&
-	       command & PCI_COMMAND_MEMORY;
-}
-
-static long resume(struct tp_file *file, u64 gen)
-{
-	struct tp_dev *dev = file->dev;
-	long err;
-
 	mutex_lock(&dev->fence_lock);
-	err = tp_may_use(dev, file->unsafe); /* here, where no neighbour can come in between */
-	if (err)
-		goto out;
-	if (gen != dev->fence_gen) {
-		err = -EAGAIN;
-	} else if (!answers(dev)) {
-		err = -EIO;
-	} else if (dev->state == TEGRA_P2P_STATE_FENCED) {
-		dev->state = TEGRA_P2P_STATE_LIVE;
-		dev->halted = false;
-		tp_master_on(dev);
-	}
-out:
+	dev->state = TEGRA_P2P_STATE_FENCED;
+	dev->fence_gen++;
+	tp_record_fence(dev, TP_FENCE_ASKED, 0);
 	mutex_unlock(&dev->fence_lock);
-	return err;
-}
-
-long tp_control(struct tp_file *file, void *arg)
-{
-	struct tegra_p2p_control *a = arg;
-	struct tp_dev *dev = file->dev;
-	bool reset = a->op == TEGRA_P2P_RESET;
-	long err = 0;
-
-	if (a->flags || a->pad)
-		return -EINVAL;
-	if (a->op == TEGRA_P2P_UNMASK)
-		return tp_unmask(file);
-	/* A reset takes its time: who opens or resumes does not wait for many. */
-	if (reset && atomic_cmpxchg(&dev->reset_asked, 0, 1))
-		return -EBUSY;
-	if (mutex_lock_killable(&dev->control_lock)) {
-		err = -EINTR;
-		goto out;
-	}
-	switch (a->op) {
-	case TEGRA_P2P_RESUME:
-		err = resume(file, a->fence_gen);
-		break;
-	case TEGRA_P2P_FENCE:
-		mutex_lock(&dev->fence_lock);
-		dev->state = TEGRA_P2P_STATE_FENCED;
-		dev->fence_gen++;
-		record(dev, TP_FENCE_ASKED, 0);
-		mutex_unlock(&dev->fence_lock);
-		break;
-	case TEGRA_P2P_RESET:
-		err = tp_reset(file);
-		break;
-	default:
-		err = -EINVAL;
-	}
-	mutex_lock(&dev->fence_lock);
-	a->fence_gen = dev->fence_gen;
-	mutex_unlock(&dev->fence_lock);
-	mutex_unlock(&dev->control_lock);
-out:
-	if (reset)
-		atomic_set(&dev->reset_asked, 0);
-	return err;
-}
-
-static void halt_free(struct tp_halt_list *list)
-{
-	u32 i;
-
-	if (!list)
-		return;
-	for (i = 0; i < list->n; i++)
-		iounmap(list->ops[i].page);
-	kfree(list);
-}
-
-static int halt_op(struct tp_dev *dev, struct tp_halt_op *op, const struct tegra_p2p_halt_op *u)
-{
-	unsigned int width = u->op == TEGRA_P2P_HALT_W64 ? 8 : 4;
-	bool poll = u->op == TEGRA_P2P_HALT_POLL32;
-	resource_size_t size, at;
-	u32 bar;
-
-	if (u->op > TEGRA_P2P_HALT_POLL32 || u->bar >= TP_BARS)
-		return -EINVAL;
-	bar = array_index_nospec(u->bar, TP_BARS);
-	if (!(pci_resource_flags(dev->pdev, bar) & IORESOURCE_MEM))
-		return -EINVAL;
-	size = pci_resource_len(dev->pdev, bar);
-	if (u->offset % width || size < width || u->offset > size - width)
-		return -EINVAL;
-	if (tp_hidden(dev, bar, u->offset))
-		return -EACCES;
-	if (width == 4 && u->value > U32_MAX)
-		return -EINVAL;
-	if (poll ? !u->mask || u->mask > U32_MAX || u->value & ~u->mask : u->mask)
-		return -EINVAL;
-	at = pci_resource_start(dev->pdev, bar) + u->offset;
-	op->page = ioremap(at & PAGE_MASK, PAGE_SIZE);
-	if (!op->page)
-		return -ENOMEM;
-	op->reg = op->page + offset_in_page(at);
-	op->op = u->op;
-	op->value = u->value;
-	op->mask = u->mask;
-	return 0;
-}
-
-static struct tp_halt_list *halt_make(struct tp_dev *dev, const struct tegra_p2p_halt_op *ops,
-				      u32 n)
-{
-	struct tp_halt_list *list = kzalloc(sizeof(*list), GFP_KERNEL_ACCOUNT);
-	int err = 0;
-
-	if (!list)
-		return ERR_PTR(-ENOMEM);
-	for (; list->n < n && !err; list->n += !err)
-		err = halt_op(dev, &list->ops[list->n], &ops[list->n]);
-	if (err) {
-		halt_free(list);
-		return ERR_PTR(err);
-	}
-	return list;
-}
-
-/* Puts list in the place of the one that is there, which must be the caller's. */
-static int halt_swap(struct tp_dev *dev, struct tp_file *owner, struct tp_halt_list *list)
-{
-	int err = 0;
-
-	mutex_lock(&dev->fence_lock);
-	if (dev->halt && dev->halt_owner != owner) {
-		err = -EBUSY;
-	} else {
-		swap(dev->halt, list);
-		dev->halt_owner = owner;
-	}
-	mutex_unlock(&dev->fence_lock);
-	halt_free(list);
-	return err;
-}
-
-long tp_set_halt(struct tp_file *file, void *arg)
-{
-	struct tegra_p2p_halt_op ops[TEGRA_P2P_HALT_OPS];
-	struct tegra_p2p_halt *a = arg;
-	struct tp_dev *dev = file->dev;
-	struct tp_halt_list *list;
-	int idx, err = -ENODEV;
-
-	if (a->flags || a->pad || a->n > TEGRA_P2P_HALT_OPS)
-		return -EINVAL;
-	if (copy_from_user(ops, u64_to_user_ptr(a->ops), a->n * sizeof(ops[0])))
-		return -EFAULT;
-	idx = srcu_read_lock(&dev->srcu);
-	if (!READ_ONCE(dev->gone)) {
-		list = a->n ? halt_make(dev, ops, a->n) : NULL;
-		err = PTR_ERR_OR_ZERO(list);
-		if (!err)
-			err = halt_swap(dev, file, list);
-	}
-	srcu_read_unlock(&dev->srcu, idx);
-	return err;
-}
-
-/* owner NULL: whoever's it is. */
-void tp_halt_release(struct tp_dev *dev, struct tp_file *owner)
-{
-	struct tp_halt_list *list = NULL;
-
-	mutex_lock(&dev->fence_lock);
-	if (!owner || dev->halt_owner == owner) {
-		swap(dev->halt, list);
-		dev->halt_owner = NULL;
-	}
-	mutex_unlock(&dev->fence_lock);
-	halt_free(list);
 }

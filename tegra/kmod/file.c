@@ -10,6 +10,8 @@
 
 #include "p2p.h"
 
+u32 tp_nvp2p_info;
+
 static long tp_get_info(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_info *a = arg;
@@ -151,21 +153,6 @@ static int tp_file_join(struct tp_file *file, bool share)
 	}
 	srcu_read_unlock(&dev->srcu, idx);
 	return err;
-}
-
-static void file_free(struct kref *ref)
-{
-	struct tp_file *file = container_of(ref, struct tp_file, ref);
-
-	put_pid(file->opener);
-	put_device(&file->dev->device);
-	mutex_destroy(&file->lock);
-	kfree(file);
-}
-
-void tp_file_put(struct tp_file *file)
-{
-	kref_put(&file->ref, file_free);
 }
 
 static int tp_open(struct inode *inode, struct file *filp)

@@ -11,6 +11,12 @@
 
 #include "p2p.h"
 
+/**
+ * tp_has_flr() - Reports whether a function has a reset of its own (FLR).
+ * @pdev: the function
+ *
+ * Return: true if its capabilities of PCI Express or of Advanced Features list one.
+ */
 bool tp_has_flr(struct pci_dev *pdev)
 {
 	u32 cap;
@@ -23,7 +29,7 @@ bool tp_has_flr(struct pci_dev *pdev)
 }
 
 /* Tells all open files but one that asked for it. */
-static void tell(struct tp_dev *dev, u32 error)
+static void tp_tell_files(struct tp_dev *dev, u32 error)
 {
 	struct tp_file *but = READ_ONCE(dev->resetting) == current ? dev->resetter : NULL;
 	struct tp_file *file;
@@ -39,22 +45,72 @@ static void tell(struct tp_dev *dev, u32 error)
 	mutex_unlock(&dev->files_lock);
 }
 
-/* The function is stopped, whatever becomes of its state. */
+/**
+ * tp_lost() - Stops the function, whatever becomes of its state, and signals its open files.
+ * @dev: the function
+ * @error: the cause, TEGRA_P2P_ERROR_*
+ *
+ * Context: Takes fence_lock, then files_lock, and may sleep.
+ */
 void tp_lost(struct tp_dev *dev, u32 error)
 {
 	tp_stop(dev, error, 0);
-	tell(dev, error);
+	tp_tell_files(dev, error);
 }
 
-/* The same, and its registers do not answer until found() says so. */
-static void lost(struct tp_dev *dev, u32 error)
+/*
+ * With a device tree a function joins its group when a driver takes it. The driver has mapped
+ * nothing yet, and what it maps would be within reach: the function is stopped, and RESUME asks for
+ * the right to such a one.
+ */
+static int tp_neighbour_bound(struct notifier_block *nb, unsigned long action, void *data)
+{
+	struct tp_dev *dev = container_of(nb, struct tp_dev, neighbours);
+	struct iommu_group *group, *ours;
+
+	if (action != BUS_NOTIFY_BIND_DRIVER)
+		return NOTIFY_DONE;
+	ours = iommu_group_get(&dev->pdev->dev);
+	group = iommu_group_get(data);
+	if (group && group == ours && tp_is_neighbour(dev, data) &&
+	    tp_expose(dev, "another function has joined its IOMMU group"))
+		tp_lost(dev, TEGRA_P2P_ERROR_EXPOSED);
+	iommu_group_put(group);
+	iommu_group_put(ours);
+	return NOTIFY_OK;
+}
+
+/**
+ * tp_neighbours_watch() - Registers for functions that join the IOMMU group later.
+ * @dev: the function
+ *
+ * Context: At probe. tp_find_exposure() then looks for those that have joined already.
+ * Return: 0 or an errno of the bus.
+ */
+int tp_neighbours_watch(struct tp_dev *dev)
+{
+	dev->neighbours.notifier_call = tp_neighbour_bound;
+	return bus_register_notifier(&pci_bus_type, &dev->neighbours);
+}
+
+/**
+ * tp_neighbours_unwatch() - Ends tp_neighbours_watch().
+ * @dev: the function
+ */
+void tp_neighbours_unwatch(struct tp_dev *dev)
+{
+	bus_unregister_notifier(&pci_bus_type, &dev->neighbours);
+}
+
+/* The same as tp_lost, and the registers do not answer until tp_within_reach has been called. */
+static void tp_out_of_reach(struct tp_dev *dev, u32 error)
 {
 	tp_stop(dev, error, BIT(error));
 	tp_zap_bars(dev);
-	tell(dev, error);
+	tp_tell_files(dev, error);
 }
 
-static void found(struct tp_dev *dev, u32 error)
+static void tp_within_reach(struct tp_dev *dev, u32 error)
 {
 	mutex_lock(&dev->fence_lock);
 	dev->away &= ~BIT(error);
@@ -63,7 +119,7 @@ static void found(struct tp_dev *dev, u32 error)
 }
 
 /* Configuration space as probe left it: without bus mastering. */
-static void restore(struct tp_dev *dev)
+static void tp_restore_config(struct tp_dev *dev)
 {
 	if (!dev->saved || pci_load_saved_state(dev->pdev, dev->saved))
 		return;
@@ -71,7 +127,7 @@ static void restore(struct tp_dev *dev)
 }
 
 /* The link has reported an error. A fatal one has the core reset the bus. */
-static pci_ers_result_t error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+static pci_ers_result_t tp_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
 	struct tp_dev *dev = pci_get_drvdata(pdev);
 
@@ -79,62 +135,66 @@ static pci_ers_result_t error_detected(struct pci_dev *pdev, pci_channel_state_t
 		tp_lost(dev, TEGRA_P2P_ERROR_LINK);
 		return PCI_ERS_RESULT_CAN_RECOVER;
 	}
-	lost(dev, TEGRA_P2P_ERROR_FATAL);
+	tp_out_of_reach(dev, TEGRA_P2P_ERROR_FATAL);
 	return state == pci_channel_io_perm_failure ? PCI_ERS_RESULT_DISCONNECT :
 						      PCI_ERS_RESULT_NEED_RESET;
 }
 
-static pci_ers_result_t slot_reset(struct pci_dev *pdev)
+static pci_ers_result_t tp_slot_reset(struct pci_dev *pdev)
 {
-	restore(pci_get_drvdata(pdev));
+	tp_restore_config(pci_get_drvdata(pdev));
 	return pci_device_is_present(pdev) ? PCI_ERS_RESULT_RECOVERED : PCI_ERS_RESULT_DISCONNECT;
 }
 
-static void error_resume(struct pci_dev *pdev)
+static void tp_error_resume(struct pci_dev *pdev)
 {
-	found(pci_get_drvdata(pdev), TEGRA_P2P_ERROR_FATAL);
+	tp_within_reach(pci_get_drvdata(pdev), TEGRA_P2P_ERROR_FATAL);
 }
 
 /* Somebody resets the function: tp_reset, sysfs, or a reset of its bus. */
-static void reset_prepare(struct pci_dev *pdev)
+static void tp_reset_prepare(struct pci_dev *pdev)
 {
-	lost(pci_get_drvdata(pdev), TEGRA_P2P_ERROR_RESET);
+	tp_out_of_reach(pci_get_drvdata(pdev), TEGRA_P2P_ERROR_RESET);
 }
 
-static void reset_done(struct pci_dev *pdev)
+static void tp_reset_done(struct pci_dev *pdev)
 {
 	struct tp_dev *dev = pci_get_drvdata(pdev);
 
-	restore(dev);
+	tp_restore_config(dev);
 	if (!pci_device_is_present(pdev))
 		return;
-	found(dev, TEGRA_P2P_ERROR_FATAL); /* what a reset could not repair, this one has */
-	found(dev, TEGRA_P2P_ERROR_RESET);
+	/* what a reset could not repair, this one has */
+	tp_within_reach(dev, TEGRA_P2P_ERROR_FATAL);
+	tp_within_reach(dev, TEGRA_P2P_ERROR_RESET);
 }
 
 const struct pci_error_handlers tp_errors = {
-	.error_detected = error_detected,
-	.slot_reset = slot_reset,
-	.resume = error_resume,
-	.reset_prepare = reset_prepare,
-	.reset_done = reset_done,
+	.error_detected = tp_error_detected,
+	.slot_reset = tp_slot_reset,
+	.resume = tp_error_resume,
+	.reset_prepare = tp_reset_prepare,
+	.reset_done = tp_reset_done,
 };
 
 static int __maybe_unused tp_suspend(struct device *device)
 {
-	lost(dev_get_drvdata(device), TEGRA_P2P_ERROR_SUSPEND);
+	tp_out_of_reach(dev_get_drvdata(device), TEGRA_P2P_ERROR_SUSPEND);
 	return 0;
 }
 
 static int __maybe_unused tp_resume(struct device *device)
 {
-	found(dev_get_drvdata(device), TEGRA_P2P_ERROR_SUSPEND);
+	tp_within_reach(dev_get_drvdata(device), TEGRA_P2P_ERROR_SUSPEND);
 	return 0;
 }
 
 const struct dev_pm_ops tp_pm = { SET_SYSTEM_SLEEP_PM_OPS(tp_suspend, tp_resume) };
 
-/*
+/**
+ * tp_shutdown() - Stops the function before the machine ends or starts another kernel.
+ * @pdev: the function
+ *
  * Another kernel must not find an engine at work in what is its memory then. Nothing is unmapped
  * from now on: the IOMMU is shut down next, and a driver that waits for its answer waits for ever,
  * or a second each time.
@@ -143,13 +203,13 @@ void tp_shutdown(struct pci_dev *pdev)
 {
 	struct tp_dev *dev = pci_get_drvdata(pdev);
 
-	lost(dev, TEGRA_P2P_ERROR_SHUTDOWN);
+	tp_out_of_reach(dev, TEGRA_P2P_ERROR_SHUTDOWN);
 	WRITE_ONCE(dev->over, true);
 	dev_info(&pdev->dev, "stopped: the machine ends, or starts another kernel\n");
 }
 
-/* With control_lock held. reset_prepare and reset_done are called in it. */
-static int reset_function(struct tp_dev *dev, struct tp_file *file)
+/* With control_lock held. tp_reset_prepare and tp_reset_done are called in it. */
+static int tp_reset_function(struct tp_dev *dev, struct tp_file *file)
 {
 	int err;
 
@@ -157,20 +217,26 @@ static int reset_function(struct tp_dev *dev, struct tp_file *file)
 	WRITE_ONCE(dev->resetting, current);
 	err = pci_try_reset_function(dev->pdev);
 	if (!err)
-		dev->used = false; /* reset_done comes after a failure, too */
+		dev->used = false; /* tp_reset_done comes after a failure, too */
 	WRITE_ONCE(dev->resetting, NULL);
 	dev->resetter = NULL;
 	return err;
 }
 
-/* CONTROL's RESET, with control_lock held and the function there. */
+/**
+ * tp_reset() - Does CONTROL's RESET.
+ * @file: the caller's open file, which gets no error event for it
+ *
+ * Context: control_lock is held, and the function is there. Sleeps.
+ * Return: 0; -EOPNOTSUPP without FLR; -EBUSY: it is being unbound, or reset already; -EIO.
+ */
 long tp_reset(struct tp_file *file)
 {
 	int err;
 
 	if (!file->dev->flr)
 		return -EOPNOTSUPP;
-	err = reset_function(file->dev, file);
+	err = tp_reset_function(file->dev, file);
 	if (!err)
 		return 0;
 	/* EAGAIN: the driver is being unbound, or another reset is under way */
@@ -182,13 +248,13 @@ long tp_reset(struct tp_file *file)
  * control_lock held. A function that is out of reach is reset by those who bring it back. -EAGAIN:
  * somebody has its lock, and unbinds it or resets it, too.
  */
-static int clean(struct tp_dev *dev)
+static int tp_reset_if_used(struct tp_dev *dev)
 {
 	int err;
 
 	if (!dev->used || dev->opens || READ_ONCE(dev->away) || !pci_device_is_present(dev->pdev))
 		return 0;
-	err = reset_function(dev, NULL);
+	err = tp_reset_function(dev, NULL);
 	if (err == -ENOTTY) /* it has timed out, or the administrator or a quirk forbids it */
 		return tp_has_reset(dev->pdev) ? -EIO : 0;
 	return err;
@@ -199,18 +265,18 @@ static int clean(struct tp_dev *dev)
  * has held it the longest. Others who may write are of the same user, or administrators that ask to
  * share it. With fence_lock held.
  */
-static bool may_join(struct tp_dev *dev, bool share)
+static bool tp_writer_may_join(struct tp_dev *dev, bool share)
 {
 	struct tp_file *first = list_first_entry_or_null(&dev->writers, struct tp_file, writing);
 
 	return !first || uid_eq(first->user, current_euid()) || (share && capable(CAP_SYS_RAWIO));
 }
 
-static int join(struct tp_file *file, bool share)
+static int tp_writer_join(struct tp_file *file, bool share)
 {
 	struct tp_dev *dev = file->dev;
 
-	if (!may_join(dev, share))
+	if (!tp_writer_may_join(dev, share))
 		return -EBUSY;
 	list_add_tail(&file->writing, &dev->writers);
 	if (dev->opens++)
@@ -220,9 +286,13 @@ static int join(struct tp_file *file, bool share)
 	return 0;
 }
 
-/*
- * One more who can write opens the function, which is there and may need to be cleaned still.
- * -EAGAIN: somebody else has its lock.
+/**
+ * tp_writer_in() - Adds an open file that can write, after a reset of the function if that is due.
+ * @file: the file
+ * @share: its opener asks to share the function with another user
+ *
+ * Context: The function is there. Takes control_lock, then fence_lock, and sleeps.
+ * Return: 0 or an errno; -EBUSY: another user has it; -EAGAIN: somebody else has its lock.
  */
 int tp_writer_in(struct tp_file *file, bool share)
 {
@@ -231,17 +301,23 @@ int tp_writer_in(struct tp_file *file, bool share)
 
 	if (mutex_lock_killable(&dev->control_lock))
 		return -EINTR;
-	err = clean(dev);
+	err = tp_reset_if_used(dev);
 	if (!err) {
 		mutex_lock(&dev->fence_lock);
-		err = join(file, share);
+		err = tp_writer_join(file, share);
 		mutex_unlock(&dev->fence_lock);
 	}
 	mutex_unlock(&dev->control_lock);
 	return err;
 }
 
-/* One less. Also with the function gone, since another's close may still find it there. */
+/**
+ * tp_writer_out() - Removes an open file that can write. After the last one it stops the function.
+ * @file: the file
+ *
+ * Context: Also with the function gone, since another's close may still find the file in the list.
+ * Takes control_lock, then fence_lock, and sleeps.
+ */
 void tp_writer_out(struct tp_file *file)
 {
 	struct tp_dev *dev = file->dev;
@@ -260,7 +336,15 @@ void tp_writer_out(struct tp_file *file)
 	mutex_unlock(&dev->control_lock);
 }
 
-/* After a close: the next one must not read what the last one left in the function's memory. */
+/**
+ * tp_reset_for_next() - Resets the function after its last close, if it has FLR.
+ * @dev: the function, which may have gone
+ *
+ * The next one must not read what the last one left in the function's memory. After a failure the
+ * next open tries again.
+ *
+ * Context: Takes control_lock and sleeps, for a while if somebody has the function's lock.
+ */
 void tp_reset_for_next(struct tp_dev *dev)
 {
 	int i, idx, err = -EAGAIN;
@@ -270,7 +354,7 @@ void tp_reset_for_next(struct tp_dev *dev)
 			msleep(TP_RESET_WAIT);
 		idx = srcu_read_lock(&dev->srcu);
 		mutex_lock(&dev->control_lock);
-		err = READ_ONCE(dev->gone) ? 0 : clean(dev);
+		err = READ_ONCE(dev->gone) ? 0 : tp_reset_if_used(dev);
 		mutex_unlock(&dev->control_lock);
 		srcu_read_unlock(&dev->srcu, idx);
 	}

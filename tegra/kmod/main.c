@@ -7,7 +7,7 @@
  *   echo tegra_p2p > /sys/bus/pci/devices/0000:01:00.0/driver_override
  *   echo 0000:01:00.0 > /sys/bus/pci/drivers_probe
  *
- * docs/kernel-abi.md describes the interface, docs/security.md what protects whom.
+ * docs/module.md describes the interface, and what protects whom.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -22,18 +22,9 @@
 #define TEGRA_P2P_NVP2P_SOURCE "the header that was named"
 #endif
 
-bool tp_allow_unsafe;
-module_param_named(allow_unsafe, tp_allow_unsafe, bool, 0644);
-MODULE_PARM_DESC(allow_unsafe, "allow functions without a strict IOMMU of their own: they reach all memory (CAP_SYS_RAWIO, taints)");
-
 static char *backend = "auto";
 module_param(backend, charp, 0444);
 MODULE_PARM_DESC(backend, "how memory is pinned: nvp2p, gup (pin_user_pages) or auto, which takes nvp2p where it is there");
-
-const struct tp_backend *tp_backend;
-u32 tp_nvp2p_info;
-struct workqueue_struct *tp_wq, *tp_check_wq, *tp_mm_wq;
-struct kmem_cache *tp_pin_cache;
 
 static DEFINE_IDA(tp_ids);
 static dev_t tp_devt;
@@ -47,7 +38,7 @@ static const struct pci_device_id tp_dma_bits[] = {
 	{ }
 };
 
-static void tp_destroy(struct workqueue_struct *wq)
+static void tp_destroy_queue(struct workqueue_struct *wq)
 {
 	if (wq)
 		destroy_workqueue(wq);
@@ -138,7 +129,12 @@ static int tp_setup_dma(struct tp_dev *dev)
 		return err;
 	/* One segment for as much as the IOMMU can make contiguous; the default is 64 KiB. */
 	dma_set_max_seg_size(&dev->pdev->dev, UINT_MAX);
-	return tp_protection_probe(dev);
+	err = tp_protection_probe(dev);
+	if (!err)
+		err = tp_neighbours_watch(dev); /* before others are looked for */
+	if (!err)
+		tp_find_exposure(dev);
+	return err;
 }
 
 /* Whoever writes the MSI-X table makes the function write anywhere. */
@@ -160,7 +156,7 @@ static void tp_find_msix_table(struct tp_dev *dev)
 	dev->msix_last |= ~PAGE_MASK;
 }
 
-static int tp_name(struct tp_dev *dev)
+static int tp_name_function(struct tp_dev *dev)
 {
 	int err;
 
@@ -181,7 +177,7 @@ static int tp_name(struct tp_dev *dev)
  * The caches see what the function writes, and it what they hold: No Snoop would let it pass by
  * them.
  */
-static void tp_snoop(struct tp_dev *dev)
+static void tp_force_snoop(struct tp_dev *dev)
 {
 	u16 control;
 
@@ -192,15 +188,12 @@ static void tp_snoop(struct tp_dev *dev)
 }
 
 /* Takes the function from all who have it open. Nobody opens it any more when this returns. */
-static void tp_retire(struct tp_dev *dev)
+static void tp_retire_function(struct tp_dev *dev)
 {
 	struct tp_file *file;
 
-	mutex_lock(&dev->bar_lock);
-	WRITE_ONCE(dev->gone, true);
-	mutex_unlock(&dev->bar_lock);
+	tp_zap_gone(dev);
 	synchronize_srcu(&dev->srcu);
-	tp_zap_bars(dev);
 	tp_stop(dev, TEGRA_P2P_ERROR_UNPLUG, 0);
 	mutex_lock(&dev->files_lock);
 	list_for_each_entry(file, &dev->files, entry)
@@ -230,15 +223,15 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	err = tp_setup_dma(dev);
 	if (err)
 		goto release;
-	err = tp_name(dev);
+	err = tp_name_function(dev);
 	if (err)
-		goto exposed;
+		goto neighbours;
 	tp_find_msix_table(dev);
 	dev->flr = tp_has_flr(pdev);
 	dev->used = dev->flr; /* by another driver */
 	tp_reserve_pages(dev);
 	tp_vectors_request(dev);
-	tp_snoop(dev);
+	tp_force_snoop(dev);
 	pci_save_state(pdev);
 	dev->saved = pci_store_saved_state(pdev);
 	err = cdev_device_add(&dev->cdev, &dev->device); /* last: it can be opened now */
@@ -249,13 +242,13 @@ static int tp_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		 tp_protected(dev) ? "behind a strict IOMMU" : "without protection by an IOMMU");
 	return 0;
 irqs:
-	tp_retire(dev); /* there may have been an open before the failure */
+	tp_retire_function(dev); /* there may have been an open before the failure */
 	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
 	ida_free(&tp_ids, dev->id);
-exposed:
-	tp_protection_remove(dev);
+neighbours:
+	tp_neighbours_unwatch(dev);
 release:
 	pci_release_regions(pdev);
 disable:
@@ -271,12 +264,12 @@ static void tp_remove(struct pci_dev *pdev)
 
 	tp_debug_remove(dev);
 	cdev_device_del(&dev->cdev, &dev->device);
-	tp_retire(dev);
+	tp_retire_function(dev);
 	tp_lost(dev, TEGRA_P2P_ERROR_UNPLUG);
 	tp_halt_release(dev, NULL);
 	tp_vectors_free(dev);
 	tp_unreserve_pages(dev);
-	tp_protection_remove(dev);
+	tp_neighbours_unwatch(dev);
 	pci_release_regions(pdev);
 	pci_disable_device(pdev);
 	ida_free(&tp_ids, dev->id);
@@ -328,11 +321,11 @@ static int __init tp_choose_backend(void)
 }
 
 /* Frees what tp_init has made. Ending an address space may revoke pins. */
-static void tp_free(void)
+static void tp_free_shared(void)
 {
-	tp_destroy(tp_check_wq);
-	tp_destroy(tp_mm_wq);
-	tp_destroy(tp_wq);
+	tp_destroy_queue(tp_check_wq);
+	tp_destroy_queue(tp_mm_wq);
+	tp_destroy_queue(tp_wq);
 	tp_nvp2p_exit();
 	tp_debug_exit();
 	kmem_cache_destroy(tp_pin_cache);
@@ -368,7 +361,7 @@ static int __init tp_init(void)
 class:
 	class_unregister(&tp_class);
 free:
-	tp_free();
+	tp_free_shared();
 	return err;
 }
 module_init(tp_init);
@@ -378,7 +371,7 @@ static void __exit tp_exit(void)
 	pci_unregister_driver(&tp_driver);
 	unregister_chrdev_region(tp_devt, TP_FUNCTIONS);
 	class_unregister(&tp_class);
-	tp_free();
+	tp_free_shared();
 	ida_destroy(&tp_ids);
 }
 module_exit(tp_exit);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Handles: what an open file owns, how it is counted and charged, and how it ends. */
 #include <linux/cred.h>
-#include <linux/dma-mapping.h>
+#include <linux/pid.h>
 #include <linux/sched/mm.h>
 #include <linux/sched/signal.h>
 #include <linux/sched/user.h>
@@ -13,7 +13,7 @@
  * Charges the caller's locked memory (RLIMIT_MEMLOCK), as RDMA does. mm is the caller's, and is
  * referenced.
  */
-static int charge_mm(struct mm_struct *mm, s64 pages)
+static int tp_charge_mm(struct mm_struct *mm, s64 pages)
 {
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
@@ -25,7 +25,7 @@ static int charge_mm(struct mm_struct *mm, s64 pages)
 	return 0;
 }
 
-static void uncharge_user(const struct cred *cred, s64 pages)
+static void tp_uncharge_user(const struct cred *cred, s64 pages)
 {
 	atomic_long_sub(pages, &cred->user->locked_vm);
 	put_cred(cred);
@@ -35,30 +35,30 @@ static void uncharge_user(const struct cred *cred, s64 pages)
  * The same for memory that can outlive the caller's address space: charged to the user. NULL beyond
  * the limit.
  */
-static const struct cred *charge_user(s64 pages)
+static const struct cred *tp_charge_user(s64 pages)
 {
 	const struct cred *cred = get_current_cred(); /* keeps the user */
 	s64 limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
 
 	if (atomic_long_add_return(pages, &cred->user->locked_vm) <= limit || capable(CAP_IPC_LOCK))
 		return cred;
-	uncharge_user(cred, pages);
+	tp_uncharge_user(cred, pages);
 	return NULL;
 }
 
-static int charge(struct tp_object *obj)
+static int tp_object_charge(struct tp_object *obj)
 {
 	int err;
 
-	if (!obj->is_pin) {
-		obj->cred = charge_user(obj->size >> PAGE_SHIFT);
+	if (obj->ops->charges_user) {
+		obj->cred = tp_charge_user(obj->size >> PAGE_SHIFT);
 		if (!obj->cred)
 			return -ENOMEM;
 	}
-	err = charge_mm(current->mm, obj->size >> PAGE_SHIFT);
+	err = tp_charge_mm(current->mm, obj->size >> PAGE_SHIFT);
 	if (err) {
 		if (obj->cred)
-			uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
+			tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 		return err;
 	}
 	obj->mm = current->mm;
@@ -67,32 +67,43 @@ static int charge(struct tp_object *obj)
 	return 0;
 }
 
-/* mm_dropped: the reference of charge has gone already, and the caller has another. */
+/**
+ * tp_object_uncharge() - Ends what tp_object_init() has charged, if that was not done before.
+ * @obj: the object
+ * @mm_dropped: the charge's reference of the mm has gone already, and the caller has another
+ */
 void tp_object_uncharge(struct tp_object *obj, bool mm_dropped)
 {
 	if (!obj->charged)
 		return;
 	obj->charged = false;
 	if (obj->cred)
-		uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
+		tp_uncharge_user(obj->cred, obj->size >> PAGE_SHIFT);
 	atomic64_sub(obj->size >> PAGE_SHIFT, &obj->mm->pinned_vm);
 	atomic64_sub(obj->size, &obj->file->bytes);
 	if (!mm_dropped)
 		mmdrop(obj->mm);
 }
 
-/*
- * Counts, charges and gives a handle that means nothing before tp_object_publish. A failure leaves
- * nothing.
+/**
+ * tp_object_init() - Counts and charges an object, and gives it a handle.
+ * @obj: the object
+ * @file: its open file, of which it gets a reference
+ * @size: in bytes
+ * @ops: its kind
+ *
+ * Context: Takes file->lock and may sleep. The handle means nothing before tp_object_publish().
+ * Return: 0; -ENOMEM: also beyond RLIMIT_MEMLOCK; -ENOSPC: too many. A failure leaves nothing.
  */
-int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin)
+int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size,
+		   const struct tp_object_ops *ops)
 {
 	int err;
 
 	kref_init(&obj->ref);
 	obj->file = file;
 	obj->size = size;
-	obj->is_pin = is_pin;
+	obj->ops = ops;
 	mutex_lock(&file->lock);
 	if (file->count == TP_MAX_PINS)
 		err = -ENOSPC;
@@ -105,7 +116,7 @@ int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool i
 	mutex_unlock(&file->lock);
 	if (err < 0)
 		return err == -EBUSY ? -ENOSPC : err;
-	err = charge(obj);
+	err = tp_object_charge(obj);
 	if (err) {
 		tp_object_withdraw(obj);
 		return err;
@@ -115,6 +126,12 @@ int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool i
 	return 0;
 }
 
+/**
+ * tp_object_publish() - Makes an object the one that its handle means.
+ * @obj: the object
+ *
+ * Context: Takes file->lock.
+ */
 void tp_object_publish(struct tp_object *obj)
 {
 	mutex_lock(&obj->file->lock);
@@ -122,7 +139,12 @@ void tp_object_publish(struct tp_object *obj)
 	mutex_unlock(&obj->file->lock);
 }
 
-/* Takes the handle back, of an object that was not published. */
+/**
+ * tp_object_withdraw() - Takes the handle back, of an object that was not published.
+ * @obj: the object
+ *
+ * Context: Takes file->lock.
+ */
 void tp_object_withdraw(struct tp_object *obj)
 {
 	mutex_lock(&obj->file->lock);
@@ -131,6 +153,14 @@ void tp_object_withdraw(struct tp_object *obj)
 	mutex_unlock(&obj->file->lock);
 }
 
+/**
+ * tp_object_get() - Looks a handle up.
+ * @file: the open file
+ * @handle: the handle
+ *
+ * Context: Takes file->lock.
+ * Return: the object, with a reference for the caller, or NULL.
+ */
 struct tp_object *tp_object_get(struct tp_file *file, u32 handle)
 {
 	struct tp_object *obj;
@@ -143,134 +173,70 @@ struct tp_object *tp_object_get(struct tp_file *file, u32 handle)
 	return obj;
 }
 
-static void object_free(struct kref *ref)
+static void tp_file_free(struct kref *ref)
+{
+	struct tp_file *file = container_of(ref, struct tp_file, ref);
+
+	put_pid(file->opener);
+	put_device(&file->dev->device);
+	mutex_destroy(&file->lock);
+	kfree(file);
+}
+
+/**
+ * tp_file_put() - Drops a reference of an open file, and frees it with the last one.
+ * @file: the open file
+ */
+void tp_file_put(struct tp_file *file)
+{
+	kref_put(&file->ref, tp_file_free);
+}
+
+static void tp_object_free(struct kref *ref)
 {
 	struct tp_object *obj = container_of(ref, struct tp_object, ref);
 	struct tp_file *file = obj->file;
 
 	mmdrop(obj->mm);
-	if (obj->is_pin)
-		tp_pin_free(tp_to_pin(obj));
-	else
-		kfree(tp_to_mem(obj));
+	obj->ops->free(obj);
 	tp_file_put(file);
 }
 
+/**
+ * tp_object_put() - Drops a reference of an object, and frees it with the last one.
+ * @obj: the object
+ */
 void tp_object_put(struct tp_object *obj)
 {
-	kref_put(&obj->ref, object_free);
+	kref_put(&obj->ref, tp_object_free);
 }
 
+/**
+ * tp_object_offset() - Returns where an object can be mapped.
+ * @obj: the object, with its handle
+ *
+ * Return: the offset for mmap.
+ */
 u64 tp_object_offset(struct tp_object *obj)
 {
-	u64 first = obj->is_pin ? TP_FIRST_PIN_SLOT : TP_FIRST_HANDLE_SLOT;
-
-	return (first + obj->handle) << TP_MMAP_SHIFT;
+	return (obj->ops->first_slot + obj->handle) << TP_MMAP_SHIFT;
 }
 
-/* With file->lock held, or the memory known to nobody else. The function is there. */
-void tp_mem_free(struct tp_mem *mem)
-{
-	struct tp_dev *dev = mem->obj.file->dev;
-
-	if (mem->cpu && !READ_ONCE(dev->over))
-		dma_free_coherent(&dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
-	if (mem->cpu)
-		sg_free_table(&mem->pages);
-	mem->cpu = NULL;
-}
-
-/* Nobody has seen the memory yet, so a fence that comes in between does no harm. */
-static int mem_alloc(struct tp_mem *mem)
-{
-	struct tp_dev *dev = mem->obj.file->dev;
-	u64 gen;
-	int err;
-
-	err = tp_may_use(dev, mem->obj.file->unsafe);
-	if (err)
-		return err;
-	mutex_lock(&dev->fence_lock);
-	gen = dev->fence_gen;
-	if (dev->state != TEGRA_P2P_STATE_LIVE)
-		err = -ESTALE;
-	mutex_unlock(&dev->fence_lock);
-	if (err)
-		return err;
-	/*
-	 * Refused when there is no room: nobody is killed for it. It is charged to the user, and
-	 * not to a memory cgroup as well: that would hold the caller up, and whoever unbinds with
-	 * it.
-	 */
-	mem->cpu = dma_alloc_coherent(&dev->pdev->dev, mem->obj.size, &mem->iova,
-				      GFP_KERNEL | __GFP_RETRY_MAYFAIL | __GFP_NOWARN);
-	if (!mem->cpu)
-		return -ENOMEM;
-	err = dma_get_sgtable(&dev->pdev->dev, &mem->pages, mem->cpu, mem->iova, mem->obj.size);
-	if (err) {
-		dma_free_coherent(&dev->pdev->dev, mem->obj.size, mem->cpu, mem->iova);
-		mem->cpu = NULL;
-		return -ENOMEM;
-	}
-	mutex_lock(&dev->fence_lock);
-	if (gen != dev->fence_gen)
-		err = -ESTALE;
-	mutex_unlock(&dev->fence_lock);
-	if (err)
-		tp_mem_free(mem);
-	return err;
-}
-
-long tp_alloc(struct tp_file *file, void *arg)
-{
-	struct tegra_p2p_alloc *a = arg;
-	struct tp_mem *mem;
-	int err;
-
-	if (a->flags || a->pad || !a->size || !PAGE_ALIGNED(a->size))
-		return -EINVAL;
-	if (a->size > TP_MAX_ALLOC)
-		return -E2BIG;
-	mem = kzalloc(sizeof(*mem), GFP_KERNEL_ACCOUNT);
-	if (!mem)
-		return -ENOMEM;
-	err = tp_object_init(&mem->obj, file, a->size, false);
-	if (err) {
-		kfree(mem);
-		return err;
-	}
-	err = mem_alloc(mem);
-	if (err) {
-		tp_object_withdraw(&mem->obj);
-		tp_object_uncharge(&mem->obj, false);
-		tp_object_put(&mem->obj);
-		return err;
-	}
-	a->iova = mem->iova;
-	a->handle = mem->obj.handle;
-	a->mmap_offset = tp_object_offset(&mem->obj);
-	tp_object_publish(&mem->obj);
-	return 0;
-}
-
-/*
- * Ends an object that is in no table any more. The function is there, or has been told to forget
- * it.
+/**
+ * tp_object_drop() - Ends an object that is in no table any more, and drops a reference of it.
+ * @obj: the object
+ *
+ * Context: The function is there, or has been told to forget the object. No lock is held. Sleeps.
  */
 void tp_object_drop(struct tp_object *obj)
 {
-	if (obj->is_pin) {
-		tp_pin_end(tp_to_pin(obj));
-		tp_pin_finish(tp_to_pin(obj));
-	} else {
-		tp_mem_free(tp_to_mem(obj));
-		tp_object_uncharge(obj, false);
-	}
+	obj->ops->end(obj);
+	obj->ops->finish(obj);
 	tp_object_put(obj);
 }
 
 /* With the function there: takes the object out of the table and its memory from the function. */
-static int put_locked(struct tp_file *file, u32 handle, struct tp_object **ended)
+static int tp_put_locked(struct tp_file *file, u32 handle, struct tp_object **ended)
 {
 	struct tp_object *obj;
 	int err = 0;
@@ -284,17 +250,22 @@ static int put_locked(struct tp_file *file, u32 handle, struct tp_object **ended
 	} else {
 		xa_erase(&file->objects, handle);
 		file->count--;
-		if (obj->is_pin)
-			tp_pin_end(tp_to_pin(obj));
-		else
-			tp_mem_free(tp_to_mem(obj));
+		obj->ops->end(obj);
 		*ended = obj;
 	}
 	mutex_unlock(&file->lock);
 	return err;
 }
 
-/* What is left of the object may have to wait for others, which must not hold up remove(). */
+/**
+ * tp_put() - Does PUT: ends a pin or an allocation.
+ * @file: the caller's open file
+ * @arg: struct tegra_p2p_put
+ *
+ * Context: Takes SRCU and file->lock, and sleeps. What is left of the object may have to wait for
+ * others, which must not hold up remove(): SRCU is not held then.
+ * Return: 0; -EINVAL; -ENODEV; -ENOENT: there is no such handle; -EBUSY: it is mapped.
+ */
 long tp_put(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_put *a = arg;
@@ -305,7 +276,7 @@ long tp_put(struct tp_file *file, void *arg)
 		return -EINVAL;
 	idx = srcu_read_lock(&file->dev->srcu);
 	if (!READ_ONCE(file->dev->gone))
-		err = put_locked(file, a->handle, &obj);
+		err = tp_put_locked(file, a->handle, &obj);
 	srcu_read_unlock(&file->dev->srcu, idx);
 	if (obj)
 		tp_object_drop(obj);
@@ -313,22 +284,24 @@ long tp_put(struct tp_file *file, void *arg)
 }
 
 /* Whether the function may still be at work on memory of the file. */
-static bool file_busy(struct tp_file *file)
+static bool tp_file_busy(struct tp_file *file)
 {
 	struct tp_object *obj;
 	unsigned long i;
 
 	xa_for_each(&file->objects, i, obj)
-		if (obj->is_pin ? READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE :
-				  !!tp_to_mem(obj)->cpu)
+		if (obj->ops->busy(obj))
 			return true;
 	return false;
 }
 
-/*
- * The last descriptor has been closed: no memory of the file is mapped for the function any more
- * when this returns. Whoever closes with memory left has not stopped its engine, so the next one
- * begins with a fence.
+/**
+ * tp_file_end() - Takes all memory of a file from the function.
+ * @file: the open file, whose last descriptor has been closed
+ *
+ * Whoever closes with memory left has not stopped its engine, so the next one begins with a fence.
+ *
+ * Context: Takes file->lock and may sleep.
  */
 void tp_file_end(struct tp_file *file)
 {
@@ -338,35 +311,36 @@ void tp_file_end(struct tp_file *file)
 	int idx = srcu_read_lock(&dev->srcu);
 
 	mutex_lock(&file->lock);
-	if (file_busy(file)) {
+	if (tp_file_busy(file)) {
 		/* remove() waits for this, and then takes what is left of others. */
 		if (READ_ONCE(dev->gone))
 			tp_stop(dev, TP_FENCE_CLOSED, 0);
 		else
 			tp_fence(dev, TP_FENCE_CLOSED, 0);
 	}
-	xa_for_each(&file->objects, i, obj) {
-		if (obj->is_pin)
-			tp_pin_end(tp_to_pin(obj));
-		else
-			tp_mem_free(tp_to_mem(obj));
-	}
+	xa_for_each(&file->objects, i, obj)
+		obj->ops->end(obj);
 	mutex_unlock(&file->lock);
 	srcu_read_unlock(&dev->srcu, idx);
 }
 
-/* The rest, when nobody else knows the file. */
+/**
+ * tp_file_finish() - Does the rest after tp_file_end(), when nobody else knows the file.
+ * @file: the open file
+ *
+ * Context: No lock is held. Sleeps.
+ */
 void tp_file_finish(struct tp_file *file)
 {
 	struct tp_object *obj;
 	unsigned long i;
 
 	xa_for_each(&file->objects, i, obj)
-		if (obj->is_pin)
-			tp_pin_begin_finish(tp_to_pin(obj));
+		if (obj->ops->begin_finish)
+			obj->ops->begin_finish(obj);
 	xa_for_each(&file->objects, i, obj) {
 		xa_erase(&file->objects, i);
-		if (obj->is_pin && tp_pin_of_others(tp_to_pin(obj)))
+		if (obj->ops->of_others && obj->ops->of_others(obj))
 			tp_object_put(obj); /* its worker does the rest */
 		else
 			tp_object_drop(obj);
@@ -374,9 +348,12 @@ void tp_file_finish(struct tp_file *file)
 	xa_destroy(&file->objects);
 }
 
-/*
- * The function goes, or its driver does. Its BARs and allocations are zapped and its bus mastering
- * has ended.
+/**
+ * tp_file_unplug() - Takes all memory of a file from a function that goes, or its driver does.
+ * @file: the open file
+ *
+ * Context: BARs and allocations are zapped, and bus mastering has ended. files_lock is held. Takes
+ * file->lock and may sleep.
  */
 void tp_file_unplug(struct tp_file *file)
 {
@@ -384,11 +361,7 @@ void tp_file_unplug(struct tp_file *file)
 	unsigned long i;
 
 	mutex_lock(&file->lock);
-	xa_for_each(&file->objects, i, obj) {
-		if (obj->is_pin)
-			tp_pin_revoke(tp_to_pin(obj), TEGRA_P2P_REASON_UNPLUG, false);
-		else
-			tp_mem_free(tp_to_mem(obj));
-	}
+	xa_for_each(&file->objects, i, obj)
+		obj->ops->unplug(obj);
 	mutex_unlock(&file->lock);
 }

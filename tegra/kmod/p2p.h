@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * What the files of tegra_p2p share.
+ * What the files of tegra_p2p share. Functions and variables are grouped by file. A file uses those
+ * of files further down only.
  *
- * Locks, outermost first (docs/kernel-abi.md says why):
+ * Locks, outermost first (docs/module.md says why):
  *
  *   control_lock → the function's device lock (tried) → files_lock → file lock, bar_lock
  *   mmap_lock → file lock, bar_lock                    in mmap and its faults
@@ -191,9 +192,36 @@ struct tp_file {
 	struct eventfd_ctx *revoke, *error;
 };
 
+struct tp_object;
+
+/* The kinds of objects: tp_pin_ops and tp_mem_ops. */
+struct tp_object_ops {
+	u64 first_slot;			/* of mmap offsets, to which the handle is added */
+	bool charges_user;		/* the memory can outlive the caller's address space */
+	/*
+	 * The function cannot reach the memory any more when this returns. Under file->lock, and
+	 * again without it when the object is in no table any more. The function is there, or has
+	 * been told to forget the memory.
+	 */
+	void (*end)(struct tp_object *obj);
+	/* After end, or NULL: begins what finish waits for. No lock is held. */
+	void (*begin_finish)(struct tp_object *obj);
+	/* After begin_finish, or NULL: whether finish may wait for another process's threads. */
+	bool (*of_others)(struct tp_object *obj);
+	/* After end: gives back the rest, and may wait. No lock is held. */
+	void (*finish)(struct tp_object *obj);
+	/* The last reference has gone. */
+	void (*free)(struct tp_object *obj);
+	/* Under file->lock: whether the function may be at work on the memory. */
+	bool (*busy)(struct tp_object *obj);
+	/* Under file->lock: the function goes. */
+	void (*unplug)(struct tp_object *obj);
+};
+
 /* What a handle stands for. */
 struct tp_object {
 	struct kref ref;
+	const struct tp_object_ops *ops;
 	struct tp_file *file;		/* outlives it */
 	u32 handle;
 	u64 size;
@@ -201,7 +229,6 @@ struct tp_object {
 	/* its user is charged as well for memory that is not the caller's; else NULL */
 	const struct cred *cred;
 	atomic_t vmas;
-	bool is_pin;
 	bool charged;
 };
 
@@ -264,6 +291,7 @@ struct tp_pin {
 			/* pages to look at again: first > last for none */
 			unsigned long check_first, check_last;
 			u32 checks;
+			unsigned long later; /* ticks until the next look at unmapped pages */
 		} gup;
 		struct {
 			struct nvidia_p2p_page_table *table;
@@ -309,33 +337,39 @@ struct tp_backend {
 	struct page **(*pages)(struct tp_pin *pin);
 };
 
-extern const struct tp_backend *tp_backend;
-extern const struct tp_backend tp_backend_gup, tp_backend_nvp2p;
-extern u32 tp_nvp2p_info; /* flags of GET_INFO */
-extern struct workqueue_struct *tp_wq;		/* gives pins back */
-extern struct workqueue_struct *tp_check_wq;	/* looks whether pins are what they were */
-extern struct workqueue_struct *tp_mm_wq;	/* ends address spaces whose last user is a check */
-extern struct kmem_cache *tp_pin_cache;
-extern bool tp_allow_unsafe;
-
-/* backend_nvp2p.c */
-bool tp_nvp2p_foreign(void);
-void tp_nvp2p_exit(void);
-
 /* file.c */
 extern const struct file_operations tp_fops;
-void tp_file_put(struct tp_file *file);
+extern u32 tp_nvp2p_info;			/* flags of GET_INFO */
+
+/* control.c */
+long tp_control(struct tp_file *file, void *arg);
 
 /* lost.c */
 extern const struct pci_error_handlers tp_errors;
 extern const struct dev_pm_ops tp_pm;
 bool tp_has_flr(struct pci_dev *pdev);
 void tp_lost(struct tp_dev *dev, u32 error);
+int tp_neighbours_watch(struct tp_dev *dev);
+void tp_neighbours_unwatch(struct tp_dev *dev);
 void tp_shutdown(struct pci_dev *pdev);
 long tp_reset(struct tp_file *file);
 int tp_writer_in(struct tp_file *file, bool share);
 void tp_writer_out(struct tp_file *file);
 void tp_reset_for_next(struct tp_dev *dev);
+
+/* halt.c */
+long tp_set_halt(struct tp_file *file, void *arg);
+void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
+
+/* mmap.c */
+int tp_mmap(struct file *filp, struct vm_area_struct *vma);
+void tp_zap_bars(struct tp_dev *dev);
+void tp_zap_gone(struct tp_dev *dev);
+void tp_free_ones(struct tp_file *file);
+bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off);
+void tp_reserve_pages(struct tp_dev *dev);
+void tp_unreserve_pages(struct tp_dev *dev);
+long tp_get_region(struct tp_file *file, void *arg);
 
 /* debug.c */
 void tp_debug_init(void);
@@ -343,40 +377,15 @@ void tp_debug_exit(void);
 void tp_debug_add(struct tp_dev *dev);
 void tp_debug_remove(struct tp_dev *dev);
 
-/* protection.c */
-int tp_protection_probe(struct tp_dev *dev);
-bool tp_expose(struct tp_dev *dev, const char *why);
-void tp_protection_remove(struct tp_dev *dev);
-u32 tp_protection(struct tp_dev *dev);
-bool tp_protected(struct tp_dev *dev);
-bool tp_bounced(struct device *dev, dma_addr_t addr);
-int tp_may_open(struct tp_dev *dev, bool *unsafe);
-int tp_may_use(struct tp_dev *dev, bool allowed);
+/* backend_gup.c */
+extern const struct tp_backend tp_backend_gup;
+/* ends address spaces whose last user is a check */
+extern struct workqueue_struct *tp_mm_wq;
 
-/* fence.c */
-u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away);
-void tp_stop(struct tp_dev *dev, u32 why, unsigned long away);
-void tp_master_on(struct tp_dev *dev);
-void tp_master_off(struct tp_dev *dev);
-long tp_set_halt(struct tp_file *file, void *arg);
-long tp_control(struct tp_file *file, void *arg);
-void tp_halt_release(struct tp_dev *dev, struct tp_file *owner);
-
-/* object.c */
-int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size, bool is_pin);
-void tp_object_publish(struct tp_object *obj);
-void tp_object_withdraw(struct tp_object *obj);
-void tp_object_drop(struct tp_object *obj);
-void tp_object_uncharge(struct tp_object *obj, bool mm_dropped);
-struct tp_object *tp_object_get(struct tp_file *file, u32 handle);
-void tp_object_put(struct tp_object *obj);
-u64 tp_object_offset(struct tp_object *obj);
-long tp_alloc(struct tp_file *file, void *arg);
-long tp_put(struct tp_file *file, void *arg);
-void tp_mem_free(struct tp_mem *mem);
-void tp_file_end(struct tp_file *file);
-void tp_file_finish(struct tp_file *file);
-void tp_file_unplug(struct tp_file *file);
+/* backend_nvp2p.c */
+extern const struct tp_backend tp_backend_nvp2p;
+bool tp_nvp2p_foreign(void);
+void tp_nvp2p_exit(void);
 
 /* pin.c */
 long tp_pin(struct tp_file *file, void *arg);
@@ -386,19 +395,49 @@ int tp_pin_fault_in(struct tp_pin *pin);
 int tp_pin_segments(struct tp_pin *pin, u32 n);
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len);
 
+/* mem.c */
+extern const struct tp_object_ops tp_mem_ops;
+long tp_alloc(struct tp_file *file, void *arg);
+
 /* revoke.c */
-void tp_pin_work(struct work_struct *work);
+extern const struct tp_object_ops tp_pin_ops;
+extern struct kmem_cache *tp_pin_cache;
+extern struct workqueue_struct *tp_wq;		/* gives pins back */
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback);
 void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm);
+void tp_pin_work(struct work_struct *work);
+void tp_pin_end(struct tp_object *obj);
+void tp_pin_free(struct tp_object *obj);
+
+/* space.c */
+extern const struct tp_backend *tp_backend;	/* the one that pins go through */
+extern struct workqueue_struct *tp_check_wq;	/* looks whether pins are what they were */
 struct tp_space *tp_space_of(struct tp_dev *dev, struct mm_struct *mm);
-void tp_space_put(struct tp_space *space);
+int tp_pin_list(struct tp_pin *pin);
+void tp_pin_unlist(struct tp_pin *pin);
 void tp_pin_check(struct tp_pin *pin, unsigned long ticks);
-void tp_space_work(struct work_struct *work);
-void tp_pin_end(struct tp_pin *pin);
-void tp_pin_begin_finish(struct tp_pin *pin);
-bool tp_pin_of_others(struct tp_pin *pin);
-void tp_pin_finish(struct tp_pin *pin);
-void tp_pin_free(struct tp_pin *pin);
+
+/* object.c */
+int tp_object_init(struct tp_object *obj, struct tp_file *file, u64 size,
+		   const struct tp_object_ops *ops);
+void tp_object_publish(struct tp_object *obj);
+void tp_object_withdraw(struct tp_object *obj);
+void tp_object_drop(struct tp_object *obj);
+void tp_object_uncharge(struct tp_object *obj, bool mm_dropped);
+struct tp_object *tp_object_get(struct tp_file *file, u32 handle);
+void tp_object_put(struct tp_object *obj);
+u64 tp_object_offset(struct tp_object *obj);
+long tp_put(struct tp_file *file, void *arg);
+void tp_file_end(struct tp_file *file);
+void tp_file_finish(struct tp_file *file);
+void tp_file_unplug(struct tp_file *file);
+void tp_file_put(struct tp_file *file);
+
+/* fence.c */
+u64 tp_fence(struct tp_dev *dev, u32 why, unsigned long away);
+void tp_fence_only(struct tp_dev *dev);
+void tp_stop(struct tp_dev *dev, u32 why, unsigned long away);
+void tp_master_on(struct tp_dev *dev);
 
 /* event.c */
 long tp_set_event(struct tp_file *file, void *arg);
@@ -410,20 +449,34 @@ void tp_vectors_request(struct tp_dev *dev);
 void tp_vectors_free(struct tp_dev *dev);
 void tp_vectors_release(struct tp_file *owner);
 
-/* mmap.c */
-int tp_mmap(struct file *filp, struct vm_area_struct *vma);
-void tp_zap_bars(struct tp_dev *dev);
-void tp_free_ones(struct tp_file *file);
-bool tp_hidden(struct tp_dev *dev, u32 bar, u64 off);
-void tp_reserve_pages(struct tp_dev *dev);
-void tp_unreserve_pages(struct tp_dev *dev);
-long tp_get_region(struct tp_file *file, void *arg);
+/* protection.c */
+int tp_protection_probe(struct tp_dev *dev);
+void tp_find_exposure(struct tp_dev *dev);
+bool tp_expose(struct tp_dev *dev, const char *why);
+bool tp_is_neighbour(struct tp_dev *dev, struct device *other);
+u32 tp_protection(struct tp_dev *dev);
+bool tp_protected(struct tp_dev *dev);
+bool tp_bounced(struct device *dev, dma_addr_t addr);
+int tp_may_open(struct tp_dev *dev, bool *unsafe);
+int tp_may_use(struct tp_dev *dev, bool allowed);
 
+/**
+ * tp_to_pin() - Returns the pin that an object is part of.
+ * @obj: the object, of tp_pin_ops
+ *
+ * Return: the pin.
+ */
 static inline struct tp_pin *tp_to_pin(struct tp_object *obj)
 {
 	return container_of(obj, struct tp_pin, obj);
 }
 
+/**
+ * tp_to_mem() - Returns the coherent memory that an object is part of.
+ * @obj: the object, of tp_mem_ops
+ *
+ * Return: the memory.
+ */
 static inline struct tp_mem *tp_to_mem(struct tp_object *obj)
 {
 	return container_of(obj, struct tp_mem, obj);

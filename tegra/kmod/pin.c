@@ -15,7 +15,7 @@
  * not learn of what a function writes: that would be lost, or found where it must not be. Linux
  * itself refuses such pins since 6.5.
  */
-static bool written_back(struct vm_area_struct *vma)
+static bool tp_vma_written_back(struct vm_area_struct *vma)
 {
 	const vm_flags_t written = VM_SHARED | VM_WRITE;
 
@@ -29,14 +29,17 @@ static bool written_back(struct vm_area_struct *vma)
  * never read; a private mapping that is not written gets copies of a file's pages when it is pinned
  * (since 6.2), which is a fault.
  */
-static bool kept_in_file(struct vm_area_struct *vma)
+static bool tp_vma_kept_in_file(struct vm_area_struct *vma)
 {
 	return vma->vm_file && !is_vm_hugetlb_page(vma) && (vma->vm_flags & (VM_SHARED | VM_WRITE));
 }
 
-/*
- * Whether the range lies in one mapping of memory that allows what is asked for. Fills in what the
- * mapping says of the pin. Called with mmap_lock held.
+/**
+ * tp_check_vma() - Checks that the range is in one mapping of memory that allows what is asked for.
+ * @pin: the pin, of the caller; gets what the mapping says of it
+ *
+ * Context: mmap_lock is held.
+ * Return: 0; -EFAULT; -EMEDIUMTYPE: the memory has another cache attribute than expected.
  */
 int tp_check_vma(struct tp_pin *pin)
 {
@@ -46,14 +49,14 @@ int tp_check_vma(struct tp_pin *pin)
 		return -EFAULT;
 	pin->writable = vma->vm_flags & VM_WRITE;
 	pin->of_driver = vma->vm_file && S_ISCHR(file_inode(vma->vm_file)->i_mode);
-	pin->no_fault = kept_in_file(vma);
+	pin->no_fault = tp_vma_kept_in_file(vma);
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;
 	if (userfaultfd_armed(vma)) /* nv-p2p's provider would wait for whoever fills it in */
 		return -EFAULT;
 	if (pin->direction != DMA_TO_DEVICE && !pin->writable)
 		return -EFAULT;
-	if (written_back(vma))
+	if (tp_vma_written_back(vma))
 		return -EFAULT;
 	switch (tp_prot_cache(vma->vm_page_prot)) {
 	case TP_CACHE_WB:
@@ -70,9 +73,13 @@ int tp_check_vma(struct tp_pin *pin)
 	return 0;
 }
 
-/*
- * Room for n segments, for a back end's map. Where that may not reclaim, it does not take from the
- * reserves instead.
+/**
+ * tp_pin_segments() - Makes room for segments, for a back end's map.
+ * @pin: the pin
+ * @n: how many
+ *
+ * Context: May sleep. Where map may not reclaim, it does not take from the reserves instead.
+ * Return: 0 or -ENOMEM.
  */
 int tp_pin_segments(struct tp_pin *pin, u32 n)
 {
@@ -80,7 +87,14 @@ int tp_pin_segments(struct tp_pin *pin, u32 n)
 	return pin->segs ? 0 : -ENOMEM;
 }
 
-/* The next segment; it becomes one with the one before where it can. */
+/**
+ * tp_pin_segment() - Adds a segment. It becomes one with the one before where it can.
+ * @pin: the pin, with room
+ * @iova: the segment's bus address
+ * @len: its length in bytes
+ *
+ * Context: pin->lock is held.
+ */
 void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len)
 {
 	struct tegra_p2p_segment *last = pin->segs + pin->nsegs - 1;
@@ -92,7 +106,7 @@ void tp_pin_segment(struct tp_pin *pin, u64 iova, u64 len)
 	pin->segs[pin->nsegs++] = (struct tegra_p2p_segment){ .iova = iova, .len = len };
 }
 
-static int pin_check(struct tegra_p2p_pin *a)
+static int tp_pin_check_args(struct tegra_p2p_pin *a)
 {
 	const u32 expects = TEGRA_P2P_PIN_EXPECT_WB | TEGRA_P2P_PIN_EXPECT_WC;
 	u64 end;
@@ -107,7 +121,7 @@ static int pin_check(struct tegra_p2p_pin *a)
 	return a->size > TP_MAX_BYTES ? -E2BIG : 0;
 }
 
-static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
+static struct tp_pin *tp_pin_new(struct tp_file *file, const struct tegra_p2p_pin *a)
 {
 	struct tp_pin *pin = kmem_cache_zalloc(tp_pin_cache, GFP_KERNEL_ACCOUNT);
 	int err;
@@ -129,67 +143,19 @@ static struct tp_pin *pin_new(struct tp_file *file, const struct tegra_p2p_pin *
 		pin->direction = DMA_TO_DEVICE;
 	else if (!(a->flags & TEGRA_P2P_PIN_TO_DEVICE))
 		pin->direction = DMA_FROM_DEVICE;
-	err = tp_object_init(&pin->obj, file, a->size, true);
+	err = tp_object_init(&pin->obj, file, a->size, &tp_pin_ops);
 	if (err) {
-		tp_pin_free(pin);
+		tp_pin_free(&pin->obj);
 		return ERR_PTR(err);
 	}
 	return pin;
-}
-
-/* Returns the pins of an address space, NULL for none. With pins_lock held. */
-struct tp_space *tp_space_of(struct tp_dev *dev, struct mm_struct *mm)
-{
-	struct tp_space *space;
-
-	hash_for_each_possible(dev->spaces, space, entry, (unsigned long)mm)
-		if (space->mm == mm)
-			return space;
-	return NULL;
-}
-
-/* EBUSY when another pin of the same address space, made or being made, has some of the range. */
-static int pin_list(struct tp_pin *pin)
-{
-	struct tp_space *space, *fresh = kzalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
-	struct tp_dev *dev = pin->obj.file->dev;
-	u64 last = pin->va + pin->obj.size - 1;
-	int err = 0;
-
-	if (!fresh)
-		return -ENOMEM;
-	spin_lock(&dev->pins_lock);
-	space = tp_space_of(dev, pin->obj.mm);
-	if (!space) {
-		space = fresh;
-		fresh = NULL;
-		kref_init(&space->ref);
-		INIT_LIST_HEAD(&space->checks);
-		INIT_DELAYED_WORK(&space->work, tp_space_work);
-		space->dev = dev;
-		space->mm = pin->obj.mm; /* a pin's charge references it */
-		space->pins = RB_ROOT_CACHED;
-		hash_add(dev->spaces, &space->entry, (unsigned long)space->mm);
-	}
-	if (interval_tree_iter_first(&space->pins, pin->va, last)) {
-		err = -EBUSY;
-	} else {
-		pin->node.start = pin->va;
-		pin->node.last = last;
-		interval_tree_insert(&pin->node, &space->pins);
-		pin->space = space;
-		space->n++;
-	}
-	spin_unlock(&dev->pins_lock);
-	kfree(fresh);
-	return err;
 }
 
 /*
  * Maps the pages that the back end has got, if they are still the caller's and there is no fence.
  * Under fence_lock, so that no IOVA is given out between the fence of a revocation and RESUME.
  */
-static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
+static int tp_pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 {
 	int err;
 
@@ -203,7 +169,7 @@ static int pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 	return err;
 }
 
-static int pin_map(struct tp_pin *pin)
+static int tp_pin_map(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
 	int idx = srcu_read_lock(&dev->srcu);
@@ -214,7 +180,7 @@ static int pin_map(struct tp_pin *pin)
 	if (!err) {
 		mutex_lock(&pin->lock);
 		mutex_lock(&dev->fence_lock);
-		err = pin_map_locked(pin, dev);
+		err = tp_pin_map_locked(pin, dev);
 		mutex_unlock(&dev->fence_lock);
 		mutex_unlock(&pin->lock);
 	}
@@ -226,9 +192,15 @@ static int pin_map(struct tp_pin *pin)
 	return err;
 }
 
-/*
- * Faults the pages in before the back end pins them with mmap_lock held, where no signal ends a
- * wait: they may be of a file whose server never answers.
+/**
+ * tp_pin_fault_in() - Faults the pages in before the back end pins them with mmap_lock held.
+ * @pin: the pin, of the caller
+ *
+ * No signal ends a wait with mmap_lock held, and the pages may be of a file whose server never
+ * answers.
+ *
+ * Context: Takes mmap_lock and sleeps.
+ * Return: 0; -EINTR: the caller was killed; an errno of tp_check_vma() or of a fault.
  */
 int tp_pin_fault_in(struct tp_pin *pin)
 {
@@ -251,7 +223,7 @@ int tp_pin_fault_in(struct tp_pin *pin)
 	return fatal_signal_pending(current) ? -EINTR : err;
 }
 
-static int pin_build(struct tp_pin *pin)
+static int tp_pin_build(struct tp_pin *pin)
 {
 	struct tp_dev *dev = pin->obj.file->dev;
 	bool fenced;
@@ -264,7 +236,7 @@ static int pin_build(struct tp_pin *pin)
 		return -ENODEV;
 	if (fenced)
 		return -ESTALE;
-	err = pin_list(pin);
+	err = tp_pin_list(pin);
 	if (!err)
 		err = tp_pin_fault_in(pin);
 	if (!err)
@@ -272,11 +244,11 @@ static int pin_build(struct tp_pin *pin)
 	if (err)
 		return err;
 	pin->got = true;
-	return pin_map(pin);
+	return tp_pin_map(pin);
 }
 
 /* Copies segments from first on; those of a revoked pin are no longer valid and are not given. */
-static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32 nsegs)
+static int tp_pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32 nsegs)
 {
 	u32 n;
 
@@ -290,7 +262,7 @@ static int pin_copy_segments(struct tp_pin *pin, u64 to, u32 cap, u32 first, u32
 }
 
 /* Undoes a PIN whose result the caller cannot be told. Another thread may have been quicker. */
-static void pin_undo(struct tp_pin *pin)
+static void tp_pin_undo(struct tp_pin *pin)
 {
 	struct tp_file *file = pin->obj.file;
 	struct tp_dev *dev = file->dev;
@@ -304,7 +276,7 @@ static void pin_undo(struct tp_pin *pin)
 		if (ours) {
 			xa_erase(&file->objects, pin->obj.handle);
 			file->count--;
-			tp_pin_end(pin);
+			tp_pin_end(&pin->obj);
 		}
 		mutex_unlock(&file->lock);
 	}
@@ -314,12 +286,12 @@ static void pin_undo(struct tp_pin *pin)
 }
 
 /* Builds a new pin and tells what a is to say of it. */
-static long pin_make(struct tp_pin *pin, struct tegra_p2p_pin *a)
+static long tp_pin_make(struct tp_pin *pin, struct tegra_p2p_pin *a)
 {
 	int err;
 
 	kref_get(&pin->obj.ref);
-	err = pin_build(pin);
+	err = tp_pin_build(pin);
 	if (err) {
 		tp_object_withdraw(&pin->obj);
 		tp_object_drop(&pin->obj);
@@ -331,27 +303,43 @@ static long pin_make(struct tp_pin *pin, struct tegra_p2p_pin *a)
 	a->handle = pin->obj.handle;
 	a->attr = pin->attr;
 	a->mmap_offset = tp_object_offset(&pin->obj);
-	err = pin_copy_segments(pin, a->segs, a->seg_cap, 0, a->nsegs);
+	err = tp_pin_copy_segments(pin, a->segs, a->seg_cap, 0, a->nsegs);
 	if (err)
-		pin_undo(pin);
+		tp_pin_undo(pin);
 out:
 	tp_object_put(&pin->obj);
 	return err;
 }
 
+/**
+ * tp_pin() - Does PIN: pins memory of the caller and maps it for the function.
+ * @file: the caller's open file
+ * @arg: struct tegra_p2p_pin
+ *
+ * Context: No lock is held. Sleeps.
+ * Return: 0 or an errno.
+ */
 long tp_pin(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_pin *a = arg;
 	struct tp_pin *pin;
 	int err;
 
-	err = pin_check(a);
+	err = tp_pin_check_args(a);
 	if (err)
 		return err;
-	pin = pin_new(file, a);
-	return IS_ERR(pin) ? PTR_ERR(pin) : pin_make(pin, a);
+	pin = tp_pin_new(file, a);
+	return IS_ERR(pin) ? PTR_ERR(pin) : tp_pin_make(pin, a);
 }
 
+/**
+ * tp_query() - Does QUERY: a pin's state and segments.
+ * @file: the caller's open file
+ * @arg: struct tegra_p2p_query
+ *
+ * Context: Takes file->lock and pin->lock, and may sleep.
+ * Return: 0; -ENOENT: there is no such handle; -EINVAL: also, it is no pin's; -EFAULT.
+ */
 long tp_query(struct tp_file *file, void *arg)
 {
 	struct tegra_p2p_query *a = arg;
@@ -365,7 +353,7 @@ long tp_query(struct tp_file *file, void *arg)
 	obj = tp_object_get(file, a->handle);
 	if (!obj)
 		return -ENOENT;
-	if (!obj->is_pin) {
+	if (obj->ops != &tp_pin_ops) {
 		tp_object_put(obj);
 		return -EINVAL;
 	}
@@ -378,7 +366,8 @@ long tp_query(struct tp_file *file, void *arg)
 	a->nsegs = pin->nsegs;
 	mutex_unlock(&pin->lock);
 	a->cookie = pin->cookie;
-	err = ended ? -ENOENT : pin_copy_segments(pin, a->segs, a->seg_cap, a->seg_first, a->nsegs);
+	err = ended ? -ENOENT :
+		      tp_pin_copy_segments(pin, a->segs, a->seg_cap, a->seg_first, a->nsegs);
 	tp_object_put(obj);
 	return err;
 }

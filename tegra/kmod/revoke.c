@@ -9,142 +9,32 @@
 #include "p2p.h"
 #include "trace.h"
 
-static void space_free(struct kref *ref)
-{
-	kfree(container_of(ref, struct tp_space, ref));
-}
+struct workqueue_struct *tp_wq;
+struct kmem_cache *tp_pin_cache;
 
-void tp_space_put(struct tp_space *space)
-{
-	kref_put(&space->ref, space_free);
-}
-
-/* A run of the worker has ended, or will not be. */
-static void space_unqueued(struct tp_space *space)
-{
-	put_device(&space->dev->device);
-	tp_space_put(space);
-	module_put(THIS_MODULE);
-}
-
-/* With pins_lock held: the worker runs at that time at the latest. */
-static void space_queue(struct tp_space *space, unsigned long at)
-{
-	unsigned long now = jiffies;
-
-	if (space->queued && time_before_eq(space->due, at))
-		return;
-	space->queued = true;
-	space->due = at;
-	if (!mod_delayed_work(tp_check_wq, &space->work, time_after(at, now) ? at - now : 0)) {
-		get_device(&space->dev->device);
-		kref_get(&space->ref);
-		__module_get(THIS_MODULE);
-	}
-}
-
-/* Has a worker look at the pin after some ticks, or earlier if that was wanted already. */
-void tp_pin_check(struct tp_pin *pin, unsigned long ticks)
-{
-	struct tp_dev *dev = pin->obj.file->dev;
-	unsigned long at = jiffies + ticks;
-
-	spin_lock(&dev->pins_lock);
-	if (pin->space) {
-		if (list_empty(&pin->check)) {
-			kref_get(&pin->obj.ref);
-			list_add_tail(&pin->check, &pin->space->checks);
-			pin->check_at = at;
-		} else if (time_before(at, pin->check_at)) {
-			pin->check_at = at;
-		}
-		space_queue(pin->space, at);
-	}
-	spin_unlock(&dev->pins_lock);
-}
-
-/* Takes a pin that is due, NULL for none; then the worker runs again for the others. */
-static struct tp_pin *space_next(struct tp_space *space)
-{
-	struct tp_pin *pin, *found = NULL;
-	unsigned long now = jiffies;
-
-	spin_lock(&space->dev->pins_lock);
-	list_for_each_entry(pin, &space->checks, check)
-		if (time_after_eq(now, pin->check_at)) {
-			found = pin;
-			list_del_init(&pin->check);
-			break;
-		}
-	if (!found)
-		list_for_each_entry(pin, &space->checks, check)
-			space_queue(space, pin->check_at);
-	spin_unlock(&space->dev->pins_lock);
-	return found;
-}
-
-void tp_space_work(struct work_struct *work)
-{
-	struct tp_space *space = container_of(to_delayed_work(work), struct tp_space, work);
-	struct tp_pin *pin;
-
-	spin_lock(&space->dev->pins_lock);
-	space->queued = false;
-	spin_unlock(&space->dev->pins_lock);
-	for (pin = space_next(space); pin; pin = space_next(space)) {
-		tp_backend->check(pin);
-		tp_object_put(&pin->obj);
-	}
-	space_unqueued(space);
-}
-
-/* Out of the way of later pins of the same addresses. */
-static void pin_unlist(struct tp_pin *pin)
-{
-	struct tp_dev *dev = pin->obj.file->dev;
-	bool checked = false, last = false;
-	struct tp_space *space;
-
-	spin_lock(&dev->pins_lock);
-	space = pin->space;
-	pin->space = NULL;
-	if (space) {
-		interval_tree_remove(&pin->node, &space->pins);
-		checked = !list_empty(&pin->check);
-		list_del_init(&pin->check);
-		last = !--space->n;
-		if (last)
-			hash_del(&space->entry);
-	}
-	spin_unlock(&dev->pins_lock);
-	if (checked)
-		tp_object_put(&pin->obj); /* not the last: the caller has one */
-	if (last) {
-		if (cancel_delayed_work(&space->work))
-			space_unqueued(space);
-		tp_space_put(space);
-	}
-}
-
-static void pin_queued_put(struct tp_pin *pin)
+static void tp_pin_queued_put(struct tp_pin *pin)
 {
 	tp_object_put(&pin->obj);
 	module_put(THIS_MODULE);
 }
 
 /* A worker gives the pin back. The references are its own. */
-static void pin_queue(struct tp_pin *pin)
+static void tp_pin_queue(struct tp_pin *pin)
 {
 	kref_get(&pin->obj.ref);
 	__module_get(THIS_MODULE);
 	if (!queue_work(tp_wq, &pin->work))
-		pin_queued_put(pin);
+		tp_pin_queued_put(pin);
 }
 
-/*
- * Takes the memory back from the function: when this returns, the function cannot reach it. A
- * second caller waits for the first. in_callback: in the notifier, where nothing may be allocated,
- * faulted in or waited for but hardware.
+/**
+ * tp_pin_revoke() - Takes a pin's memory back: the function cannot reach it when this returns.
+ * @pin: the pin
+ * @reason: TEGRA_P2P_REASON_*
+ * @in_callback: the caller is the notifier
+ *
+ * Context: Takes pin->lock, then fence_lock, and may sleep. A second caller waits for the first. In
+ * the notifier nothing may be allocated, faulted in or waited for but hardware.
  */
 void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 {
@@ -159,15 +49,21 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 		pin->nsegs = 0;
 		pin->reason = reason;
 		WRITE_ONCE(pin->state, TP_REVOKED);
-		pin_unlist(pin);
+		tp_pin_unlist(pin);
 		trace_tegra_p2p_revoke(file->dev->name, pin->obj.handle, reason, pin->fence_gen);
 		tp_signal_revoke(file);
-		pin_queue(pin);
+		tp_pin_queue(pin);
 	}
 	mutex_unlock(&pin->lock);
 }
 
-/* Revokes the function's pins of an address space whose last process has ended. */
+/**
+ * tp_pins_end_mm() - Revokes the function's pins of an address space whose last process has ended.
+ * @dev: the function
+ * @mm: the address space
+ *
+ * Context: No pin's lock is held. Takes pins_lock, and each pin's lock, and may sleep.
+ */
 void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm)
 {
 	struct interval_tree_node *node;
@@ -190,7 +86,7 @@ void tp_pins_end_mm(struct tp_dev *dev, struct mm_struct *mm)
 }
 
 /* Gives back what tp_pin_revoke had to leave: page references, notifier, charge. Once. */
-static void pin_give_back(struct tp_pin *pin)
+static void tp_pin_give_back(struct tp_pin *pin)
 {
 	struct mm_struct *mm = pin->obj.mm;
 
@@ -204,23 +100,36 @@ static void pin_give_back(struct tp_pin *pin)
 	mmdrop(mm);
 }
 
+/**
+ * tp_pin_work() - Gives a pin back: what its end or its revocation has left.
+ * @work: the pin's work
+ *
+ * Context: A worker of tp_wq, with references of the pin and of the module, which it drops. Sleeps.
+ */
 void tp_pin_work(struct work_struct *work)
 {
 	struct tp_pin *pin = container_of(work, struct tp_pin, work);
 
-	pin_give_back(pin);
-	pin_queued_put(pin);
+	tp_pin_give_back(pin);
+	tp_pin_queued_put(pin);
 }
 
-/* The owner ends the pin: it is no longer mapped for the function. */
-void tp_pin_end(struct tp_pin *pin)
+/**
+ * tp_pin_end() - Ends a pin for its owner: it is no longer mapped for the function.
+ * @obj: the pin's object
+ *
+ * Context: As end of struct tp_object_ops. Takes pin->lock and may sleep.
+ */
+void tp_pin_end(struct tp_object *obj)
 {
+	struct tp_pin *pin = tp_to_pin(obj);
+
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_LIVE)
 		tp_backend->unmap(pin, false);
 	if (pin->state != TP_REVOKED)
 		WRITE_ONCE(pin->state, TP_ENDED);
-	pin_unlist(pin);
+	tp_pin_unlist(pin);
 	mutex_unlock(&pin->lock);
 }
 
@@ -228,34 +137,63 @@ void tp_pin_end(struct tp_pin *pin)
  * After tp_pin_end, for many pins whose waits for grace periods are to be one: tp_pin_finish comes
  * later.
  */
-void tp_pin_begin_finish(struct tp_pin *pin)
+static void tp_pin_begin_finish(struct tp_object *obj)
 {
-	pin_queue(pin);
+	tp_pin_queue(tp_to_pin(obj));
 }
 
 /*
  * Whether the pin is of a process that lives, and is not the caller. Giving back such a pin waits
  * until none of its threads changes mappings, which they can keep up: nobody else waits for that.
  */
-bool tp_pin_of_others(struct tp_pin *pin)
+static bool tp_pin_of_others(struct tp_object *obj)
 {
-	return pin->obj.mm != current->mm && atomic_read(&pin->obj.mm->mm_users);
+	return obj->mm != current->mm && atomic_read(&obj->mm->mm_users);
 }
 
 /*
  * After tp_pin_end: no callback of the pin runs any more when this returns. It waits for no other
  * pin's worker.
  */
-void tp_pin_finish(struct tp_pin *pin)
+static void tp_pin_finish(struct tp_object *obj)
 {
+	struct tp_pin *pin = tp_to_pin(obj);
+
 	if (cancel_work_sync(&pin->work))
-		pin_queued_put(pin);
-	pin_give_back(pin);
+		tp_pin_queued_put(pin);
+	tp_pin_give_back(pin);
 }
 
-void tp_pin_free(struct tp_pin *pin)
+/**
+ * tp_pin_free() - Frees a pin's structure.
+ * @obj: the pin's object, with no reference left, or not initialized
+ */
+void tp_pin_free(struct tp_object *obj)
 {
+	struct tp_pin *pin = tp_to_pin(obj);
+
 	mutex_destroy(&pin->lock);
 	kvfree(pin->segs);
 	kmem_cache_free(tp_pin_cache, pin);
 }
+
+static bool tp_pin_busy(struct tp_object *obj)
+{
+	return READ_ONCE(tp_to_pin(obj)->state) == TP_LIVE;
+}
+
+static void tp_pin_unplug(struct tp_object *obj)
+{
+	tp_pin_revoke(tp_to_pin(obj), TEGRA_P2P_REASON_UNPLUG, false);
+}
+
+const struct tp_object_ops tp_pin_ops = {
+	.first_slot = TP_FIRST_PIN_SLOT,
+	.end = tp_pin_end,
+	.begin_finish = tp_pin_begin_finish,
+	.of_others = tp_pin_of_others,
+	.finish = tp_pin_finish,
+	.free = tp_pin_free,
+	.busy = tp_pin_busy,
+	.unplug = tp_pin_unplug,
+};

@@ -8,7 +8,7 @@
  * what the kernel knows are E2BIG, an unknown flag or padding that is not zero is EINVAL. All calls
  * but GET_INFO and QUERY return ENODEV when the function has gone, and all but GET_INFO, GET_REGION
  * and QUERY return EACCES on a descriptor that cannot be written. Structures have the same layout
- * for 32- and 64-bit programs. docs/kernel-abi.md describes every call and errno.
+ * for 32- and 64-bit programs. docs/module.md describes every call and errno.
  */
 #ifndef TEGRA_P2P_H
 #define TEGRA_P2P_H

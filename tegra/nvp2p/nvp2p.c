@@ -13,6 +13,11 @@
  *   - dma_map_pages returns 0 when the device could not map;
  *   - nothing waits for notifiers when the module goes.
  *
+ * It differs from NVIDIA's in this: its name, which tegra_p2p does not load; it is for Linux 5.10,
+ * not 4.9; the text of its WARN, and the versions of its symbols; no typedefs and version macros. A
+ * mapping is allocated before the table's lock is taken, and unmapped before its arrays are freed.
+ * Pages are released through free_page_table if the notifier cannot be registered.
+ *
  * Module parameters add habits that NVIDIA's cannot be made to show. Each counts down: 3 misbehaves
  * three times.
  */

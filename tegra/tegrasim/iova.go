@@ -11,7 +11,7 @@ import (
 // firstIOVA is the lowest bus address that is given out.
 const firstIOVA = 1 << 32
 
-// maxFree is how many free ranges are kept; the oldest are never given out again.
+// maxFree is the number of free ranges that are kept; when there are more, the oldest are never given out again.
 const maxFree = 4096
 
 // space is a range of bus addresses.
@@ -19,16 +19,16 @@ type space struct{ iova, size uint64 }
 
 func (r space) contains(iova uint64) bool { return iova >= r.iova && iova-r.iova < r.size }
 
-// spaces gives out bus addresses: those that were given back last come first, as the kernel's allocator has it. So an engine
-// that uses an address after its pin has ended reaches the memory of whoever has pinned since.
+// spaces gives out bus addresses: those that were returned last are reused first, as by the kernel's allocator. So an
+// engine that uses an address after its pin has ended accesses the memory of a later pin.
 type spaces struct {
-	next uint64  // never given out yet
-	free []space // the last one comes first
+	next uint64  // lowest address that was never given out
+	free []space // the most recently returned one is used first
 }
 
-// take returns room for n bytes with so many bytes behind them, at least one page, that are nobody's, so that no access runs from
-// one segment into another.
-func (s *spaces) take(n, gap int) space {
+// allocate returns room for n bytes, followed by a gap of at least one page that belongs to nobody, so that no access
+// runs from one segment into another. Addresses that were never given out get a gap of gap bytes.
+func (s *spaces) allocate(n, gap int) space {
 	need := uint64(n + tegra.PageSize)
 	for i := len(s.free) - 1; i >= 0; i-- {
 		r := &s.free[i]
@@ -49,8 +49,8 @@ func (s *spaces) take(n, gap int) space {
 	return got
 }
 
-// give takes a range back.
-func (s *spaces) give(r space) {
+// release makes a range available again.
+func (s *spaces) release(r space) {
 	if len(s.free) == maxFree {
 		s.free = slices.Delete(s.free, 0, 1)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// bytesAt is the memory at an address that is kept mapped by its owner. The detour by a pointer to the integer is
-// for memory that the garbage collector does not know.
+// bytesAt returns the memory at an address that its owner keeps mapped. The detour through a pointer to the integer is
+// for memory unknown to the garbage collector.
 func bytesAt(addr uintptr, n int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), n)
 }
 
-// AllocCoherent implements tegra.Pinner: anonymous memory with one segment.
+// AllocCoherent implements tegra.Pinner with anonymous memory in one segment.
 func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 	if size <= 0 || size > tegra.MaxCoherentSize {
 		return nil, fmt.Errorf("coherent memory: %w: %d bytes (want 1 to %d)", tegra.ErrSize, size, tegra.MaxCoherentSize)
@@ -43,13 +43,13 @@ func (s *Sim) AllocCoherent(size int) (*tegra.Coherent, error) {
 	return tegra.NewCoherent(b, segments, func() error { return s.freeCoherent(o, b) }), nil
 }
 
-// freeCoherent unmaps before it puts, as tegra.Device does: the memory is the process's no more, whatever PUT says.
+// freeCoherent unmaps the memory even if PUT fails, as tegra.Device does.
 func (s *Sim) freeCoherent(o *owner, b []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := s.put(o)
+	err := s.release(o)
 	if err != nil {
-		s.unmap(o) // the device must not reach what is unmapped below; the handle stays, and Close names it
+		s.unmap(o) // the device must not access what is unmapped below; the handle stays, and Close reports it
 	}
 	return errors.Join(err, unix.Munmap(b))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// errnos are those that docs/kernel-abi.md lists for the calls that a Sim stands for, without EINTR, after which uapi calls again.
+// errnos are the errors that docs/module.md lists for the simulated calls, without EINTR, after which uapi calls again.
 var errnos = map[uint][]unix.Errno{
 	uapi.CallPin: {
 		unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.EMEDIUMTYPE, unix.ENOMEM, unix.ENOSPC, unix.EBUSY, unix.ESTALE, unix.EAGAIN, unix.EIO,
@@ -21,18 +21,20 @@ var errnos = map[uint][]unix.Errno{
 	uapi.CallControl: {unix.EAGAIN, unix.EIO, unix.EPERM},
 }
 
-// Errnos returns what a call may fail with, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME): none for any other.
+// Errnos returns the errnos with which a call, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME), may fail. It
+// returns none for any other call.
 func Errnos(call uint) []unix.Errno { return errnos[call] }
 
-// Refuse has calls fail: f is asked before each call for its errno, 0 if the call is to be done. nil ends that. f is not called
-// concurrently, and must not call the Sim.
+// Refuse makes calls fail: before each call, f is called and returns its errno, or 0 if the call is to be carried out.
+// nil ends that. f is not called concurrently, and must not use the Sim.
 func (s *Sim) Refuse(f func(call uint) unix.Errno) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.refuse = f
 }
 
-// Refusals returns a function for Refuse that refuses calls at a rate, each with one of its Errnos. The same seed refuses the same ones.
+// Refusals returns a function for Refuse that makes calls fail at a given rate, each with one of its Errnos. The
+// sequence depends only on the seed.
 func Refusals(seed uint64, rate float64) func(call uint) unix.Errno {
 	rng := rand.New(rand.NewPCG(seed, 0x4ef05e))
 	return func(call uint) unix.Errno {

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// once refuses the next call of a kind.
+// once makes the next call of a kind fail.
 func once(s *Sim, call uint, errno unix.Errno) {
 	s.Refuse(func(c uint) unix.Errno {
 		if c != call {
@@ -26,7 +26,8 @@ func once(s *Sim, call uint, errno unix.Errno) {
 	})
 }
 
-// TestEveryCallCanBeRefused: each errno that is documented, as a Device has it, and the next call of the kind works.
+// TestEveryCallCanBeRefused checks that each documented errno is returned as by a Device, and that the next call of
+// that kind works.
 func TestEveryCallCanBeRefused(t *testing.T) {
 	_, addr := memory(t, 1)
 	s := newSim(t, Config{})

@@ -18,32 +18,32 @@ import (
 	"github.com/tegracast/tegracast/tegra/vma"
 )
 
-// DefaultMaxSegment is a PCI function's largest DMA segment in bytes, unless its driver sets another one.
+// DefaultMaxSegment is the maximum DMA segment of a PCI function in bytes, unless its driver sets a different one.
 const DefaultMaxSegment = 64 << 10
 
-// Config is how pins are mapped.
+// Config says how pins are mapped.
 type Config struct {
-	Seed uint64 // of the lengths and the order of segments
+	Seed uint64 // for the lengths and the order of segments
 
-	// MaxSegment and MeanSegment are the largest and the mean segment in bytes, multiples of tegra.PageSize.
-	// 0 is DefaultMaxSegment, and half of MaxSegment.
+	// MaxSegment and MeanSegment are the maximum and the mean segment size in bytes, multiples of tegra.PageSize. 0
+	// means DefaultMaxSegment and half of MaxSegment, respectively.
 	MaxSegment, MeanSegment int
 
 	// Contiguous gives every pin one segment, whatever its size.
 	Contiguous bool
 
-	// Attr says what cache attribute the memory at an address was allocated with, if it knows; a pin that expects
-	// the other one is refused. nil knows nothing.
+	// Attr returns the cache attribute that the memory at an address was allocated with, if known; a pin that expects
+	// the other attribute is rejected. nil: always unknown.
 	Attr func(addr uintptr) (tegra.CacheAttr, bool)
 }
 
-// Sim is one PCI Express function's view of memory. It implements tegra.Pinner; its Read and Write are the device's
-// side. All methods may be called concurrently.
+// Sim is one PCI Express function's view of memory. It implements tegra.Pinner; Read and Write are for the device. All
+// methods may be called concurrently.
 type Sim struct {
 	cfg Config
 
-	// mu is the SMMU's page table lock: accesses of the device hold it for reading as long as they last, so that
-	// whoever holds it for writing knows that none is in flight.
+	// mu is the SMMU's page table lock: accesses of the device hold it for reading while they last, so while it is held
+	// for writing none is in flight.
 	mu     sync.RWMutex
 	rng    *rand.Rand
 	iovas  spaces
@@ -51,20 +51,20 @@ type Sim struct {
 	owners map[*owner]struct{}
 	fenced bool
 	fence  uint64  // generation
-	lost   []space // by revocations since the fence was lifted last
+	lost   []space // addresses lost by revocations, or unpinned behind the fence, since it was last lifted
 	gone   bool
 	closed bool
-	refuse func(call uint) unix.Errno // nil refuses nothing
+	refuse func(call uint) unix.Errno // nil: all calls are carried out
 
 	faultMu  sync.Mutex
 	faults   []Fault
 	nfaults  uint64
 	expected []func(Fault) bool
-	wrong    []Fault // those that nobody expects
+	wrong    []Fault // the unexpected ones
 	nwrong   uint64
 }
 
-// owner is a pin or coherent memory as the leak check knows it.
+// owner is a pin or coherent memory that has not been released.
 type owner struct {
 	what   string
 	addr   uintptr
@@ -75,7 +75,8 @@ type owner struct {
 	stack  []byte
 }
 
-// New makes a function without any mapping. It is fenced, as one is that nobody has used yet: its engine may run.
+// New returns a function without any mapping. It is fenced, like one that has not been used yet, because its engine
+// might be running.
 func New(cfg Config) (*Sim, error) {
 	if cfg.MaxSegment == 0 {
 		cfg.MaxSegment = DefaultMaxSegment
@@ -102,7 +103,7 @@ func New(cfg Config) (*Sim, error) {
 	}, nil
 }
 
-// Pin implements tegra.Pinner. The memory stays where it is; before its owner frees it, it calls Invalidate.
+// Pin implements tegra.Pinner. The memory stays where it is; its owner must call Invalidate before freeing it.
 func (s *Sim) Pin(addr uintptr, size int, dir tegra.Direction, attr tegra.CacheAttr) (*tegra.Pin, error) {
 	r := tegra.Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
 	if err := r.Check(); err != nil {
@@ -134,7 +135,7 @@ func (s *Sim) Pin(addr uintptr, size int, dir tegra.Direction, attr tegra.CacheA
 	return p, nil
 }
 
-// allowed fails if the function, or this Sim, is no more, or if the call is to be refused.
+// allowed returns an error if the function has gone, the Sim is closed, or the call is to be refused.
 func (s *Sim) allowed(call uint) error {
 	switch {
 	case s.closed:
@@ -149,7 +150,7 @@ func (s *Sim) allowed(call uint) error {
 	return nil
 }
 
-// admit fails if no pin or allocation can be made.
+// admit returns an error if no pin or allocation can be made.
 func (s *Sim) admit(call uint) error {
 	if err := s.allowed(call); err != nil {
 		return err
@@ -163,8 +164,8 @@ func (s *Sim) admit(call uint) error {
 	return nil
 }
 
-// put ends a pin or an allocation. One that went with the function is forgotten already.
-func (s *Sim) put(o *owner) error {
+// release ends a pin or an allocation. One that ended with the function has already been forgotten.
+func (s *Sim) release(o *owner) error {
 	if err := s.allowed(uapi.CallPut); err != nil && !errors.Is(err, tegra.ErrClosed) && !errors.Is(err, tegra.ErrGone) {
 		return err
 	}
@@ -177,7 +178,7 @@ func (s *Sim) put(o *owner) error {
 	return nil
 }
 
-// overlapping returns a live pin that shares memory with a range, nil when there is none.
+// overlapping returns a live pin that shares memory with a range, or nil.
 func (s *Sim) overlapping(addr uintptr, size int) *owner {
 	for o := range s.owners {
 		if o.pin && o.live && overlap(o.addr, o.size, addr, size) {
@@ -195,18 +196,18 @@ func overlap(a uintptr, asize int, b uintptr, bsize int) bool {
 type pinMapping struct {
 	s    *Sim
 	o    *owner
-	done bool // put
+	done bool // already put
 }
 
 func (m *pinMapping) Unmap() error {
 	m.s.mu.Lock()
 	defer m.s.mu.Unlock()
-	err := m.s.put(m.o)
+	err := m.s.release(m.o)
 	m.done = err == nil
 	return err
 }
 
-// Release tries again what Unmap could not do, as tegra.Device does.
+// Release retries what Unmap could not do, as tegra.Device does.
 func (m *pinMapping) Release() error {
 	if m.done {
 		return nil
@@ -214,10 +215,10 @@ func (m *pinMapping) Release() error {
 	return m.Unmap()
 }
 
-// Invalidate takes memory from the device that is about to be freed, remapped or protected: the mmu notifier of this
-// back end (GPUDirect RDMA 12.9 §11.3). Every pin that shares memory with the range is revoked: when Invalidate
-// returns, accesses in flight have ended, none can begin, and the free callbacks have run. If there was such a pin
-// the device is fenced afterwards.
+// Invalidate takes memory away from the device before it is freed, remapped or protected: it is the MMU notifier of
+// this back end (GPUDirect RDMA 12.9 §11.3). Every pin that shares memory with the range is revoked: when Invalidate
+// returns, accesses in flight have ended, none can begin, and the free callbacks have run. If there was such a pin, the
+// device is fenced afterwards.
 func (s *Sim) Invalidate(addr uintptr, size int) {
 	if size <= 0 {
 		return
@@ -225,8 +226,8 @@ func (s *Sim) Invalidate(addr uintptr, size int) {
 	s.revoke(tegra.ReasonInvalidate, func(o *owner) bool { return overlap(o.addr, o.size, addr, size) })
 }
 
-// InvalidateAny revokes one of the live pins as if its memory were about to be freed: for demonstrations and tests of
-// what a revocation does to a stream. n chooses it, in the order of addresses. It reports whether there was one.
+// InvalidateAny revokes one of the live pins as if its memory were about to be freed, to demonstrate or test the effect
+// of a revocation on a stream. n selects the pin, in the order of addresses. It returns false if there is none.
 func (s *Sim) InvalidateAny(n uint64) bool {
 	s.mu.RLock()
 	var live []*owner
@@ -245,7 +246,8 @@ func (s *Sim) InvalidateAny(n uint64) bool {
 	return true
 }
 
-// revoke takes the pins that match from the device, then tells their holders.
+// revoke takes the matching pins away from the device, raises the fence if one of them was live, and then notifies
+// their holders.
 func (s *Sim) revoke(reason tegra.Reason, match func(*owner) bool) {
 	var hit []*owner
 	s.mu.Lock()
@@ -266,15 +268,15 @@ func (s *Sim) revoke(reason tegra.Reason, match func(*owner) bool) {
 	}
 }
 
-// Fenced reports whether a revocation has fenced the device, and the generation of the fence.
+// Fenced reports whether the device is fenced, and returns the generation of the fence.
 func (s *Sim) Fenced() (generation uint64, fenced bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.fence, s.fenced
 }
 
-// Resume lifts the fence after the engine was reset. generation is what Fenced returned before the reset: another
-// one means that memory was revoked in between.
+// Resume lifts the fence after the engine was reset. generation must be the value returned by Fenced before the reset:
+// if it has changed, the fence was raised again in between, and the error wraps tegra.ErrGeneration.
 func (s *Sim) Resume(generation uint64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -300,7 +302,7 @@ func (s *Sim) Fence() error {
 	return nil
 }
 
-// Unplug takes the function away, as hot-unplug does: its pins are revoked, and it gets no more.
+// Unplug removes the function, as in a hot-unplug: its pins are revoked, and no further ones can be made.
 func (s *Sim) Unplug() {
 	s.mu.Lock()
 	s.gone, s.fenced = true, true
@@ -313,8 +315,8 @@ func (s *Sim) Unplug() {
 	s.revoke(tegra.ReasonUnplug, func(*owner) bool { return true })
 }
 
-// Close ends every mapping. Its error names the pins and the coherent memory that nobody has given back, with the
-// stack that made them, and accesses that were refused (see ExpectFaults).
+// Close ends every mapping. The error lists the pins and the coherent memory that were not released, with the stacks
+// that created them, and unexpected accesses that were rejected (see ExpectFaults).
 func (s *Sim) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -46,7 +46,7 @@ func newSim(t *testing.T, cfg Config) *Sim {
 	return s
 }
 
-// resume lifts the fence, which a new Sim has.
+// resume lifts the initial fence of a new Sim.
 func resume(t *testing.T, s *Sim) {
 	t.Helper()
 	generation, fenced := s.Fenced()
@@ -93,7 +93,7 @@ func TestPinErrors(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	q := pin(t, s, holeAddr+tegra.PageSize, 1, tegra.ToDevice) // the device only reads: allowed
+	q := pin(t, s, holeAddr+tegra.PageSize, 1, tegra.ToDevice) // the device only reads, which is allowed
 	_ = q.Unpin()
 	_ = p.Unpin()
 }
@@ -146,7 +146,7 @@ func TestInvalidate(t *testing.T) {
 	}
 }
 
-// While the device writes without a pause, memory is pinned, revoked and given back: no write is seen afterwards.
+// While the device writes without pause, memory is pinned, revoked and given back. No write may be visible afterwards.
 func TestRevokeInFlight(t *testing.T) {
 	const pages = 64
 	b, addr := memory(t, pages)
@@ -190,7 +190,7 @@ func TestRevokeInFlight(t *testing.T) {
 func TestUnpinRacesInvalidate(t *testing.T) {
 	_, addr := memory(t, 1)
 	s := newSim(t, Config{})
-	s.ExpectFaults(func(Fault) bool { return true }) // of an unpin that was first
+	s.ExpectFaults(func(Fault) bool { return true }) // for an unpin that was faster
 	for range 200 {
 		p := pin(t, s, addr, 1, tegra.FromDevice)
 		var callbacks atomic.Int32
@@ -222,7 +222,7 @@ func TestCoherent(t *testing.T) {
 		t.Fatalf("%d bytes in %v", len(c.Bytes), c.Segments)
 	}
 	iova := c.Segments[0].IOVA
-	for _, n := range []int{1, 4, 8, 31} { // 4 and 8 go as one store
+	for _, n := range []int{1, 4, 8, 31} { // 4 and 8 are written as one store
 		p := make([]byte, n)
 		for i := range p {
 			p[i] = byte(rand.N(255) + 1)
@@ -269,7 +269,7 @@ func TestCloseNamesLeaks(t *testing.T) {
 	if err := s.Write(c.Segments[0].IOVA, []byte{1}); !errors.Is(err, ErrFault) {
 		t.Errorf("write after close: %v", err)
 	}
-	c.Bytes[0] = 1 // still the holder's
+	c.Bytes[0] = 1 // it still belongs to the holder
 	if err := errors.Join(p.Unpin(), c.Close()); !errors.Is(err, tegra.ErrRevoked) {
 		t.Error(err)
 	}

@@ -15,20 +15,21 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// maxFaults is how many faults are kept; beyond they are only counted.
+// maxFaults is the number of faults that are kept; beyond that they are only counted.
 const maxFaults = 64
 
-// ErrFault is wrapped by the error of every access that the SMMU refuses.
+// ErrFault is wrapped by the error of every access that the SMMU rejects.
 var ErrFault = errors.New("SMMU fault")
 
-// A Fault is an access of the device that was refused as a whole.
+// A Fault is an access of the device that was rejected as a whole.
 type Fault struct {
 	IOVA   uint64
 	Len    int // bytes
 	Write  bool
 	Reason string
 
-	// Lost says that the memory was revoked or unpinned behind the fence, which was still up: the engine need not have stopped.
+	// Lost means that the memory was revoked, or unpinned behind the fence, and that the fence is still up, so the
+	// engine need not have stopped.
 	Lost bool
 }
 
@@ -45,12 +46,12 @@ type mapping struct {
 	iova        uint64
 	size        int
 	addr        uintptr
-	read, write bool // by the device
+	read, write bool // allowed to the device
 	owner       *owner
-	room        space // what goes back when it ends
+	room        space // released when the mapping ends
 }
 
-// segmentLengths cuts a size into segments from the seed.
+// segmentLengths splits a size into segments, depending on the seed.
 func (s *Sim) segmentLengths(size int) []int {
 	if s.cfg.Contiguous {
 		return []int{size}
@@ -65,13 +66,13 @@ func (s *Sim) segmentLengths(size int) []int {
 	return list
 }
 
-// mapSegments gives the owner's memory bus addresses: segments in random order, with a gap of at least a page after each. Ranges that
-// have become free last are used first.
+// mapSegments gives the owner's memory bus addresses: segments in random order, with a gap of at least a page after
+// each. Ranges that became free last are reused first.
 func (s *Sim) mapSegments(o *owner, read, write bool, lengths []int) []tegra.Segment {
 	segments := make([]tegra.Segment, len(lengths))
 	rooms := make([]space, len(lengths))
 	for _, i := range s.rng.Perm(len(segments)) {
-		rooms[i] = s.iovas.take(lengths[i], (1+s.rng.IntN(4))*tegra.PageSize)
+		rooms[i] = s.iovas.allocate(lengths[i], (1+s.rng.IntN(4))*tegra.PageSize)
 		segments[i] = tegra.Segment{IOVA: rooms[i].iova, Len: lengths[i]}
 	}
 	addr := o.addr
@@ -83,18 +84,19 @@ func (s *Sim) mapSegments(o *owner, read, write bool, lengths []int) []tegra.Seg
 	return segments
 }
 
-// unmap takes all of the owner's bus addresses away. The caller holds mu, thus no access is in flight.
+// unmap removes all of the owner's mappings. The caller must hold mu, so that no access is in flight.
 func (s *Sim) unmap(o *owner) {
 	o.live = false
 	s.table = slices.DeleteFunc(s.table, func(m mapping) bool {
 		if m.owner == o {
-			s.iovas.give(m.room)
+			s.iovas.release(m.room)
 		}
 		return m.owner == o
 	})
 }
 
-// lose unmaps while the fence is up: until it is lifted the engine may still use the addresses.
+// lose is unmap while the fence is up, or about to be raised. It records the addresses as lost: until the fence is
+// lifted, the engine may still use them.
 func (s *Sim) lose(o *owner) {
 	for _, m := range s.table {
 		if m.owner == o {
@@ -104,8 +106,8 @@ func (s *Sim) lose(o *owner) {
 	s.unmap(o)
 }
 
-// Read is the device reading host memory: len(p) bytes at the bus address. It is done whole, or refused with an
-// error that wraps ErrFault.
+// Read reads host memory for the device: len(p) bytes at the bus address. It reads all of them, or fails with an error
+// that wraps ErrFault.
 func (s *Sim) Read(iova uint64, p []byte) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -117,8 +119,8 @@ func (s *Sim) Read(iova uint64, p []byte) error {
 	return nil
 }
 
-// Write is the device writing host memory, as Read. A write of 4 or 8 aligned bytes is seen whole or not at all by a
-// CPU that polls for it with atomic loads, as one PCI Express write is.
+// Write writes host memory for the device, like Read. A CPU that polls with atomic loads sees an aligned write of 4 or
+// 8 bytes completely or not at all, like one PCI Express write.
 func (s *Sim) Write(iova uint64, p []byte) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -177,22 +179,21 @@ func (s *Sim) fault(iova uint64, n int, write bool, reason string) error {
 	return fmt.Errorf("%w: %v", ErrFault, f)
 }
 
-// Faults returns the first faults, up to 64 of them, and how many there were in all.
+// Faults returns up to 64 of the first faults, and their total number.
 func (s *Sim) Faults() (first []Fault, total uint64) {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()
 	return slices.Clone(s.faults), s.nfaults
 }
 
-// ExpectFaults says of which faults Close is not to complain. Those of memory that was taken behind a fence, while it is up, are
-// always expected.
+// ExpectFaults declares faults that Close must not report. Faults with Lost set are always expected.
 func (s *Sim) ExpectFaults(match func(Fault) bool) {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()
 	s.expected = append(s.expected, match)
 }
 
-// wrongFaults returns an error that names the faults nobody expected, nil if there were none.
+// wrongFaults returns an error about the unexpected faults, or nil if there were none.
 func (s *Sim) wrongFaults() error {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()

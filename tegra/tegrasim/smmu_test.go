@@ -74,7 +74,7 @@ func TestNewErrors(t *testing.T) {
 	}
 }
 
-// Every byte goes where the segment list says.
+// Every byte must go where the segment list says.
 func TestReadWrite(t *testing.T) {
 	const pages = 64
 	b, addr := memory(t, pages)
@@ -174,7 +174,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestAFaultThatNobodyExpectsFailsClose: whoever owns a Sim cannot overlook what its SMMU has refused.
+// TestAFaultThatNobodyExpectsFailsClose checks that the owner of a Sim cannot overlook accesses that its SMMU has
+// rejected.
 func TestAFaultThatNobodyExpectsFailsClose(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(s *Sim, addr uintptr)
@@ -215,7 +216,7 @@ func TestAFaultThatNobodyExpectsFailsClose(t *testing.T) {
 	}
 }
 
-// revoked pins memory, revokes that and returns where it was.
+// revoked pins memory, revokes the pin, and returns its bus address.
 func revoked(s *Sim, addr uintptr) uint64 {
 	p, _ := s.Pin(addr, tegra.PageSize, tegra.FromDevice, tegra.WriteBack)
 	s.Invalidate(addr, 1)
@@ -223,7 +224,8 @@ func revoked(s *Sim, addr uintptr) uint64 {
 	return p.Segments[0].IOVA
 }
 
-// TestAStaleAddressIsSomebodyElses: an engine that goes on after its pin was unpinned writes to memory that was pinned since.
+// TestAStaleAddressIsSomebodyElses checks that an engine that continues after its pin was unpinned writes to memory
+// pinned later.
 func TestAStaleAddressIsSomebodyElses(t *testing.T) {
 	b, addr := memory(t, 16)
 	s := newSim(t, Config{Seed: 3})
@@ -245,7 +247,7 @@ func TestAStaleAddressIsSomebodyElses(t *testing.T) {
 	_ = other.Unpin()
 }
 
-// TestSpacesStayFew: ranges that go and come in many sizes do not add up.
+// TestSpacesStayFew checks that ranges of many sizes that are taken and returned do not accumulate.
 func TestSpacesStayFew(t *testing.T) {
 	s := spaces{next: firstIOVA}
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -253,12 +255,12 @@ func TestSpacesStayFew(t *testing.T) {
 	for range 100_000 {
 		if len(held) > 0 && rng.IntN(2) == 0 {
 			i := rng.IntN(len(held))
-			s.give(held[i])
+			s.release(held[i])
 			held[i] = held[len(held)-1]
 			held = held[:len(held)-1]
 			continue
 		}
-		r := s.take((1+rng.IntN(64))*tegra.PageSize, tegra.PageSize)
+		r := s.allocate((1+rng.IntN(64))*tegra.PageSize, tegra.PageSize)
 		for _, o := range held {
 			if r.iova < o.iova+o.size && o.iova < r.iova+r.size {
 				t.Fatalf("%+v and %+v overlap", r, o)

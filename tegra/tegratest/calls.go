@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Calls are those of an open device file (package uapi), which tegra.Device makes.
+// Calls are the calls on an open device file (package uapi), as made by tegra.Device.
 type Calls interface {
 	Info() (uapi.Info, error)
 	Pin(p *uapi.Pin, segments []uapi.Segment) error
@@ -26,8 +26,9 @@ type Calls interface {
 	Close() error
 }
 
-// RunCalls checks that what is forbidden is refused to a holder of the open file. open opens a function that may be fenced, for
-// reading or for both; the suite closes it. A second one is opened while the first is still open.
+// RunCalls checks that forbidden calls on the open file are rejected. open opens the device file of a fenced function,
+// for reading only or for reading and writing; RunCalls closes it. Some checks open the file a second time while it is
+// still open.
 func RunCalls(t *testing.T, open func(t *testing.T, readOnly bool) Calls) {
 	for _, f := range list() {
 		if f.calls == nil {
@@ -48,7 +49,7 @@ func RunCalls(t *testing.T, open func(t *testing.T, readOnly bool) Calls) {
 	}
 }
 
-// callBench is an open file and what a test does with it.
+// callBench is an open file and helpers for a test.
 type callBench struct {
 	t    *testing.T
 	open func(t *testing.T, readOnly bool) Calls
@@ -57,12 +58,12 @@ type callBench struct {
 
 func (b *callBench) memory(pages int) memory { return newMemory(b.t, pages) }
 
-// asks is a request to pin memory.
+// asks returns a request to pin the memory.
 func (m memory) asks(flags uint32) uapi.Pin {
 	return uapi.Pin{Flags: flags, VA: uint64(m.page(0)), Size: uint64(len(m))}
 }
 
-// pin returns the error of a PIN, and gives back what should not have been pinned.
+// pin returns the error of a PIN. It releases what should not have been pinned.
 func (b *callBench) pin(p uapi.Pin) error {
 	err := b.c.Pin(&p, nil)
 	if err == nil {
@@ -119,7 +120,7 @@ func (b *callBench) fence() {
 	}
 }
 
-// another opens the function once more, for as long as the test runs.
+// another opens the function again, for the rest of the test.
 func (b *callBench) another(readOnly bool) Calls {
 	b.t.Helper()
 	c := b.open(b.t, readOnly)
@@ -127,12 +128,12 @@ func (b *callBench) another(readOnly bool) Calls {
 	return c
 }
 
-// only is something that the calls alone can do: the interface above them does not have it.
+// only returns an entry for something that only the calls can do, not the interface above them.
 func only(call string, errno unix.Errno, what string, calls func(b *callBench) error) forbidden {
 	return forbidden{call: call, errno: errno, what: what, calls: func(_ *testing.T, b *callBench) error { return calls(b) }}
 }
 
-// byReader is a call through a descriptor that was opened for reading.
+// byReader returns an entry for a call through a descriptor that was opened for reading only.
 func byReader(call, what string, do func(c Calls) error) forbidden {
 	return only(call, unix.EACCES, what+" by a reader", func(b *callBench) error { return do(b.another(true)) })
 }
@@ -238,7 +239,7 @@ func forbiddenToReaders() []forbidden {
 	}
 }
 
-// ofAlloc is an ALLOC that its size alone forbids.
+// ofAlloc returns an entry for an ALLOC that is forbidden because of its size.
 func ofAlloc(errno unix.Errno, what string, size int) forbidden {
 	return forbidden{
 		"ALLOC", errno, what,

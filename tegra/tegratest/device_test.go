@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestDevice needs a function that the kernel module drives. The test of cmd/tegracast runs this one in the virtual Jetson.
+// TestDevice needs a function that the kernel module drives. A test of cmd/tegracast runs it in the virtual Jetson.
 func TestDevice(t *testing.T) {
 	path := *devicePath
 	if path == "" {
@@ -84,7 +84,8 @@ func (f openFile) Mmap(offset uint64, size int) ([]byte, error) {
 	return unix.Mmap(int(f), int64(offset), size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
-// unbind takes the function from the module, and gives it back at the test's end: to a program it has gone meanwhile.
+// unbind unbinds the function from the module, and binds it again at the end of the test. Meanwhile, programs see it as
+// gone.
 func unbind(t *testing.T, _ Function) {
 	t.Helper()
 	devices, _ := filepath.Glob("/sys/class/*/" + filepath.Base(*devicePath) + "/device")

@@ -17,27 +17,27 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// forbidden is something that the kernel module refuses (docs/kernel-abi.md, docs/security.md). At least one of pinner and calls does
+// forbidden is something that the kernel module refuses (docs/module.md). At least one of pinner and calls does
 // it, and both return the error.
 type forbidden struct {
-	call  string // of the table in docs/kernel-abi.md
+	call  string // of the table in docs/module.md
 	errno unix.Errno
 	what  string
 
-	// pinner does it as a user of tegra.Pinner and tegra.Fencer, who gets an error that wraps want.
+	// pinner attempts it through tegra.Pinner and tegra.Fencer; the error must wrap want.
 	pinner func(t *testing.T, b *bench) error
 	want   error
 
-	calls func(t *testing.T, b *callBench) error // as a holder of the open file; the error is errno
+	calls func(t *testing.T, b *callBench) error // attempts it on the open file; the error must be errno
 }
 
-// list is everything that is forbidden. Every back end of tegra.Pinner does the pinner column, and whatever has the calls of
-// package uapi does both. TestEveryErrnoHasAnEntry compares it with docs/kernel-abi.md.
+// list lists everything that is forbidden. Run attempts the entries with pinner, RunCalls those with calls.
+// TestEveryErrnoHasAnEntry compares the list with docs/module.md.
 func list() []forbidden {
 	return append(append(forbiddenPins(), forbiddenMemory()...), forbiddenCalls()...)
 }
 
-// asked is a PIN that the arguments alone forbid.
+// asked returns an entry for a PIN that is forbidden because of its arguments.
 func asked(errno unix.Errno, what string, want error, request func(m memory) (addr uintptr, size int)) forbidden {
 	return forbidden{
 		"PIN", errno, what,
@@ -110,7 +110,7 @@ func forbiddenPins() []forbidden {
 			},
 		},
 		{
-			"PIN", unix.ENOSPC, "more pins and allocations than 1024", nil, nil, // the case "too many" has it
+			"PIN", unix.ENOSPC, "more pins and allocations than 1024", nil, nil, // covered by the case "too many"
 			func(_ *testing.T, b *callBench) error {
 				m := b.memory(tegra.MaxPins + 1)
 				for i := range tegra.MaxPins {
@@ -122,7 +122,7 @@ func forbiddenPins() []forbidden {
 	}
 }
 
-// ofMemory is a PIN of memory whose mapping forbids it.
+// ofMemory returns an entry for a PIN of memory whose mapping does not allow it.
 func ofMemory(what string, dir tegra.Direction, memory func(t *testing.T) (addr uintptr, size int)) forbidden {
 	flags := uint32(uapi.PinToDevice)
 	if dir == tegra.FromDevice {
@@ -171,7 +171,7 @@ func forbiddenMemory() []forbidden {
 	}
 }
 
-// vvar returns the page in which the kernel shows its clock: VM_IO and VM_PFNMAP, like registers.
+// vvar returns the page where the kernel exposes its clock: it is VM_IO and VM_PFNMAP, like registers.
 func vvar(t *testing.T) (addr uintptr, size int) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// elsewhere are errnos with which no entry of the list can have a call fail, and where they are tested.
+// elsewhere lists the errnos that no entry of the list can cause, and where they are tested.
 var elsewhere = map[string]string{
 	"open EPERM":           "guest: TestUnsafe",
 	"open EBUSY":           "guest: TestOwner",
@@ -43,10 +43,10 @@ var (
 	quoted    = regexp.MustCompile("`([^`]+)`")
 )
 
-// documented returns "CALL ERRNO" for each of the table of calls in docs/kernel-abi.md.
+// documented returns "CALL ERRNO" for each of the table of calls in docs/module.md.
 func documented(t *testing.T) map[string]bool {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/kernel-abi.md")
+	page, err := os.ReadFile("../../docs/module.md")
 	if errors.Is(err, fs.ErrNotExist) && *devicePath != "" {
 		t.Skip("NEEDS the source: this is a board")
 	} else if err != nil {
@@ -61,7 +61,7 @@ func documented(t *testing.T) map[string]bool {
 		}
 		call := quoted.FindStringSubmatch(cells[1])
 		if call == nil || call[1] == "EXPORT" || call[1] == "IMPORT" {
-			continue // the line below the heading; dma-bufs, which nothing above the calls has
+			continue // the line below the heading, or dma-bufs, which exist only as calls
 		}
 		name := call[1]
 		if _, op, ok := strings.Cut(cells[1], "` "); ok && name == "CONTROL" {
@@ -76,16 +76,16 @@ func documented(t *testing.T) map[string]bool {
 
 func nameOf(errno unix.Errno) string {
 	if errno == unix.EOPNOTSUPP {
-		return "EOPNOTSUPP" // which is ENOTSUP as well
+		return "EOPNOTSUPP" // the same number as ENOTSUP
 	}
 	return unix.ErrnoName(errno)
 }
 
-// TestEveryErrnoHasAnEntry: what the page says that a call refuses is refused in a test, of every back end that has the call.
+// TestEveryErrnoHasAnEntry checks that every documented errno of a call is tested, on every back end that has the call.
 func TestEveryErrnoHasAnEntry(t *testing.T) {
 	pages := documented(t)
 	if len(pages) < 30 {
-		t.Fatalf("only %d errnos were found in docs/kernel-abi.md", len(pages))
+		t.Fatalf("only %d errnos were found in docs/module.md", len(pages))
 	}
 	have := map[string]bool{}
 	for _, f := range list() {
@@ -96,7 +96,7 @@ func TestEveryErrnoHasAnEntry(t *testing.T) {
 	}
 	for name := range pages {
 		if !have[name] && elsewhere[name] == "" {
-			t.Errorf("docs/kernel-abi.md has %s: add it to list, or say where it is tested", name)
+			t.Errorf("docs/module.md has %s: add it to list, or say where it is tested", name)
 		}
 	}
 	for name := range elsewhere {
@@ -106,7 +106,7 @@ func TestEveryErrnoHasAnEntry(t *testing.T) {
 	}
 }
 
-// TestNoEntryTwice: an entry is found by its name.
+// TestNoEntryTwice checks that entries have unique names.
 func TestNoEntryTwice(t *testing.T) {
 	seen := map[string]bool{}
 	for _, f := range list() {

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// untouched checks that the function was fenced when it was opened, and that nothing that is refused fences it.
+// untouched checks that the function is fenced when it is opened, and that rejected requests do not fence it.
 func untouched(t *testing.T, b *bench) {
 	f := b.cfg.Open
 	b.close()
@@ -88,7 +88,7 @@ func overlap(t *testing.T, b *bench) {
 func unpin(t *testing.T, b *bench) {
 	m := b.memory(2)
 	var reasons []tegra.Reason
-	for range 100 { // handles and bus addresses are given out again
+	for range 100 { // handles and bus addresses are reused
 		p := b.pin(m, 0, 2, tegra.FromDevice)
 		p.OnFree(func(r tegra.Reason) { reasons = append(reasons, r) })
 		if err := p.Unpin(); err != nil {
@@ -137,7 +137,7 @@ func manyAtATime(t *testing.T, b *bench) {
 	wg.Wait()
 }
 
-// tooMany pins and allocates until the back end refuses. What is given back makes room.
+// tooMany pins and allocates until the back end refuses. Releasing something must make room again.
 func tooMany(t *testing.T, b *bench) {
 	m := b.memory(tegra.MaxPins / 2)
 	var closers []func() error

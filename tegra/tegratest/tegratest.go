@@ -20,20 +20,22 @@ type Function interface {
 	Close() error
 }
 
-// Config is a back end.
+// Config describes a back end.
 type Config struct {
-	// Open opens a function that nobody else has open: it is fenced, and has no pins. The suite closes it, also where that is an error.
+	// Open opens a function that nobody else has open. It must be fenced and have no pins. The suite closes it, in one
+	// test with pins left, so that Close must return an error.
 	Open func(t *testing.T) Function
-	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end learns of
-	// it by itself.
+	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end notices
+	// that by itself.
 	Invalidate func(f Function, addr uintptr, size int)
-	// Unplug takes the function away while it is open. nil: that cannot be done here.
+	// Unplug removes the function while it is open. nil: this is not possible here.
 	Unplug func(t *testing.T, f Function)
-	// FirstPage says that a change of a part is noticed only when it is a pin's first page, as nv-p2p does.
+	// FirstPage means that a change of part of a pin is only noticed if it affects the pin's first page, as with
+	// nv-p2p.
 	FirstPage bool
 }
 
-// patience is how long a revocation may take to be told.
+// patience limits how long the notification of a revocation may take.
 const patience = 10 * time.Second
 
 // Run checks a back end.
@@ -79,7 +81,7 @@ func Run(t *testing.T, cfg Config) {
 	}
 }
 
-// bench is an open function and what a test does with it.
+// bench is an open function and helpers for a test.
 type bench struct {
 	t      *testing.T
 	cfg    Config
@@ -102,7 +104,7 @@ func (b *bench) close() {
 	}
 }
 
-// part is a page of a pin whose change revokes it.
+// part returns the number of a page of a pin whose change revokes the pin.
 func (b *bench) part() int {
 	if b.cfg.FirstPage {
 		return 0
@@ -110,7 +112,7 @@ func (b *bench) part() int {
 	return 1
 }
 
-// pin pins pages of m, to be unpinned by the test.
+// pin pins pages of m; the test must unpin them.
 func (b *bench) pin(m memory, first, pages int, dir tegra.Direction) *tegra.Pin {
 	b.t.Helper()
 	p, err := b.f.Pin(m.page(first), pages*tegra.PageSize, dir, tegra.WriteBack)
@@ -120,12 +122,12 @@ func (b *bench) pin(m memory, first, pages int, dir tegra.Direction) *tegra.Pin 
 	return p
 }
 
-// tryPin returns the error of a pin that must not be.
+// tryPin returns the error of a pin that must fail.
 func (b *bench) tryPin(addr uintptr, size int, dir tegra.Direction) error {
 	return b.never(b.f.Pin(addr, size, dir, tegra.WriteBack))
 }
 
-// never gives back what should not have been pinned.
+// never returns err. It fails the test if there is a pin, which should not exist, and unpins it.
 func (b *bench) never(p *tegra.Pin, err error) error {
 	if p != nil {
 		b.t.Errorf("pinned: %v", p.Unpin())
@@ -133,7 +135,7 @@ func (b *bench) never(p *tegra.Pin, err error) error {
 	return err
 }
 
-// tryAlloc returns the error of coherent memory that must not be.
+// tryAlloc returns the error of an allocation of coherent memory that must fail.
 func (b *bench) tryAlloc(size int) error {
 	c, err := b.f.AllocCoherent(size)
 	if c != nil {
@@ -149,7 +151,7 @@ func (b *bench) unpinned(p *tegra.Pin) {
 	}
 }
 
-// revokeOne raises the fence: it revokes a pin.
+// revokeOne raises the fence by revoking a pin.
 func (b *bench) revokeOne() {
 	b.t.Helper()
 	m := b.memory(1)
@@ -163,8 +165,8 @@ func (b *bench) revokeOne() {
 	}
 }
 
-// memory is pages of the process with a page before and after them that nothing touches: changes of neighbours may
-// revoke a pin that begins where they end.
+// memory is a range of pages of the process, between two pages that nothing touches: changes of a neighbour may revoke
+// a pin that starts where the neighbour ends.
 type memory []byte
 
 func newMemory(t *testing.T, pages int) memory {
@@ -192,7 +194,7 @@ func (b *bench) invalidate(m memory, first, pages int) {
 	}
 }
 
-// munmap unmaps pages and puts others in their place, so that the address stays the process's own.
+// munmap unmaps pages and maps others in their place, so that the addresses still belong to the process.
 func (b *bench) munmap(m memory, first, pages int) error {
 	b.invalidate(m, first, pages)
 	addr, n := unsafe.Pointer(&m[first*tegra.PageSize]), uintptr(pages*tegra.PageSize)
@@ -214,7 +216,7 @@ func (b *bench) dontneed(m memory) error {
 	return unix.Madvise(m, unix.MADV_DONTNEED)
 }
 
-// awaitRevoked waits until the holder of a pin is told.
+// awaitRevoked waits until the holder of a pin is notified.
 func (b *bench) awaitRevoked(p *tegra.Pin) {
 	b.t.Helper()
 	select {

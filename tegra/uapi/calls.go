@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ioctl does a call on the open device fd with a structure at arg, as it is: the other functions are made of it. Its error
-// is an *Error.
+// Ioctl makes a call on the open device fd with the structure at arg, unchanged; the other functions are built on it.
+// Its error is an *Error.
 func Ioctl(fd int, call uint, arg unsafe.Pointer) error {
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(call), uintptr(arg))
@@ -24,7 +24,7 @@ func Ioctl(fd int, call uint, arg unsafe.Pointer) error {
 	}
 }
 
-// sized fills in the size of a structure of n bytes, which begins with it.
+// sized fills in the size of a structure, in its first field, if that is 0. It returns the structure's address.
 func sized[T any](v *T) unsafe.Pointer {
 	p := unsafe.Pointer(v)
 	if argsz := (*uint32)(p); *argsz == 0 {
@@ -33,21 +33,21 @@ func sized[T any](v *T) unsafe.Pointer {
 	return p
 }
 
-// GetInfo asks what the device is.
+// GetInfo returns the properties of the device.
 func GetInfo(fd int) (Info, error) {
 	var v Info
 	err := Ioctl(fd, CallGetInfo, sized(&v))
 	return v, err
 }
 
-// GetRegion asks for a BAR, 0 to 5.
+// GetRegion returns the properties of a BAR, 0 to 5.
 func GetRegion(fd, index int) (Region, error) {
 	v := Region{Index: uint32(index)}
 	err := Ioctl(fd, CallGetRegion, sized(&v))
 	return v, err
 }
 
-// DoPin pins memory. Up to len(segments) of its segments are written there.
+// DoPin pins memory and stores up to len(segments) of its segments.
 func DoPin(fd int, v *Pin, segments []Segment) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()
@@ -55,7 +55,7 @@ func DoPin(fd int, v *Pin, segments []Segment) error {
 	return Ioctl(fd, CallPin, sized(v))
 }
 
-// DoQuery asks for a pin's state, and for its segments from v.SegFirst on, up to len(segments).
+// DoQuery stores a pin's state in v, and up to len(segments) of its segments from v.SegFirst on.
 func DoQuery(fd int, v *Query, segments []Segment) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()
@@ -72,7 +72,7 @@ func DoPut(fd int, handle uint32) error {
 // DoAlloc allocates coherent memory.
 func DoAlloc(fd int, v *Alloc) error { return Ioctl(fd, CallAlloc, sized(v)) }
 
-// SetEvent sets the eventfd of a kind of event and, for EventMSI, a vector. The kernel keeps a reference of its own.
+// SetEvent sets the eventfd for a kind of event and, for EventMSI, a vector. The kernel keeps its own reference.
 func SetEvent(fd int, kind, index uint32, eventfd int) error {
 	v := Event{Kind: kind, Index: index, Eventfd: int32(eventfd)}
 	return Ioctl(fd, CallSetEvent, sized(&v))
@@ -87,14 +87,14 @@ func SetHalt(fd int, ops []HaltOp) error {
 	return Ioctl(fd, CallSetHalt, sized(&v))
 }
 
-// DoControl works on the fence. It returns the present generation.
+// DoControl performs an operation, ControlResume and the like, and returns the fence's current generation.
 func DoControl(fd int, op uint32, generation uint64) (uint64, error) {
 	v := Control{Op: op, FenceGen: generation}
 	err := Ioctl(fd, CallControl, sized(&v))
 	return v.FenceGen, err
 }
 
-// array is the address and the length of a slice, which stays where it is until keep lets go of it.
+// array returns the address and the length of a slice, which does not move until keep is unpinned.
 func array[T any](keep *runtime.Pinner, s []T) (addr uint64, n uint32) {
 	if len(s) == 0 {
 		return 0, 0

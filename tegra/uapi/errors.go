@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Error is a call that failed; errors.Is finds the Errno.
+// Error is a failed call; errors.Is finds the Errno.
 type Error struct {
 	Call  uint
 	Errno unix.Errno
@@ -48,7 +48,7 @@ func (e *Error) name() string {
 	return fmt.Sprintf("call %#x", e.Call)
 }
 
-// hint says what an errno means for the call that it came from, and what to do.
+// hint explains an errno for the call that it came from, and says what to do. It is empty if there is nothing to add.
 func (e *Error) hint() string {
 	switch e.Errno {
 	case unix.ENODEV:

@@ -2,10 +2,11 @@
 
 package uapi
 
-// APIVersion is the version of the interface that this package speaks: Info.APIVersion must be the same.
+// APIVersion is the version of the interface that this package implements. Info.APIVersion must be the same.
 const APIVersion = 2
 
-// IOC is the type of the calls. They are _IO(IOC, n): a structure's size is in its first field, not in the call.
+// IOC is the type of the calls. They are _IO(IOC, n): the size of a structure is in its first field rather than in the
+// call.
 const IOC = 0xbd
 
 // The calls.
@@ -21,52 +22,52 @@ const (
 	CallControl                   // Control
 )
 
-// Info is what the device is and may do.
+// Info describes the device and its limits.
 type Info struct {
 	Argsz       uint32
 	Flags       uint32 // out: InfoIOMMU and the like
 	APIVersion  uint32 // out
 	State       uint32 // out: StateLive, StateFenced or StateGone
 	FenceGen    uint64 // out: counts the fences; ControlResume must name it
-	Vendor      uint16 // out: of PCI, as the next three
+	Vendor      uint16 // out: PCI IDs, like the next three
 	Device      uint16
 	Subvendor   uint16
 	Subdevice   uint16
 	DMABits     uint32 // out: width of the DMA mask
 	NIRQs       uint32 // out: vectors for SetEvent: of MSI-X or MSI, or 1 for the legacy line
 	PinAlign    uint32 // out: of a pin's address and size, in bytes
-	MaxPins     uint32 // out: live pins and allocations that an open file may have
-	MaxPinBytes uint64 // out: largest single pin
-	PinnedBytes uint64 // out: pinned now through this open file
-	Error       uint32 // out: why the last error event came, ErrorLink and the like; 0 by a module that does not tell
-	Errors      uint32 // out: how many error events the function has had
+	MaxPins     uint32 // out: maximum number of live pins and allocations of an open file
+	MaxPinBytes uint64 // out: maximum size of a single pin
+	PinnedBytes uint64 // out: currently pinned through this open file
+	Error       uint32 // out: reason for the last error event, ErrorLink and the like; 0 from a module that does not report it
+	Errors      uint32 // out: number of error events of the function
 }
 
 // Info.Flags.
 const (
-	InfoIOMMU    = 1 << iota // a translating IOMMU stands before memory
-	InfoStrict               // and it forgets a mapping at once
-	InfoUnsafe               // no such protection: the holder of the device owns all memory
+	InfoIOMMU    = 1 << iota // there is a translating IOMMU in front of memory
+	InfoStrict               // the IOMMU drops a mapping at once
+	InfoUnsafe               // no such protection: whoever has the device open can access all memory
 	InfoCoherent             // DMA is coherent with the CPU's caches
-	InfoNVP2P                // pins go through nv-p2p, else through pin_user_pages
+	InfoNVP2P                // pins use nv-p2p, otherwise pin_user_pages
 	InfoFLR                  // the function can be reset: ControlReset works
 
 	InfoNVP2PBuilt   // nv-p2p is compiled in
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
-	InfoNVP2PForeign // it was the desktop driver, whose nv-p2p is another one: refused
+	InfoNVP2PForeign // that provider was the desktop driver, whose nv-p2p is incompatible: rejected
 
-	InfoINTX        // its one interrupt is the legacy line: masked when it comes, until ControlUnmask
-	InfoIsolatedMSI // it cannot raise others' interrupts by writing their messages
+	InfoINTX        // its only interrupt is the legacy line, which is masked when raised, until ControlUnmask
+	InfoIsolatedMSI // it cannot raise the interrupts of others by writing their messages
 )
 
-// Info.Error: why the function has lost its state or its protection. It is fenced until it was started again.
+// Info.Error: why the function has lost its state or its protection. It is fenced until it is started again.
 const (
 	ErrorNone     = iota
-	ErrorLink     // its link has reported an error; its registers may still have their values
-	ErrorFatal    // the error was fatal: the bus was reset
+	ErrorLink     // its link has reported an error; its registers may have kept their values
+	ErrorFatal    // the error was fatal, and the bus was reset
 	ErrorReset    // somebody has reset the function
 	ErrorSuspend  // the machine was suspended
-	ErrorShutdown // the machine ends, or starts another kernel
+	ErrorShutdown // the machine is shutting down or starting another kernel
 	ErrorExposed  // another function has joined its IOMMU group
 	ErrorUnplug   // the function has gone, or its driver was unbound
 )
@@ -74,23 +75,23 @@ const (
 // Info.State.
 const (
 	StateLive   = iota
-	StateFenced // a pin was revoked: no Pin until ControlResume
+	StateFenced // no Pin or Alloc until ControlResume, for instance after a revocation
 	StateGone
 )
 
-// Region is a BAR.
+// Region describes a BAR.
 type Region struct {
 	Argsz      uint32
 	Flags      uint32 // out: RegionMmap
 	Index      uint32 // in: BAR 0 to 5
 	Pad        uint32
-	Size       uint64 // out: bytes, 0 for a BAR that is not there
+	Size       uint64 // out: bytes, 0 for a BAR that does not exist
 	MmapOffset uint64 // out
 }
 
 // Region.Flags.
 const (
-	RegionMmap = 1 << iota // it can be mapped: uncached
+	RegionMmap = 1 << iota // it can be mapped, uncached
 )
 
 // Segment is a contiguous range of bus addresses.
@@ -99,16 +100,16 @@ type Segment struct {
 	Len  uint64
 }
 
-// Pin is memory of the caller that the function may reach until Put, revocation or close.
+// Pin is memory of the caller that the function may access until Put, revocation or close.
 type Pin struct {
 	Argsz      uint32
 	Flags      uint32 // in: PinToDevice and the like
-	VA         uint64 // in: aligned to Info.PinAlign, as is Size
+	VA         uint64 // in: aligned to Info.PinAlign, like Size
 	Size       uint64 // in
 	Cookie     uint64 // in: Query returns it
 	Segs       uint64 // in: address of Segments to fill
-	SegCap     uint32 // in: how many there is room for
-	NSegs      uint32 // out: how many there are; Query fetches those without room
+	SegCap     uint32 // in: number of Segments that fit
+	NSegs      uint32 // out: number of Segments; Query returns those that did not fit
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
 	MmapOffset uint64 // out: maps a driver's pages with the attribute and the rights of the caller's mapping
@@ -128,7 +129,7 @@ const (
 	AttrWC
 )
 
-// Query is how a pin is.
+// Query returns the state of a pin.
 type Query struct {
 	Argsz    uint32
 	Flags    uint32
@@ -137,10 +138,10 @@ type Query struct {
 	Cookie   uint64 // out
 	Segs     uint64 // in: address of Segments to fill
 	SegCap   uint32 // in
-	SegFirst uint32 // in: the first segment that is wanted
-	NSegs    uint32 // out: how many the pin has; none once it is revoked
+	SegFirst uint32 // in: the first segment requested
+	NSegs    uint32 // out: number of segments of the pin; 0 once it is revoked
 	Reason   uint32 // out: ReasonNone and the like
-	FenceGen uint64 // out: the fence that its revocation set
+	FenceGen uint64 // out: the fence raised by its revocation
 }
 
 // Query.State.
@@ -153,7 +154,7 @@ const (
 const (
 	ReasonNone       = iota
 	ReasonInvalidate // the mapping was changed: munmap, mremap, mprotect, madvise, fork
-	ReasonMMExit     // the address space has ended
+	ReasonMMExit     // the address space no longer exists
 	ReasonUnplug     // the function has gone, or its driver was unbound
 )
 
@@ -165,7 +166,7 @@ type Put struct {
 	Pad    uint32
 }
 
-// Alloc is coherent memory of the kernel, to be mapped at MmapOffset.
+// Alloc is coherent memory of the kernel, which can be mapped at MmapOffset.
 type Alloc struct {
 	Argsz      uint32
 	Flags      uint32
@@ -176,13 +177,13 @@ type Alloc struct {
 	Pad        uint32
 }
 
-// Event is an eventfd that is signalled.
+// Event sets the eventfd that is signalled for an event.
 type Event struct {
 	Argsz   uint32
 	Flags   uint32
 	Kind    uint32 // in: EventMSI and the like
-	Index   uint32 // in: the vector of an MSI, else 0
-	Eventfd int32  // in: -1 takes the present one away
+	Index   uint32 // in: the vector for EventMSI, otherwise 0
+	Eventfd int32  // in: -1 removes the current one
 	Pad     uint32
 }
 
@@ -190,7 +191,7 @@ type Event struct {
 const (
 	EventMSI    = iota
 	EventRevoke // a pin of this open file was revoked
-	EventError  // the function has gone or reported an error on its link
+	EventError  // the function has lost its state or its protection, or has gone: Info.Error
 )
 
 // HaltOp is a register access of a halt list.
@@ -198,7 +199,7 @@ type HaltOp struct {
 	Op     uint32 // HaltW32 and the like
 	BAR    uint32
 	Offset uint64
-	Value  uint64 // written; or compared under Mask
+	Value  uint64 // to write, or to compare under Mask
 	Mask   uint64 // HaltPoll32: wait until (register & Mask) == Value
 }
 
@@ -206,10 +207,10 @@ type HaltOp struct {
 const (
 	HaltW32    = iota
 	HaltW64    // as one access
-	HaltPoll32 // all polls of a list together wait 2 ms at most
+	HaltPoll32 // all polls of a list together wait for at most 2 ms
 )
 
-// HaltOps is how many operations a halt list may have.
+// HaltOps is the maximum number of operations in a halt list.
 const HaltOps = 16
 
 // Halt is a list of register accesses that stop the engine when a pin is revoked.
@@ -221,19 +222,19 @@ type Halt struct {
 	Pad   uint32
 }
 
-// Control is the fence.
+// Control operates on the fence, the function's reset or the legacy line.
 type Control struct {
 	Argsz    uint32
 	Flags    uint32
 	Op       uint32 // in: ControlResume and the like
 	Pad      uint32
-	FenceGen uint64 // ControlResume in: the fence that was seen, else EAGAIN. out: the present one
+	FenceGen uint64 // ControlResume in: the fence that was seen, otherwise EAGAIN. out: the current one
 }
 
 // Control.Op.
 const (
-	ControlResume = iota // the engine is reset: Pin works again
-	ControlFence         // forbid Pin
+	ControlResume = iota // the engine has been reset: Pin works again
+	ControlFence         // raise the fence, which forbids Pin
 	ControlReset         // reset the function (FLR); it stays fenced
-	ControlUnmask        // let the legacy line come again; it is signalled at once if it is still up
+	ControlUnmask        // unmask the legacy line; it is signalled at once if it is still raised
 )

@@ -18,13 +18,13 @@ import (
 
 const header = "../kmod/tegra_p2p.h"
 
-// structs are the mirrored ones by their names in the header, without tegra_p2p_.
+// structs holds the mirrored structs by their names in the header, without tegra_p2p_.
 var structs = map[string]any{
 	"info": Info{}, "region": Region{}, "segment": Segment{}, "pin": Pin{}, "query": Query{}, "put": Put{}, "alloc": Alloc{},
 	"event": Event{}, "halt_op": HaltOp{}, "halt": Halt{}, "control": Control{},
 }
 
-// constants by their names in the header, without TEGRA_P2P_.
+// constants holds the constants by their names in the header, without TEGRA_P2P_.
 var constants = map[string]uint64{
 	"API_VERSION": APIVersion, "IOC": IOC,
 	"GET_INFO": CallGetInfo, "GET_REGION": CallGetRegion, "PIN": CallPin, "QUERY": CallQuery, "PUT": CallPut, "ALLOC": CallAlloc,
@@ -46,7 +46,7 @@ var constants = map[string]uint64{
 	"RESUME": ControlResume, "FENCE": ControlFence, "RESET": ControlReset, "UNMASK": ControlUnmask,
 }
 
-// TestNothingMissing compares the names in the header with those that the other tests know.
+// TestNothingMissing compares the names in the header with those that the other tests cover.
 func TestNothingMissing(t *testing.T) {
 	b, err := os.ReadFile(header)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestNothingMissing(t *testing.T) {
 	}
 }
 
-// asserts is a C program that compiles when the header agrees with this package.
+// asserts returns a C program that only compiles if the header agrees with this package.
 func asserts() string {
 	var c strings.Builder
 	c.WriteString("#include <stddef.h>\n#include \"tegra_p2p.h\"\n")
@@ -92,7 +92,7 @@ func asserts() string {
 	return c.String()
 }
 
-// fieldName is a field's name in the header.
+// fieldName returns a field's name in the header.
 func fieldName(name string) string {
 	if special, ok := map[string]string{"NSegs": "nsegs", "NIRQs": "n_irqs", "APIVersion": "api_version", "DMABits": "dma_bits"}[name]; ok {
 		return special
@@ -101,7 +101,7 @@ func fieldName(name string) string {
 	return strings.ToLower(words)
 }
 
-// TestCompiler has C compilers compare sizes, offsets and values; padding that the compiler adds is an error.
+// TestCompiler compares sizes, offsets and values with C compilers; padding added by a compiler is an error.
 func TestCompiler(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "asserts.c")
 	if err := os.WriteFile(source, []byte(asserts()), 0o600); err != nil {
@@ -112,7 +112,7 @@ func TestCompiler(t *testing.T) {
 		t.Fatal(err)
 	}
 	target := compilerTarget(t)
-	kernel := "/usr/include/" + target // asm/types.h and asm/ioctl.h are the generic ones on all three
+	kernel := "/usr/include/" + target // asm/types.h and asm/ioctl.h are the generic ones for all three
 	for name, command := range map[string][]string{
 		"host":   {"gcc"},
 		"32-bit": {"gcc", "-m32", "-idirafter", kernel},
@@ -155,7 +155,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestHints: what the user reads says what to do.
+// TestHints checks that error messages say what to do.
 func TestHints(t *testing.T) {
 	for _, c := range []struct {
 		call  uint

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package vma says of memory of this process what the kernel module's tp_check_vma (tegra/kmod/pin.c) says: whether it can be
-// pinned. The stand-ins of the module ask it.
+// Package vma reports whether memory of this process can be pinned, by the same rules as the kernel module's
+// tp_check_vma (tegra/kmod/pin.c). The module's stand-ins use it.
 package vma
 
 import (
@@ -17,15 +17,16 @@ import (
 
 // mapping is an entry of /proc/self/maps (proc_pid_maps(5)).
 type mapping struct {
-	first, last uint64 // last is one beyond its end
+	first, last uint64 // last is one past the end
 	prot        string // "rw-s"
 	device      string
-	name        string // "" of anonymous memory
+	name        string // "" for anonymous memory
 }
 
-// Check fails if a range of at least one byte is not mapped, lies in more than one mapping, is device memory, is not readable, is
-// to be written by the device and not by the process, or lies in a shared writable mapping of a file with write-back. The error
-// wraps EFAULT, as that of PIN. Memory that a userfaultfd fills is not refused, which the module does.
+// Check returns an error if a range of at least one byte is not mapped, spans more than one mapping, is device memory,
+// is not readable, is to be written by the device but not writable by the process, or lies in a shared writable mapping
+// of a file with write-back. The error wraps EFAULT, like that of PIN, unless the mappings cannot be read. Unlike the
+// module, Check does not reject memory that a userfaultfd fills.
 func Check(addr uintptr, size int, write bool) error {
 	at, end := uint64(addr), uint64(addr)+uint64(size)
 	m, err := find(at)
@@ -58,7 +59,7 @@ func Check(addr uintptr, size int, write bool) error {
 	return nil
 }
 
-// find returns the mapping that an address lies in, nil if there is none.
+// find returns the mapping that contains an address, or nil.
 func find(at uint64) (*mapping, error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
@@ -75,7 +76,7 @@ func find(at uint64) (*mapping, error) {
 	return nil, nil
 }
 
-// parse reads "first-last prot offset device inode name".
+// parse parses "first-last prot offset device inode name".
 func parse(line string) (m mapping, ok bool) {
 	fields := strings.Fields(line)
 	if len(fields) < 5 || len(fields[1]) < 4 {
@@ -102,7 +103,8 @@ func (m *mapping) plain() bool {
 	return m.name == ""
 }
 
-// flags returns the VmFlags of the mapping in /proc/self/smaps (proc_pid_smaps(5)). Reading that takes longer than maps.
+// flags returns the VmFlags of the mapping in /proc/self/smaps (proc_pid_smaps(5)), which takes longer to read than
+// maps.
 func (m *mapping) flags() ([]string, error) {
 	smaps, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -117,11 +119,11 @@ func (m *mapping) flags() ([]string, error) {
 			within = one.first == m.first
 		}
 	}
-	return nil, nil // it has gone meanwhile
+	return nil, nil // the mapping has gone in the meantime
 }
 
-// writtenBack reports whether the mapping is of a file system that writes pages back: all but tmpfs and hugetlbfs. One whose file
-// cannot be found counts as such.
+// writtenBack reports whether the mapping belongs to a file system that writes pages back: any but tmpfs and hugetlbfs.
+// A character device has none. A file that cannot be found counts as one that is written back.
 func (m *mapping) writtenBack() bool {
 	var fs unix.Statfs_t
 	if strings.HasPrefix(m.name, "/dev/") {

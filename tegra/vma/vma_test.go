@@ -23,7 +23,7 @@ func mapped(t *testing.T, fd, prot, flags int) uintptr {
 	return uintptr(unsafe.Pointer(&b[0]))
 }
 
-// vvar returns where the kernel's clock is mapped, which is device memory to pin_user_pages (VM_IO, VM_PFNMAP).
+// vvar returns the address of the kernel's clock, which is device memory for pin_user_pages (VM_IO, VM_PFNMAP).
 func vvar(t *testing.T) uintptr {
 	t.Helper()
 	maps, err := os.ReadFile("/proc/self/maps")
@@ -62,7 +62,7 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]struct {
 		addr          uintptr
 		size          int
-		reads, writes bool // allowed to the device
+		reads, writes bool // allowed for the device
 	}{
 		"anonymous":            {mapped(t, -1, both, private|unix.MAP_ANONYMOUS), 4096, true, true},
 		"shared anonymous":     {mapped(t, -1, both, shared|unix.MAP_ANONYMOUS), 4096, true, true},

@@ -12,11 +12,11 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson/channel"
 )
 
-// pipeDelay is how long the output of a command is still read that has ended but left children with its pipes.
+// pipeDelay is the time for which output is still read after a command has ended, if its children have its pipes open.
 const pipeDelay = 2 * time.Second
 
-// command runs argv with its output going to the harness and returns its exit status. A command that is told to end
-// takes its process group with it.
+// command runs argv, sends its output to the harness, and returns its exit status, or 128 plus the number of the signal
+// that ended it. kill ends the command with its process group.
 func (a *agent) command(id uint32, argv []string, kill <-chan struct{}) (int, error) {
 	if len(argv) == 0 {
 		return 0, errors.New("no command")
@@ -47,7 +47,7 @@ func (a *agent) command(id uint32, argv []string, kill <-chan struct{}) (int, er
 			return 128 + int(ws.Signal()), nil
 		}
 		return exit.ExitCode(), nil
-	case errors.Is(err, exec.ErrWaitDelay): // a daemon that it started still holds the pipes
+	case errors.Is(err, exec.ErrWaitDelay): // a daemon that it started still has the pipes open
 		return c.ProcessState.ExitCode(), nil
 	}
 	return 0, err

@@ -44,7 +44,7 @@ func run() error {
 	return a.serve()
 }
 
-// openPort opens the harness's port when the driver has found it.
+// openPort opens the harness's port once the driver has found it.
 func openPort() (*os.File, error) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
@@ -64,18 +64,18 @@ func openPort() (*os.File, error) {
 
 type agent struct {
 	conn *channel.Conn
-	jobs map[uint32]*job // of serve alone
+	jobs map[uint32]*job // used only by serve
 }
 
-// job is what serve knows of a running one.
+// job is a running job, as serve sees it.
 type job struct {
-	in   *io.PipeWriter // write
-	kill chan struct{}  // run: closed by Kill
+	in   *io.PipeWriter // of a write: takes the data
+	kill chan struct{}  // of a command: closed by Kill
 	done chan struct{}  // closed when the job has ended
 }
 
-// serve takes frames until the port fails. Jobs run beside it; only a write's data can hold it up, until the disk has
-// taken them.
+// serve handles frames until the port fails. Jobs run concurrently. Only the data of a write can block it, until the disk
+// has taken them.
 func (a *agent) serve() error {
 	for {
 		f, err := a.conn.Receive()
@@ -87,12 +87,12 @@ func (a *agent) serve() error {
 		switch {
 		case f.Kind == channel.Request:
 			a.start(f)
-		case j == nil: // it has ended
+		case j == nil: // the job has ended
 		case f.Kind == channel.Kill && j.kill != nil:
 			close(j.kill)
 			j.kill = nil
 		case f.Kind == channel.Data && j.in != nil:
-			_, _ = j.in.Write(f.Payload) // an error is that of a job that has ended, which has said why
+			_, _ = j.in.Write(f.Payload) // fails only if the job has ended, which has reported its error
 		case (f.Kind == channel.Eof || f.Kind == channel.Kill) && j.in != nil:
 			var err error
 			if f.Kind == channel.Kill {
@@ -103,7 +103,7 @@ func (a *agent) serve() error {
 	}
 }
 
-// forget drops the jobs that have ended.
+// forget removes the jobs that have ended.
 func (a *agent) forget() {
 	for id, j := range a.jobs {
 		select {
@@ -117,7 +117,7 @@ func (a *agent) forget() {
 func (a *agent) start(f channel.Frame) {
 	var req channel.Job
 	if err := json.Unmarshal(f.Payload, &req); err != nil {
-		a.end(f.ID, 0, err)
+		a.sendExit(f.ID, 0, err)
 		return
 	}
 	j := &job{done: make(chan struct{})}
@@ -144,16 +144,16 @@ func (a *agent) start(f channel.Frame) {
 	go func() {
 		status, err := do()
 		close(j.done)
-		a.end(f.ID, status, err)
+		a.sendExit(f.ID, status, err)
 	}()
 }
 
-func (a *agent) end(id uint32, status int, err error) {
+func (a *agent) sendExit(id uint32, status int, err error) {
 	e := channel.Ending{Status: status}
 	if err != nil {
 		e.Error = err.Error()
 	}
-	_ = a.conn.SendJSON(channel.Exit, id, e) // a port that is gone ends serve
+	_ = a.conn.SendJSON(channel.Exit, id, e) // serve ends if the port is gone
 }
 
 func writeFile(path string, mode os.FileMode, r io.Reader) error {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// newRoot is there when the initramfs is only the way to the root on the disk.
+// newRoot is the folder at which the disk's root is mounted. It exists only if the initramfs is to switch to that root.
 const newRoot = "/newroot"
 
-// prepareRoot makes a running system of the initramfs, or goes on to the root on the disk and does not return.
+// prepareRoot turns the initramfs into a running system, or switches to the root on the disk and does not return.
 func prepareRoot() error {
 	for _, m := range []struct{ kind, at string }{
 		{"proc", "/proc"},
@@ -52,8 +52,8 @@ func prepareRoot() error {
 	return nil
 }
 
-// switchRoot mounts the disk, puts the files of /files into it, and lets its init take over. This program goes on from
-// there as a service, in /run.
+// switchRoot mounts the disk, copies the files in /files to it, and starts its init. There this program runs as a
+// service, in /run.
 func switchRoot() error {
 	const disk = "/dev/vda"
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
@@ -84,7 +84,7 @@ func switchRoot() error {
 	return unix.Exec("/bin/busybox", []string{"switch_root", newRoot, "/sbin/init"}, os.Environ())
 }
 
-// loadModules inserts the files that list names, one a line, in its order.
+// loadModules loads the files that list names, one per line, in order.
 func loadModules(list string) error {
 	f, err := os.Open(list)
 	if err != nil {

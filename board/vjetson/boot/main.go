@@ -34,7 +34,7 @@ The options below go into ARGS.
 
 `
 
-// step tells a terminal what begins, since each step takes a while.
+// step prints on a terminal which step begins, because each step takes a while.
 func step(format string, a ...any) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		fmt.Fprintf(os.Stderr, "vjetson: "+format+"\n", a...)
@@ -81,7 +81,7 @@ func run(o options) (status int, err error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	defer func() {
-		if err != nil && ctx.Err() != nil { // what failed then has failed for that reason
+		if err != nil && ctx.Err() != nil { // the interrupt is the cause of the error
 			err = errors.New("interrupted")
 		}
 	}()
@@ -117,7 +117,7 @@ func run(o options) (status int, err error) {
 	return status, m.PowerOff(ctx)
 }
 
-// bind builds the kernel module, loads it and gives it the device: /dev/tegra_p2p0.
+// bind builds and loads the kernel module, and binds the device to it: /dev/tegra_p2p0.
 func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if o.device == "none" {
 		return nil
@@ -141,7 +141,7 @@ func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	return m.Bind(ctx, "tegra_p2p", "/dev/tegra_p2p0")
 }
 
-// configure builds tegracast for the machine and puts the card into its slot; clean removes both.
+// configure builds tegracast for the machine and inserts the card into its slot. clean removes both.
 func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func() error, err error) {
 	dir, err := os.MkdirTemp("", "vjetson-")
 	if err != nil {
@@ -180,8 +180,8 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 	return cfg, remove, nil
 }
 
-// newCard puts the FPGA model into a slot, with block RAM, and a camera on C2H channel 1, which replays the upper left
-// corner of the real test chart. Its messages are MSI: QEMU ends when a function with MSI-X is unplugged.
+// newCard inserts the FPGA model into a slot, with block RAM, and with a camera on C2H channel 1 that replays the upper
+// left corner of the real test chart. It uses MSI, because QEMU ends when a function with MSI-X is unplugged.
 func newCard() (*endpoint.Endpoint, error) {
 	chart, err := model.TestChartSensor().Crop(320, 240)
 	if err != nil {
@@ -194,7 +194,7 @@ func newCard() (*endpoint.Endpoint, error) {
 	return endpoint.New(endpoint.Config{Card: model.Full(nil, sensor), Function: vfiouser.Function{MSI: endpoint.Vectors}})
 }
 
-// console boots with the terminal as the machine's console, until the machine has ended or ctrl-] is pressed.
+// console boots the machine with the terminal as its console, until the machine has ended or ctrl-] is pressed.
 func console(ctx context.Context, cfg vjetson.Config, o options) (err error) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

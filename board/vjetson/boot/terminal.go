@@ -11,12 +11,12 @@ import (
 	"golang.org/x/term"
 )
 
-// escape is ctrl-], as in telnet.
+// escape is the key that takes the power away: ctrl-], as in telnet.
 const escape = 0x1d
 
-// terminal is this process's, raw while the machine has it. Standard input may be a pipe as well.
+// terminal is this process's terminal, raw while the machine uses it. Standard input may also be a pipe.
 type terminal struct {
-	old *term.State // nil for a pipe
+	old *term.State // nil: a pipe
 }
 
 func openTerminal() (*terminal, error) {
@@ -34,12 +34,12 @@ func openTerminal() (*terminal, error) {
 
 func (t *terminal) restore() {
 	if t.old != nil {
-		_ = term.Restore(int(os.Stdin.Fd()), t.old) // it may have gone
+		_ = term.Restore(int(os.Stdin.Fd()), t.old) // the terminal may be gone
 		fmt.Println()
 	}
 }
 
-// size is 0, 0 for a pipe.
+// size returns the terminal's size, or 0, 0 for a pipe.
 func (t *terminal) size() (rows, columns int) {
 	if t.old == nil {
 		return 0, 0
@@ -51,7 +51,7 @@ func (t *terminal) size() (rows, columns int) {
 	return rows, columns
 }
 
-// copy types what is read at the machine's console, until the end or ctrl-], which it reports.
+// copy copies input to the machine's console until the input's end or ctrl-], and reports whether it was ctrl-].
 func (t *terminal) copy(w io.Writer) (escaped bool) {
 	for b := make([]byte, 256); ; {
 		n, err := os.Stdin.Read(b)

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Kind is what a frame carries.
+// Kind is the kind of a frame, which determines its sender and its payload.
 type Kind uint8
 
 const (
@@ -26,14 +26,14 @@ const (
 	kinds
 )
 
-// MaxPayload is the most that one frame carries, in bytes; Piece is what senders of bulk data use.
+// MaxPayload is the maximum payload of a frame in bytes. Piece is the size that senders of bulk data use.
 const (
 	MaxPayload = 1 << 20
 	Piece      = 64 << 10
 	header     = 9
 )
 
-// ErrFrame is that of bytes that are no frame: the two ends have lost each other.
+// ErrFrame is returned for bytes that are not a frame: the two ends are out of step.
 var ErrFrame = errors.New("channel: not a frame")
 
 // Frame is one message of job ID.
@@ -43,13 +43,13 @@ type Frame struct {
 	Payload []byte
 }
 
-// Op is what a job does.
+// Op is the operation of a job.
 type Op string
 
 const (
-	OpRun   Op = "run"   // a command
-	OpWrite Op = "write" // a file from Data frames
-	OpRead  Op = "read"  // a file to Stdout frames
+	OpRun   Op = "run"   // runs a command
+	OpWrite Op = "write" // writes a file from Data frames
+	OpRead  Op = "read"  // reads a file to Stdout frames
 )
 
 // Job is a request.
@@ -60,8 +60,8 @@ type Job struct {
 	Mode uint32   `json:",omitempty"` // write: permission bits
 }
 
-// Ending is how a job ended. Status is the command's exit status, 128 plus the signal's number when a signal ended
-// it; Error says why the job could not be done at all.
+// Ending is the result of a job. Status is the command's exit status, or 128 plus the signal's number if a signal ended
+// it. Error is the reason why the job could not be done at all.
 type Ending struct {
 	Status int
 	Error  string `json:",omitempty"`
@@ -74,7 +74,7 @@ type Conn struct {
 	head [header]byte
 }
 
-// New speaks over rw.
+// New returns a Conn over rw.
 func New(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
 // Send writes one frame.
@@ -101,7 +101,7 @@ func (c *Conn) SendJSON(kind Kind, id uint32, v any) error {
 	return c.Send(kind, id, b)
 }
 
-// Receive returns the next frame, io.EOF at a clean end, ErrFrame for anything else than a frame.
+// Receive returns the next frame, io.EOF at a regular end, or ErrFrame for anything other than a frame.
 func (c *Conn) Receive() (Frame, error) {
 	if _, err := io.ReadFull(c.rw, c.head[:]); err != nil {
 		return Frame{}, err
@@ -121,7 +121,7 @@ func (c *Conn) Receive() (Frame, error) {
 	return f, nil
 }
 
-// Writer sends what is written to it as frames of one kind and job.
+// Writer returns a writer that sends its input as frames of one kind and job.
 func (c *Conn) Writer(kind Kind, id uint32) io.Writer { return &writer{c: c, kind: kind, id: id} }
 
 type writer struct {

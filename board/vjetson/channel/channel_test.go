@@ -76,7 +76,7 @@ func TestNoFrame(t *testing.T) {
 	}
 }
 
-// FuzzReceive: whatever is received is sent again as the same bytes.
+// FuzzReceive checks that a received frame is sent as the same bytes.
 func FuzzReceive(f *testing.F) {
 	f.Add([]byte("\x02\x00\x00\x00\x05\x00\x00\x00\x06ab\x00\x00\x00\x00\x00\x00\x00\x00\x01"))
 	f.Add([]byte("\xff\xff\xff\xff\x00\x00\x00\x00\x01"))

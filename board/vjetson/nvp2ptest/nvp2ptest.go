@@ -12,23 +12,25 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// Variable names the folder of NVIDIA's nvidia-p2p.c and nv-p2p.h, which are no part of this tree.
+// Variable is the environment variable that names the folder with NVIDIA's nvidia-p2p.c and nv-p2p.h, which are not
+// part of this tree.
 const Variable = "TEGRACAST_NVP2P"
 
-// Absent says, after NEEDS, why a test does not run on NVIDIA's provider.
+// Absent is the reason, after NEEDS, why a test cannot use NVIDIA's provider.
 const Absent = "NVIDIA's provider of nv-p2p, which is not here: " + Variable + " names the folder of its nvidia-p2p.c and nv-p2p.h"
 
 // Provider is a kernel module with the symbols of nv-p2p, for one kernel.
 type Provider struct {
 	Module string // its file
-	NVP2P  string // tegra_p2p is built with NVP2P= this folder to run on it: Debian's kernels want the symbols' versions
+	NVP2P  string // folder for NVP2P= in a build of tegra_p2p that uses this provider: Debian's kernels need the symbols' versions
 	NVIDIA bool   // it is NVIDIA's own
 }
 
-// nvidiaKbuild builds NVIDIA's source, which includes <linux/nv-p2p.h>, in the layout of Jetson Linux's modules.
+// nvidiaKbuild is the Kbuild for NVIDIA's source, which includes <linux/nv-p2p.h>, in the layout of Jetson Linux's
+// modules.
 const nvidiaKbuild = "obj-m := nvidia-p2p.o\nccflags-y += -I$(src)/include\n"
 
-// Here reports whether NVIDIA's provider is there.
+// Here reports whether NVIDIA's provider is available.
 func Here() bool { return os.Getenv(Variable) != "" }
 
 // NVIDIA builds NVIDIA's provider, unmodified, in a new folder.
@@ -60,7 +62,7 @@ func NVIDIA(ctx context.Context, k vjetson.Kernel, dir string) (Provider, error)
 	return Provider{filepath.Join(dir, "nvidia-p2p.ko"), filepath.Join(dir, "include/linux"), true}, nil
 }
 
-// StandIn builds the stand-in of the tree, whose folder tegra is given, in a new folder.
+// StandIn builds the stand-in from the tree's folder tegra, in a new folder.
 func StandIn(ctx context.Context, k vjetson.Kernel, tegra, dir string) (Provider, error) {
 	names := filepath.Join(dir, "kmod/nvp2p")
 	if err := os.MkdirAll(names, 0o755); err != nil {
@@ -85,7 +87,7 @@ func StandIn(ctx context.Context, k vjetson.Kernel, tegra, dir string) (Provider
 	return Provider{Module: filepath.Join(module, "nvp2p.ko"), NVP2P: names}, nil
 }
 
-// Best builds NVIDIA's provider, or, with a word about it, the stand-in where NVIDIA's is not there.
+// Best builds NVIDIA's provider if it is available, and otherwise the stand-in, which it logs.
 func Best(t testing.TB, k vjetson.Kernel, tegra, dir string) Provider {
 	t.Helper()
 	var p Provider

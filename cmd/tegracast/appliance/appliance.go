@@ -1,216 +1,192 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package appliance opens what a configuration describes, runs it, and changes it when the configuration changes. It tells people,
-// the log, the service manager and a metrics server how it goes.
+// Package appliance opens the parts that a configuration describes, runs them, and changes them when the configuration
+// changes. It reports its state to users, the log, the service manager and a metrics server.
 //
-// How each kind of source, stage and output is opened is in a file of its own; kinds.go lists them.
+// Each kind of source, stage and output is opened in a file of its own. kinds.go lists them. newAppliance connects types
+// that know only what they use:
+//
+//   - opener and builder open and close the parts that a plan names; sourceOpener, stageOpener and sinkOpener open each
+//     kind;
+//   - runner has the main loop, which runs the flows and, one at a time, the functions that the others request;
+//   - reloader and editor apply another configuration, when SIGHUP or the page asks for it;
+//   - reopener and supervisor take care of outputs that have failed, that wait, or that a client starts and stops;
+//   - reports, pictures, announcer and status describe the appliance for users, the page and the bus, and web.go
+//     converts the descriptions for package web.
 package appliance
 
 import (
 	"cmp"
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"runtime"
-	"slices"
-	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/egress"
-	"github.com/tegracast/tegracast/cmd/tegracast/ending"
-	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
-	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
-	"github.com/tegracast/tegracast/pipeline/preview"
-	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// Env is what an appliance works in.
+// Env is the environment of an appliance.
 type Env struct {
-	Version string    // of the program
-	Out     io.Writer // for people: how to watch, the status line, the books
+	Version string    // version of the program
+	Out     io.Writer // output for users: how to watch, the status line, the statistics
 	Log     *slog.Logger
 	Board   lines.Board            // nil: the machine's own lines
-	Metrics []prometheus.Collector // of the program
-	Events  *web.Events            // what Log has got, for the page; nil: it is not told
-	Bus     *telemetry.Bus         // what Log's faults are told to; nil: nobody tells them
-	// Processors is how many compute and send; 0: as many as run Go (runtime.GOMAXPROCS).
+	Metrics []prometheus.Collector // metrics of the program
+	Events  *web.Events            // the log's recent records, for the page; nil: not shown
+	Bus     *telemetry.Bus         // publishes messages; for faults, Log must include its Handler; nil: a new Bus, which gets no faults
+	// Processors is the number of threads that compute and send; 0: runtime.GOMAXPROCS.
 	Processors int
-	interrupt  <-chan struct{} // of Serve: kernels are not compiled to their end
-	patient    bool            // outputs that cannot be opened at the start may wait
+	interrupt  <-chan struct{} // set by Serve: aborts the compilation of kernels when closed
+	patient    bool            // outputs that cannot be opened at the start may be opened later
+	ending     *shutdown       // set by Serve; nil: the shutdown is not watched
 }
 
-// Appliance is what a configuration describes, opened: a flow for each source, and the cards that they share.
+// Options are the options of an appliance.
+type Options struct {
+	Store ConfigStore // storage of the configuration
+	Kept  bool        // the configuration comes from the state folder
+	Fixed bool        // there is no file to reload: SIGHUP ends the appliance
+	Dir   string      // where SDP files are written
+	// ExitAtEnd ends the appliance when all sources have ended.
+	ExitAtEnd bool
+}
+
+// Appliance has the parts of an open configuration, and the values that open, run, change and describe them.
 type Appliance struct {
-	env        Env
-	recorder   *pipeline.Recorder
-	memory     cudahost.Allocator
-	cards      map[string]*capture.Card // by config.Card.Name
-	models     map[string]*modelCard    // by the same
-	devices    map[string]func() error  // closes the card of that name
-	lines      *lines.Lines
-	threads    *send.Threads  // of the RTP streams
-	storage    *cufile.Driver // nil: nothing is recorded
-	recordings record.Recordings
-	disks      record.Disks // that hang
-	fanout     fanout.Outputs
-	shares     fanout.Shares
-	egress     *egress.Streams
-	text       []byte // of the configuration
+	env      Env
+	recorder *pipeline.Recorder
+	order    *kernel.Order
+	lines    *lines.Lines
+	sinks    *sinkOpener
+	flows    *flows
+	opener   *opener
 
-	quarantine *kernel.Quarantine
-	order      *kernel.Order
+	reports   *reports
+	pictures  *pictures
+	announcer *announcer
+	status    *status
+	site      *web.Site
+	health    func() (ready bool, stalled error) // nil: health is not watched
 
-	health    func() (ready bool, stalled error) // nil: nobody watches
-	ending    *ending.End                        // nil: nobody watches the end
-	describes func() error                       // writes the SDP files; nil: nobody does
-
-	changing sync.RWMutex // held while a reload closes and opens
-	views    preview.Views
-
-	books map[string]*pipeline.Books // of the outputs that a reload has closed, by name
-
-	asked chan func(context.Context) error // what is to be done between two reloads; an error means that the appliance cannot go on
-
-	mu    sync.Mutex            // guards cards, flows, their sources and outputs, names, off and waiting, against those who read the books
-	flows []*flow               // in the order of the sources
-	names []string              // of the outputs, in the order of the configuration
-	off   map[string]web.Output // those that a client has stopped, by name
-
-	waiting map[string]*waiting // outputs that could not be opened yet, by name
+	requests   requests
+	reopener   *reopener
+	reloader   *reloader
+	supervisor *supervisor
+	editor     *editor
+	runner     *runner
 }
 
-// flightEvents is how many frame events the flight recorder keeps: over half a minute at 30 frames a second and two
-// outputs.
+// Open opens everything that a configuration describes, without running it. On an error it closes what it has opened.
+func Open(e Env, c *config.Appliance, o Options) (*Appliance, error) {
+	a := newAppliance(e, o)
+	c.FindPaths(context.Background())
+	a.reloader.cfg = c
+	p := everything(c)
+	p.patient = e.patient
+	if err := a.opener.openParts(c, p); err != nil {
+		return nil, errors.Join(err, a.opener.closeAll())
+	}
+	return a, nil
+}
+
+// flightEvents is the number of frame events that the flight recorder keeps: more than half a minute at 30 frames per
+// second with two outputs.
 const flightEvents = 4096
 
-func newAppliance(e Env) *Appliance {
+// newAppliance returns an appliance that has nothing open.
+func newAppliance(e Env, o Options) *Appliance {
 	if e.Bus == nil {
 		e.Bus = telemetry.New()
 	}
 	e.Processors = cmp.Or(e.Processors, runtime.GOMAXPROCS(0))
 	a := &Appliance{
-		env: e, recorder: pipeline.NewRecorder(flightEvents),
-		quarantine: kernel.NewQuarantine(quarantineFolder()), order: kernel.NewOrder(),
-		cards: map[string]*capture.Card{}, models: map[string]*modelCard{}, devices: map[string]func() error{},
-		books: map[string]*pipeline.Books{}, off: map[string]web.Output{}, waiting: map[string]*waiting{}, threads: send.NewThreads(e.Processors), egress: egress.New(e.Log),
-		asked: make(chan func(context.Context) error),
+		env: e, recorder: pipeline.NewRecorder(flightEvents), order: kernel.NewOrder(), flows: &flows{}, requests: make(requests),
+		site: &web.Site{Out: e.Out, State: folders.StateOrUser()},
 	}
-	a.lines = lines.New(lines.Config{Board: e.Board, Cameras: a.cameras, Health: a.state, Record: a.recordings.Edge, Logger: e.Log})
+	closed := &closedOutputs{log: e.Log, stopped: map[string]outputReport{}, waiting: map[string]*waiting{}}
+	a.addOpeners(closed)
+	a.addReports(closed, o.Dir)
+	a.addControl(closed, o)
 	return a
 }
 
-// state is whether all has started, and what stalls.
+// addOpeners adds the values that open and close parts.
+func (a *Appliance) addOpeners(closed *closedOutputs) {
+	memory, storage := &memory{interrupt: a.env.interrupt, log: a.env.Log}, &storage{log: a.env.Log, drivers: map[string]*cufile.Driver{}}
+	cards := &cards{memory: memory, log: a.env.Log, logHeld: storage.logHeld, list: map[string]openCard{}}
+	a.sinks = &sinkOpener{
+		memory: memory, cards: cards, storage: storage, threads: send.NewThreads(a.env.Processors), streams: streams.New(a.env.Log), bus: a.env.Bus,
+		text: func() []byte { return a.reloader.cfg.Text }, log: a.env.Log,
+	}
+	a.lines = lines.New(lines.Config{
+		Board: a.env.Board, Cameras: a.flows.cameras, Health: a.state, Record: a.sinks.recordings.Edge, Logger: a.env.Log,
+	})
+	cards.lines = a.lines
+	a.pictures = &pictures{flows: a.flows, memory: memory, log: a.env.Log}
+	a.opener = &opener{
+		memory: memory, cards: cards, storage: storage, lines: a.lines, bus: a.env.Bus, closed: closed, changing: &a.pictures.changing,
+		ending: a.env.ending, log: a.env.Log,
+		builder: &builder{
+			sources: &sourceOpener{memory: memory, cards: cards, storage: storage, lines: a.lines, recorder: a.recorder, log: a.env.Log},
+			stages: &stageOpener{
+				memory: memory, quarantine: kernel.NewQuarantine(quarantineFolder()), order: a.order, processors: a.env.Processors, log: a.env.Log,
+			},
+			sinks: a.sinks, flows: a.flows, views: &a.pictures.views, ending: a.env.ending, books: map[string]*pipeline.Books{},
+			reopen: func(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error) {
+				return a.reopener.reopenOutput(ctx, f, o, own)
+			},
+		},
+	}
+}
+
+// addReports adds the values that describe the parts.
+func (a *Appliance) addReports(closed *closedOutputs, dir string) {
+	a.reports = &reports{flows: a.flows, closed: closed, streams: a.sinks.streams, recordings: &a.sinks.recordings}
+	a.announcer = &announcer{dir: dir, out: a.env.Out, flows: a.flows, streams: a.sinks.streams, log: a.env.Log}
+	a.status = &status{
+		stats: a.reports.stats, page: a.site.Page.Load, flows: a.flows, streams: a.sinks.streams,
+		ucx: &a.sinks.ucx, shares: &a.sinks.shares, bus: a.env.Bus, lines: a.lines,
+	}
+}
+
+// addControl adds the values that run the parts and change them.
+func (a *Appliance) addControl(closed *closedOutputs, o Options) {
+	a.reopener = &reopener{requests: a.requests, sinks: a.sinks, announcer: a.announcer, log: a.env.Log}
+	a.runner = &runner{
+		flows: a.flows, lines: a.lines, requests: a.requests, due: closed.due, exits: o.ExitAtEnd, ending: a.env.ending, log: a.env.Log,
+		ended: make(chan *flow), over: make(chan struct{}),
+	}
+	a.reloader = &reloader{
+		opener: a.opener, flows: a.flows, closed: closed, streams: a.sinks.streams, announcer: a.announcer,
+		start: a.runner.startFlows, openPage: a.site.Open, out: a.env.Out, log: a.env.Log,
+	}
+	a.supervisor = &supervisor{
+		reloader: a.reloader, requests: a.requests, flows: a.flows, closed: closed, reports: a.reports, log: a.env.Log,
+	}
+	a.editor = &editor{reloader: a.reloader, requests: a.requests, store: o.Store, page: a.site.Now, log: a.env.Log}
+	a.runner.openWaiting = a.supervisor.openWaiting
+	if !o.Fixed {
+		a.runner.reload = a.editor.reloadFile
+	}
+}
+
+// state reports whether every part has started, and returns an error if a part is stalled. While health is not watched,
+// it returns true and nil.
 func (a *Appliance) state() (ready bool, stalled error) {
 	if a.health == nil {
 		return true, nil
 	}
 	return a.health()
-}
-
-// slotMemory makes the graph's slots of shared memory.
-type slotMemory struct {
-	memory cudahost.Allocator
-	flags  cudahost.Flags
-}
-
-// AllocSlot implements pipeline.Allocator.
-func (s slotMemory) AllocSlot(f pipeline.Format) (pipeline.Slot, error) {
-	b, err := s.memory.AllocHost(f.Size(), s.flags)
-	if err != nil {
-		return pipeline.Slot{}, err
-	}
-	file, offset := b.File()
-	return pipeline.Slot{Bytes: b.Bytes(), Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close}, nil
-}
-
-// flow returns the flow of a source, or nil.
-func (a *Appliance) flow(source string) *flow {
-	if i := slices.IndexFunc(a.flows, func(f *flow) bool { return f.name == source }); i >= 0 {
-		return a.flows[i]
-	}
-	return nil
-}
-
-// output returns an output by its name, and its flow; nil when there is none.
-func (a *Appliance) output(name string) (*flow, *output) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, f := range a.flows {
-		if i := slices.IndexFunc(f.outputs, func(o *output) bool { return o.name == name }); i >= 0 {
-			return f, f.outputs[i]
-		}
-	}
-	return nil, nil
-}
-
-// ask has something done between two reloads, and returns its result. fatal means that the appliance cannot go on.
-func (a *Appliance) ask(ctx context.Context, do func(context.Context) (result, fatal error)) error {
-	answer := make(chan error, 1)
-	select {
-	case a.asked <- func(ctx context.Context) error {
-		result, fatal := do(ctx)
-		answer <- result
-		return fatal
-	}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done(): // the page is closed
-		return ctx.Err()
-	}
-}
-
-// stats are the books of all flows.
-func (a *Appliance) stats() pipeline.Stats {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var all pipeline.Stats
-	for _, f := range a.flows {
-		st := f.graph.Stats()
-		all.Sources, all.Stages, all.Outputs = append(all.Sources, st.Sources...), append(all.Stages, st.Stages...), append(all.Outputs, st.Outputs...)
-	}
-	for name, w := range a.waiting {
-		all.Outputs = append(all.Outputs, pipeline.OutputStats{Name: name, From: w.from, OutputStatus: w.about.OutputStatus})
-	}
-	return all
-}
-
-// started waits until every flow has armed its outputs. It returns false when ctx ends first.
-func (a *Appliance) started(ctx context.Context) bool {
-	a.mu.Lock()
-	flows := slices.Clone(a.flows)
-	a.mu.Unlock()
-	for _, f := range flows {
-		select {
-		case <-f.graph.Started():
-		case <-ctx.Done():
-			return false
-		}
-	}
-	return true
-}
-
-// cameras are the sources that say what they are doing.
-func (a *Appliance) cameras() []lines.Camera {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list []lines.Camera
-	for _, f := range a.flows {
-		if c, ok := f.source.(lines.Camera); ok {
-			list = append(list, c)
-		}
-	}
-	return list
 }

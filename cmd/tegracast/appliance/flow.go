@@ -5,58 +5,67 @@ package appliance
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// flow is a source with what reads from it, as a graph of its own: it can be stopped and opened again without the others.
+// flow is a source with all its consumers in a graph of their own. It can be stopped and reopened without the other
+// flows.
 type flow struct {
-	name    string
-	graph   *pipeline.Graph
+	name      string
+	graph     *pipeline.Graph
+	timestamp uint32 // the initial RTP timestamp, common to its streams
+
+	mu      sync.Mutex // guards the next five, and the streams of outputs, against readers in other goroutines
 	source  source
+	panel   *controlPanel
+	loops   []*controlLoop
+	kernels []namedKernel
 	outputs []*output
 
-	timestamp uint32 // that its RTP streams begin at, all the same
-
-	controllers []*control.Loop
-	panel       *control.Panel
-	kernels     []namedKernel
-
-	stages  []func() error // close them
-	closers []func() error // in the order of opening
+	stages  []func() error // functions that close the stages
+	closers []func() error // functions that close the source, in the order of opening
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the graph has ended; nil before it runs
-	err     error         // why; read after done
+	err     error         // why it has ended; read only after done is closed
 }
 
-// source is one that is closed after use.
+// namedKernel is an open kernel.
+type namedKernel struct {
+	name string
+	*kernel.Stage
+}
+
+// source is a source that must be closed.
 type source interface {
 	pipeline.Source
 	Close() error
 }
 
-// stage is one that is closed after use.
+// stage is a stage that must be closed.
 type stage interface {
 	pipeline.Stage
 	Close() error
 }
 
-// output is one of a flow's.
+// output is an output of a flow.
 type output struct {
 	name     string
-	config   *config.Output  // as it is opened again
-	from     string          // the source or the stage that it reads from
-	view     pipeline.Format // in which it is shown to people; zero: it cannot be shown
+	config   *config.Output  // as it will be reopened
+	from     string          // the source or stage that it reads from
+	view     pipeline.Format // its format for viewing; zero: it cannot be viewed
 	attached *pipeline.Output
-	stream   *stream      // nil: no RTP
+	stream   *stream      // nil: not RTP
 	records  bool         // it is a recording
-	free     func() error // gives back what the sink has opened or pinned; nil: nothing
+	sends    string       // description of what it sends, if its kind gives one
+	free     func() error // releases what the sink has opened or pinned; nil: nothing
 }
 
-// close gives back what the output holds besides frames. It does not run any more.
+// close releases the output's resources other than frames. The output must not be running.
 func (o *output) close() error {
 	free := o.free
 	if o.free = nil; free == nil {
@@ -72,7 +81,8 @@ type stream struct {
 	sink   *send.Sink
 }
 
-// start runs the flow until ctx ends; then ended hears of it, unless over has been closed.
+// start starts the flow, which runs until ctx ends or its graph has ended. It is then sent to ended, unless over is
+// closed.
 func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct{}) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	f.done = make(chan struct{})
@@ -92,20 +102,42 @@ func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct
 	}()
 }
 
-// ended reports whether the flow has run and does not any more.
+// ended reports whether the flow has run and ended.
 func (f *flow) ended() bool {
 	select {
 	case <-f.done:
 		return true
-	default: // also of a flow that has not run
+	default: // also if the flow has never run
 		return false
 	}
 }
 
-// stop ends the flow, if it runs, and waits for it.
+// stop ends the flow if it runs, and waits for its end.
 func (f *flow) stop() {
 	if f.done != nil {
 		f.cancel(nil)
 		<-f.done // ends: cancel has ended its context
 	}
+}
+
+// control starts the loops, which run until ctx ends. wait returns when all have ended.
+func (f *flow) control(ctx context.Context) (wait func()) {
+	done := make(chan struct{}, len(f.loops))
+	for _, c := range f.loops {
+		go func() {
+			c.Run(ctx, c.Stage)
+			done <- struct{}{}
+		}()
+	}
+	return func() {
+		for range f.loops {
+			<-done // ends: the flow has ended their context
+		}
+	}
+}
+
+// hasSamples reports whether the flow's frames are a sensor's samples.
+func (f *flow) hasSamples() bool {
+	_, samples := f.source.Format().Pixel.Samples()
+	return samples
 }

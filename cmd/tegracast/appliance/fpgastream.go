@@ -13,12 +13,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-func init() { addSink((*Appliance).openFPGAStream) }
+func init() { addSink((*sinkOpener).openFPGAStream) }
 
-// openFPGAStream takes an H2C channel of a card.
-func (a *Appliance) openFPGAStream(_ *flow, o *output, c *config.Output, k *config.FPGAStream, own pipeline.Format) (pipeline.Sink, error) {
+// openFPGAStream opens an H2C channel of a card.
+func (op *sinkOpener) openFPGAStream(_ *flow, o *output, c *config.Output, k *config.FPGAStream, own pipeline.Format) (pipeline.Sink, error) {
 	sink, err := capture.NewFPGAOutput(context.Background(), capture.FPGAOutputConfig{
-		Card: a.cards[c.Card], Channel: k.Channel, Format: own, Name: c.Name, Logger: a.env.Log,
+		Card: op.cards.list[c.Card].card, Channel: k.Channel, Format: own, Name: c.Name, Logger: op.log,
 	})
 	switch {
 	case errors.Is(err, xdma.ErrChannel):

@@ -13,10 +13,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// TestEndOfALostGPU: what never closes does not keep the program, once the GPU is lost; what may hang with it is not touched.
+// TestEndOfALostGPU checks that after the loss of the GPU a part that never closes does not keep the program running, and
+// that parts that may hang with it are left alone.
 func TestEndOfALostGPU(t *testing.T) {
 	log := &logLines{}
-	a := newAppliance(Env{Out: io.Discard, Log: slog.New(slog.NewTextHandler(log, nil))})
+	a := newAppliance(Env{Out: io.Discard, Log: slog.New(slog.NewTextHandler(log, nil))}, Options{})
 	stuck := make(chan struct{})
 	defer close(stuck)
 	touched := false
@@ -26,11 +27,11 @@ func TestEndOfALostGPU(t *testing.T) {
 		func() error { return lost },
 	}}
 	waits := &flow{name: "waits", graph: pipeline.NewGraph(pipeline.GraphConfig{}), stages: []func() error{func() error { <-stuck; return nil }}}
-	if err := a.dropFlow(broken); !errors.Is(err, kernel.ErrHung) || touched || !pipeline.DeviceLost(err) {
+	if err := a.opener.builder.dropFlow(broken); !errors.Is(err, kernel.ErrHung) || touched || !pipeline.DeviceLost(err) {
 		t.Errorf("%v, touched %v", err, touched)
 	}
-	a.flows = []*flow{waits}
-	if err := a.end(lost); err != nil || !strings.Contains(log.take(), "the GPU does not answer") {
+	a.flows.list = []*flow{waits}
+	if err := a.opener.closeAfter(lost); err != nil || !strings.Contains(log.take(), "the GPU does not answer") {
 		t.Error(err)
 	}
 }

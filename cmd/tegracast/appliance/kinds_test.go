@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// TestEveryKindCanBeOpened: whatever a configuration may have, a file of this package opens.
+// TestEveryKindCanBeOpened checks that this package can open every kind of part that a configuration may have.
 func TestEveryKindCanBeOpened(t *testing.T) {
 	for _, x := range []struct {
 		table  reflect.Type

@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// gpioConfig is a camera with lines.
+// gpioConfig returns a configuration of a camera with lines.
 func gpioConfig(to string, rate int, lines string) string {
 	return fmt.Sprintf(`
 web: {listen: none}
@@ -38,7 +38,7 @@ outputs:
 `, lines, rate, to)
 }
 
-// eventually waits for something to become true.
+// eventually waits until is returns true.
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for begin := time.Now(); !is(); time.Sleep(10 * time.Millisecond) {
@@ -48,8 +48,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestGPIOInTheAppliance: lines work beside a stream, edges are matched with its frames, a reload reopens what has changed and
-// leaves the others alone, and at the end every line has been given back.
+// TestGPIOInTheAppliance checks that lines work beside a stream, edges are matched with its frames, a reload reopens the
+// lines that have changed and leaves the others alone, and every line is released at the end.
 func TestGPIOInTheAppliance(t *testing.T) { programtest.Quiet(t, gpioInTheAppliance) }
 
 const trigger, led, pps = "trigger: {line: T, rate: 100}", "led: {line: L}", "pps: {line: gpiochip0:3}"
@@ -73,14 +73,14 @@ func gpioInTheAppliance(t *testing.T) error {
 	if second[0] == first[0] || !first[0].Closed() || second[1] != first[1] || second[2] != first[2] {
 		t.Error("another rate of the trigger: it is to be opened again, and nothing else")
 	}
-	camera := s.a.flow("camera")
+	camera := s.flows.find("camera")
 	s.moveLines(t, to, b)
-	if s.a.flow("camera") != camera {
+	if s.flows.find("camera") != camera {
 		t.Error("reloads of lines opened the source again")
 	}
-	eventually(t, "frames", func() bool { return s.a.stats().Sources[0].Captured >= 10 })
+	eventually(t, "frames", func() bool { return s.reports.stats().Sources[0].Captured >= 10 })
 	var lossy error
-	st, late := s.a.stats().Sources[0], lateness()
+	st, late := s.reports.stats().Sources[0], lateness()
 	if st.Lost > 0 {
 		lossy = fmt.Errorf("reloads of lines touched the stream: %d of %d frames are lost", st.Lost, st.Lost+st.Captured)
 	}
@@ -99,21 +99,21 @@ func gpioInTheAppliance(t *testing.T) error {
 	return lossy
 }
 
-// matchEdges sends edges until five have found their frames. An edge whose frame was lost finds none.
+// matchEdges sends edges until five have been matched with frames. An edge whose frame was lost is not matched.
 func (s *reloads) matchEdges(t *testing.T, line *linestest.Wire) {
 	t.Helper()
-	books := func() capture.MatchStats { return s.a.lines.Books()[config.PPSLine].Match }
+	books := func() capture.MatchStats { return s.lines.Books()[config.PPSLine].Match }
 	for books().Matched < 5 && books().Edges < 50 {
 		sent := books().Edges + 1
 		line.EdgeList <- gpio.Edge{At: time.Now(), Rising: true}
 		eventually(t, "edge settled", func() bool { b := books(); return b.Edges == sent && b.Matched+b.AloneEdges == sent })
 	}
 	n := books()
-	if lost := s.a.stats().Sources[0].Lost; n.Matched != 5 || n.AloneEdges > lost {
+	if lost := s.reports.stats().Sources[0].Lost; n.Matched != 5 || n.AloneEdges > lost {
 		t.Errorf("%+v, and %d frames were lost", n, lost)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(&lines.Metrics{Lines: s.a.lines}, &hardwareMetrics{s.a})
+	registry.MustRegister(&lines.Metrics{Lines: s.lines}, &hardwareMetrics{s.opener.cards, s.flows})
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {
 		t.Errorf("%v %v", err, problems)
 	}
@@ -121,17 +121,18 @@ func (s *reloads) matchEdges(t *testing.T, line *linestest.Wire) {
 		t.Errorf("%d of 5 metrics, %v", n, err)
 	}
 	says := fmt.Sprintf("| pps edges %d lost 0 matched 5 unmatched %d", n.Edges, n.AloneEdges)
-	if line := lines.Status(s.a.lines.Books()); !strings.Contains(line, says) || !strings.Contains(line, "| trigger pulses ") {
+	if line := lines.Status(s.lines.Books()); !strings.Contains(line, says) || !strings.Contains(line, "| trigger pulses ") {
 		t.Errorf("status line: %s, want %s", line, says)
 	}
-	view := s.a.lines.View()
+	view := pageLines(s.lines.Books())
 	if len(view) != 3 || view[0].Name != "led" || view[0].Where != "L" || !view[0].Output || !view[0].On ||
 		view[1].Name != "pps" || view[1].Where != "gpiochip0 line 3" || view[1].Output || view[1].Edges != n.Edges || view[1].Matched != 5 || view[2].Pulses == 0 {
 		t.Errorf("%+v", view)
 	}
 }
 
-// moveLines has lines change places, which they may, and then asks for one that is busy: the lines from before come back.
+// moveLines exchanges two lines, which must work, and then requests a busy line, after which the previous lines must be
+// restored.
 func (s *reloads) moveLines(t *testing.T, to string, b *linestest.Breadboard) {
 	t.Helper()
 	before := s.log.count("going back")
@@ -147,12 +148,12 @@ func (s *reloads) moveLines(t *testing.T, to string, b *linestest.Breadboard) {
 		t.Error(text)
 	}
 	eventually(t, "the LED from before", func() bool { at, _ := b.Wire(t, "tegracast-led").Pulses(); return len(at) > 0 })
-	if b.Wire(t, "tegracast-led").Line.Offset != 3 || len(s.a.lines.Books()) != 4 {
-		t.Errorf("the lines are not those from before: %v", s.a.lines.Books())
+	if b.Wire(t, "tegracast-led").Line.Offset != 3 || len(s.lines.Books()) != 4 {
+		t.Errorf("the lines are not those from before: %v", s.lines.Books())
 	}
 }
 
-// TestALineTriggersARecording: at the time of its edge.
+// TestALineTriggersARecording checks that the trigger has the time of the line's edge.
 func TestALineTriggersARecording(t *testing.T) {
 	dir, b := t.TempDir(), linestest.New()
 	s := startReloadsWith(t, fmt.Sprintf(`
@@ -160,7 +161,7 @@ web: {listen: none}
 sources: [{name: camera, model: {width: 64, height: 16, rate: 50}}]
 outputs: [{name: rec, from: camera, record: {directory: %q, trigger: {before: 1s, after: 100ms, gpio: {line: T}}}}]
 `, dir), b)
-	eventually(t, "frames", func() bool { return s.a.stats().Outputs[0].Delivered > 20 })
+	eventually(t, "frames", func() bool { return s.reports.stats().Outputs[0].Delivered > 20 })
 	at := time.Now()
 	b.Wire(t, "tegracast-record-rec").EdgeList <- gpio.Edge{At: at, Rising: true}
 	files := func() []string {
@@ -171,7 +172,7 @@ outputs: [{name: rec, from: camera, record: {directory: %q, trigger: {before: 1s
 		return list
 	}
 	eventually(t, "a file", func() bool { return len(files()) == 1 })
-	if books := s.a.lines.Books()["record-rec"]; books.Match.Edges != 1 {
+	if books := s.lines.Books()["record-rec"]; books.Match.Edges != 1 {
 		t.Errorf("%+v", books)
 	}
 	s.end(t)

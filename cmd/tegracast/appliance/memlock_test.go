@@ -19,8 +19,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestMemLock: a configuration whose frames need more than may be locked is refused with the line to change by a reload, by
-// the page's check and by its change, and what runs goes on.
+// TestMemLock checks that a configuration whose frames exceed the limit of locked memory is refused, with the line to
+// change, by a reload, by the page's check and by the page's change, and that the running configuration goes on.
 func TestMemLock(t *testing.T) {
 	var to []string
 	for _, p := range rtptest.EvenPorts(t, 3) {
@@ -30,36 +30,37 @@ func TestMemLock(t *testing.T) {
 	large := strings.Replace(text, "model: {width: 64, height: 16, rate: 31}", "slots: 64\n    model: {width: 640, height: 480, rate: 31}", 1)
 	const want = "sources[1].slots: its 64 slots need 38 MiB of memory that is locked"
 	s := newReloads(t, text, linestest.New())
-	s.store.Limit = &memlock.Limit{Bytes: 16 << 20, From: "a test", Remedy: "raise it"}
-	s.store.Folder = t.TempDir()
-	if err := s.web.Open(t.Context(), s.cfg.Web); err != nil {
+	s.editor.store.Limit = &memlock.Limit{Bytes: 16 << 20, From: "a test", Remedy: "raise it"}
+	s.editor.store.Folder = t.TempDir()
+	if err := s.site.Open(t.Context(), s.reloader.cfg.Web); err != nil {
 		t.Fatal(err)
 	}
-	s.show(false)
+	s.editor.showConfiguration(false)
 	s.begin(t)
 	s.streaming(t, "raw2")
-	before := s.a.flow("two").outputs[0]
-	if check := s.Check([]byte(large)); check.Good || len(check.Mistakes) != 1 || check.Mistakes[0].Line != 8 || !strings.Contains(check.Mistakes[0].Message, want) {
+	before := s.flows.find("two").outputs[0]
+	if check := s.editor.Check([]byte(large)); check.Good || len(check.Mistakes) != 1 || check.Mistakes[0].Line != 8 || !strings.Contains(check.Mistakes[0].Message, want) {
 		t.Errorf("the page's check: %+v", check)
 	}
-	if check, err := s.Configure(t.Context(), []byte(large)); err != nil || check.Good || len(check.Mistakes) != 1 || s.Configuration().Kept {
+	if check, err := s.editor.Configure(t.Context(), []byte(large)); err != nil || check.Good || len(check.Mistakes) != 1 || s.editor.Configuration().Kept {
 		t.Errorf("the page's change: %+v %v", check, err)
 	}
 	s.put(t, large)
 	if log := s.log.take(); !strings.Contains(log, want) || !strings.Contains(log, "SIGHUP: configuration rejected: still running the previous one") {
 		t.Errorf("the reload: %s", log)
 	}
-	if _, err := s.Reset(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+	if _, err := s.editor.Reset(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("back to the installed one: %v", err)
 	}
-	if s.a.flow("two").outputs[0] != before || string(s.cfg.Text) != text {
+	if s.flows.find("two").outputs[0] != before || string(s.reloader.cfg.Text) != text {
 		t.Error("what ran was changed")
 	}
 	s.streaming(t, "raw2")
 	s.end(t)
 }
 
-// TestPoolsAreWhatIsLocked: the pools that are worked out from a configuration are those that an appliance makes of it.
+// TestPoolsAreWhatIsLocked checks that the pools computed from a configuration are those that an appliance allocates for
+// it.
 func TestPoolsAreWhatIsLocked(t *testing.T) {
 	const text = `
 memory: host
@@ -93,19 +94,19 @@ outputs:
 		t.Skipf("NEEDS CAP_IPC_LOCK, or ulimit -l %d", want>>10)
 	}
 	before := locked(t)
-	a, err := Open(Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler), Board: linestest.New()}, c)
+	a, err := Open(Env{Out: &logLines{}, Log: slog.New(slog.DiscardHandler), Board: linestest.New()}, c, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := locked(t) - before; got != want {
 		t.Errorf("%d bytes are locked, the configuration says %d", got, want)
 	}
-	if err := a.Close(); err != nil {
+	if err := a.opener.closeAll(); err != nil {
 		t.Error(err)
 	}
 }
 
-// locked is how many bytes this process has locked.
+// locked returns the number of bytes that this process has locked.
 func locked(t *testing.T) int {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")

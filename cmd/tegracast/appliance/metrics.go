@@ -8,8 +8,11 @@ import (
 	"github.com/tegracast/tegracast/capture"
 )
 
-// hardwareMetrics are the books of the cards' pinned memory, of the cameras' clocks, and of the user's kernels.
-type hardwareMetrics struct{ a *Appliance }
+// hardwareMetrics exports metrics of the cards' pinned memory, the cameras' clocks, and the user's kernels.
+type hardwareMetrics struct {
+	cards *cards
+	flows *flows
+}
 
 // Describe implements prometheus.Collector.
 func (m *hardwareMetrics) Describe(chan<- *prometheus.Desc) {}
@@ -19,15 +22,13 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 	emit := func(name, help, label, value string, kind prometheus.ValueType, v float64) {
 		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("tegracast_"+name, help, []string{label}, nil), kind, v, value)
 	}
-	m.a.mu.Lock()
-	defer m.a.mu.Unlock()
-	for name, card := range m.a.cards {
-		n := card.Pins()
+	for name, open := range m.cards.all() {
+		n := open.card.Pins()
 		emit("fpga_pins", "Memory buffers that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Pins))
 		emit("fpga_pinned_bytes", "Bytes of memory that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Bytes))
 		emit("fpga_revoked_pins_total", "Memory pins for an FPGA that the kernel revoked.", "card", name, prometheus.CounterValue, float64(n.Revoked))
 	}
-	for _, f := range m.a.flows {
+	for f := range m.flows.read() {
 		for _, k := range f.kernels {
 			out := 0.0
 			if k.Quarantined() != nil {

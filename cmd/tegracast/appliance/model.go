@@ -17,46 +17,38 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// modelCard is an FPGA model with its sensor.
-type modelCard struct {
-	*device.Model
-	sensor *model.Sensor
-}
+func init() { addSource((*sourceOpener).openModel) }
 
-func init() { addSource((*Appliance).openModel) }
-
-// openModel plugs in an FPGA model with a sensor and opens it as the real camera is opened.
-func (a *Appliance) openModel(c *config.Source, k *config.Model) (source, error) {
-	s, err := a.modelCamera(c, k)
+// openModel creates an FPGA model with a sensor and opens it like a real camera.
+func (op *sourceOpener) openModel(c *config.Source, k *config.Model) (source, error) {
+	s, err := op.modelCamera(c, k)
 	if err != nil && !pipeline.DeviceLost(err) && !errors.Is(err, xdma.ErrGone) {
 		err = c.OpenAt.Errorf("%w", err)
 	}
 	return s, err
 }
 
-func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, error) {
+func (op *sourceOpener) modelCamera(c *config.Source, k *config.Model) (source, error) {
 	sensor, err := modelSensor(k)
 	if err != nil {
 		return nil, err
 	}
-	card, err := device.NewModel(a.memoryBeside(), k.Seed, func(sim *tegrasim.Sim) model.Config {
+	card, err := device.NewModel(op.memory.beside(), k.Seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Camera(sim, sensor)
 		cfg.Faults = faultPlan(k, sim)
 		cfg.Sinks = map[int]model.SinkConfig{0: {}} // checks what an fpga output sends
-		cfg.Broken = func(err error) { a.env.Log.Error("the driver breaks a rule of the FPGA's DMA engine", "error", err) }
+		cfg.Broken = func(err error) { op.log.Error("the driver breaks a rule of the FPGA's DMA engine", "error", err) }
 		return cfg
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.mu.Lock()
-	a.cards[c.Card.Name], a.models[c.Card.Name], a.devices[c.Card.Name] = card.Card, &modelCard{card, sensor}, card.Close
-	a.mu.Unlock()
+	op.cards.add(c.Card.Name, openCard{card.Card, &modelCard{card, sensor}, card.Close})
 	pixel, _ := k.Sensor.Pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
-		Card: card.Card, Name: c.Name, Recorder: a.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
-		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: a.env.Log, Bare: c.Bare,
-		SliceLines: sliceOf(c), OnFrame: func(f *pipeline.Frame) { a.lines.Seen(c.Name, f) },
+		Card: card.Card, Name: c.Name, Recorder: op.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
+		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: op.log, Bare: c.Bare,
+		SliceLines: sliceOf(c), OnFrame: func(f *pipeline.Frame) { op.lines.Seen(c.Name, f) },
 	})
 	if err != nil {
 		return nil, err
@@ -64,7 +56,7 @@ func (a *Appliance) modelCamera(c *config.Source, k *config.Model) (source, erro
 	return camera, nil
 }
 
-// faultPlan is what the configuration wants to go wrong. A revocation, F11, hits one slot after the other.
+// faultPlan returns the faults that the configuration injects. Revocations (F11) affect one slot after the other.
 func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
 	var revoked atomic.Uint64
 	plan := model.FaultPlan{Seed: m.Seed, Rates: map[model.FaultID]float64{}, Revoke: func() { sim.InvalidateAny(revoked.Add(1)) }}
@@ -76,7 +68,7 @@ func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
 	return plan
 }
 
-// modelSensor makes the sensor that replays the test chart, cut to the wanted size, or a raw file.
+// modelSensor returns a sensor that replays a raw file, or the test chart cut to the configured size.
 func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg := model.TestChartSensor()
 	pixel, _ := m.Sensor.Pixel()
@@ -87,7 +79,8 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 		}
 	} else if m.Width != cfg.Width || m.Height != cfg.Height {
 		if m.Width > cfg.Width || m.Height > cfg.Height {
-			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay", cfg.Width, cfg.Height, m.Width, m.Height)
+			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",
+				cfg.Width, cfg.Height, m.Width, m.Height)
 		}
 		var err error
 		if cfg, err = cfg.Crop(m.Width, m.Height); err != nil {
@@ -98,16 +91,6 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 	cfg.Format = fpga.FourCC(pixel)
 	cfg.Bare = m.Bare()
 	cfg.Readout = m.ReadoutTime()
-	cfg.Period = m.Rate.V.Period() // its exposure is that of the frames; the camera is told another one
+	cfg.Period = m.Rate.V.Period() // its exposure is that of its frames; the camera's is set separately
 	return model.NewSensor(cfg)
-}
-
-// received tells what the cards in software got by the fpga outputs.
-func (a *Appliance) received() {
-	for name, m := range a.models {
-		if r := m.Device.Received(0); r.Good+r.Bad+r.OutOfOrder+r.Aborted > 0 {
-			fmt.Fprintf(a.env.Out, "%s's FPGA received: %d frames right, %d bad, %d out of order, %d aborted, %d sequence numbers missing\n",
-				name, r.Good, r.Bad, r.OutOfOrder, r.Aborted, r.Missing)
-		}
-	}
 }

@@ -7,23 +7,23 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// plan says what of a configuration is to be opened.
+// plan lists the parts of a configuration to open, or to close and open again.
 type plan struct {
 	memory, web, rtsp bool
 	bus               bool
-	patient           bool            // outputs that cannot be opened now may wait
+	patient           bool            // outputs that cannot be opened now may be opened later
 	flows             map[string]bool // by the source's name
 	outputs           map[string]bool
 	lines             map[string]bool
-	cards             map[string]bool // device files that are polled from now on, or no more: all their users are opened again
-	adjusted          map[string]bool // stages and outputs that go on, and are told what is new
+	cards             map[string]bool // device files whose polling changes; all their users are reopened
+	adjusted          map[string]bool // stages and outputs that keep running and get new values
 }
 
 func emptyPlan() plan {
 	return plan{flows: map[string]bool{}, outputs: map[string]bool{}, lines: map[string]bool{}, cards: map[string]bool{}, adjusted: map[string]bool{}}
 }
 
-// everything is all that a configuration describes, for a start.
+// everything returns a plan of all parts except RTSP, for a start.
 func everything(c *config.Appliance) plan {
 	p := emptyPlan()
 	p.memory, p.web, p.bus = true, true, true
@@ -39,11 +39,11 @@ func everything(c *config.Appliance) plan {
 	return p
 }
 
-// planned is what is to be opened again when old becomes new: an output for its own sake, a flow for its source and its
-// stages, a line for its own sake or the source's that it looks at, and everything for the memory.
+// planned returns the parts to reopen when old is replaced by new: outputs that change, flows whose source or stages
+// change, lines that change or whose source changes, and everything if the memory changes.
 func planned(old, new *config.Appliance) plan {
 	p := emptyPlan()
-	p.memory, p.web, p.rtsp = old.Memory != new.Memory, old.Web != new.Web, old.RTSP != new.RTSP
+	p.memory, p.web, p.rtsp = old.Memory != new.Memory, !old.Web.Equal(new.Web), old.RTSP != new.RTSP
 	p.bus = !yamlfile.Same(old.Bus, new.Bus)
 	for _, c := range [][2]*config.Appliance{{old, new}, {new, old}} {
 		p.compare(c[0], c[1])
@@ -54,7 +54,7 @@ func planned(old, new *config.Appliance) plan {
 	return p
 }
 
-// compare notes what of one configuration is not in the other one, or differs there.
+// compare adds the parts of one configuration that are missing or different in the other.
 func (p plan) compare(one, other *config.Appliance) {
 	for i := range one.Sources {
 		s, o := &one.Sources[i], other.Source(one.Sources[i].Name)
@@ -62,7 +62,7 @@ func (p plan) compare(one, other *config.Appliance) {
 			p.flows[s.Name] = true
 		}
 		for _, o := range other.Sources {
-			if o.Card.Name == s.Card.Name && o.Card.Poll != s.Card.Poll { // a DMA engine has one way of announcing
+			if o.Card.Name == s.Card.Name && o.Card.Poll != s.Card.Poll { // a DMA engine signals completions in one way only
 				p.cards[s.Card.Name] = true
 			}
 		}
@@ -92,7 +92,7 @@ func (p plan) compare(one, other *config.Appliance) {
 	}
 }
 
-// follow adds the outputs and lines of the flows that are opened again, and those whose card is closed.
+// follow adds the outputs and lines of reopened flows, and the outputs whose card is closed.
 func (p plan) follow(c *config.Appliance) {
 	for i := range c.Lines {
 		if l := &c.Lines[i]; p.flows[l.Source] {
@@ -106,7 +106,8 @@ func (p plan) follow(c *config.Appliance) {
 	}
 }
 
-// loses says whether the card of an output is closed: one that a source has to itself ends with the source.
+// loses reports whether the card of an output is closed. A card that belongs to a single source is closed with the
+// source.
 func (p plan) loses(c *config.Appliance, o *config.Output) bool {
 	if o.Card == "" {
 		return false

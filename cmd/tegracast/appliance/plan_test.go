@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// A change of a kernel opens its source's flow again, and no other.
+// A change of a kernel reopens only its source's flow.
 func TestKernelChanges(t *testing.T) {
 	two := strings.Replace(programtest.WithKernels, "240}}]", "240}}, {name: second, model: {width: 320, height: 240}}]", 1)
 	old, err := config.Parse("c.yaml", []byte(two))

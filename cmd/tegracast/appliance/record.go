@@ -6,38 +6,38 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/control"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp/auto"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-func init() { addSink((*Appliance).openRecord) }
+func init() { addSink((*sinkOpener).openRecord) }
 
 // openRecord opens a recording.
-func (a *Appliance) openRecord(f *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
-	driver, err := a.files()
+func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
+	driver, err := op.storage.openDriver(k.Directory)
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}
 	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
-		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: a.memory, Kernels: kernelCache(),
-		Configuration: a.text, Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source),
-		Told: a.env.Bus.Recording, Disks: &a.disks, Logger: a.env.Log.With("output", c.Name),
+		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: op.memory.allocator, Kernels: kernelCache(),
+		Configuration: op.text(), Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source),
+		Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	}, own)
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)
 	}
-	a.recordings.Add(sink)
+	op.recordings.Add(sink)
 	o.records = true
-	o.free = func() error { return a.recordings.Remove(sink) }
+	o.free = func() error { return op.recordings.Remove(sink) }
 	return sink, nil
 }
 
-// cameraSettings says how a camera is set; nil: the source is none.
+// cameraSettings returns a function that reads a camera's settings, or nil if the source has none.
 func cameraSettings(s source) func() (record.Settings, bool) {
-	camera, is := s.(control.Camera)
+	camera, is := s.(auto.Camera)
 	if !is {
 		return nil
 	}
@@ -56,14 +56,4 @@ func recordWindow(t *config.RecordTrigger) *record.Window {
 		w.Result = &record.Condition{Stage: r.Stage, Number: r.Number, Above: r.Above}
 	}
 	return w
-}
-
-// dropStorage closes the files' driver; no output uses it any more.
-func (a *Appliance) dropStorage() error {
-	if a.storage == nil || a.disks.Hanging() { // it waits for what is being written
-		return nil
-	}
-	err := a.storage.Close()
-	a.storage = nil
-	return err
 }

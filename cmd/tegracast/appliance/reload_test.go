@@ -18,18 +18,15 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/cmd/tegracast/kept"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
-	"github.com/tegracast/tegracast/cmd/tegracast/progress"
-	"github.com/tegracast/tegracast/cmd/tegracast/site"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestChanges: a difference is found wherever it is, also in keys that this test does not know: every key of the structs is
-// changed once.
+// TestChanges changes every key of the structs once, including keys that the test does not know, and checks that the
+// difference is found.
 func TestChanges(t *testing.T) {
 	read := func(text string) *config.Appliance {
 		t.Helper()
@@ -63,8 +60,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// reloadConfig has two cameras with an output each, and a third output of the first one. rate and red are the second camera's, mtu
-// is the third output's.
+// reloadConfig returns a configuration of two cameras with an output each, and a third output of the first camera. rate
+// and red belong to the second camera, mtu to the third output.
 func reloadConfig(t *testing.T, to []string, rate int, red float64, mtu int) string {
 	t.Helper()
 	return fmt.Sprintf(`
@@ -92,9 +89,9 @@ outputs:
 `, rate, red, to[0], to[1], to[2], mtu)
 }
 
-// reloads is an appliance under test that reads its configuration again on demand.
+// reloads is an appliance under test that reloads its configuration on demand.
 type reloads struct {
-	*runner
+	*Appliance
 	file   string
 	hangup chan os.Signal
 	log    *logLines
@@ -113,14 +110,14 @@ func (l *logLines) Write(p []byte) (int, error) {
 	return l.b.Write(p)
 }
 
-// count is how often a text was logged.
+// count returns how often a text was logged.
 func (l *logLines) count(text string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return strings.Count(l.b.String(), text)
 }
 
-// take is what was logged since the last call.
+// take returns what was logged since the last call.
 func (l *logLines) take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -149,18 +146,16 @@ func newReloads(t *testing.T, text string, board lines.Board) *reloads {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := Open(e, c)
+	s.Appliance, err = Open(e, c, Options{Store: ConfigStore{Installed: s.file}, Dir: filepath.Dir(s.file)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	health, err := progress.New(a.started, a.stats, nil, e.Log)
+	health, err := newHealthWatch(s.flows.started, s.reports.stats, nil, e.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.runner = &runner{
-		a: a, cfg: c, store: kept.Store{Installed: s.file}, dir: filepath.Dir(s.file), web: &site.Server{}, tells: health,
-	}
-	if err := s.announce(everything(c).outputs); err != nil {
+	s.editor.notify = health.Reload
+	if err := s.announcer.announceStreams(everything(c).outputs); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -171,10 +166,11 @@ func (s *reloads) begin(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	s.stop = cancel
-	go func() { s.ended <- s.run(ctx, s.hangup) }()
+	go func() { s.ended <- s.runner.run(ctx, s.hangup) }()
 }
 
-// put changes the file and has it read again; it returns when that has come to its end, going back included.
+// put changes the file and reloads it. It returns when the reload is complete, including a return to the previous
+// configuration.
 func (s *reloads) put(t *testing.T, text string) {
 	t.Helper()
 	if err := os.WriteFile(s.file, []byte(text), 0o600); err != nil {
@@ -182,17 +178,17 @@ func (s *reloads) put(t *testing.T, text string) {
 	}
 	before := s.log.count("SIGHUP")
 	s.hangup <- nil
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a resolver may take its time
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a resolver may be slow
 	defer cancel()
-	if err := s.a.ask(ctx, func(context.Context) (_, _ error) { return nil, nil }); err != nil || s.log.count("SIGHUP") == before {
+	if err := s.requests.run(ctx, func(context.Context) (_, _ error) { return nil, nil }); err != nil || s.log.count("SIGHUP") == before {
 		t.Fatal("nothing came of it: ", err)
 	}
 }
 
-// stream is the RTP stream of that name.
+// stream returns the RTP stream of that name.
 func (s *reloads) stream(t *testing.T, name string) *stream {
 	t.Helper()
-	for _, x := range s.a.streams() {
+	for _, x := range s.flows.streams() {
 		if x.name == name {
 			return x
 		}
@@ -201,22 +197,22 @@ func (s *reloads) stream(t *testing.T, name string) *stream {
 	return nil
 }
 
-// end stops the appliance, which must give everything back.
+// end stops the appliance and checks that it releases everything.
 func (s *reloads) end(t *testing.T) pipeline.Stats {
 	t.Helper()
 	s.stop()
 	if err := <-s.ended; err != nil {
 		t.Error(err)
 	}
-	st := s.a.stats()
-	if err := s.a.Close(); err != nil {
+	st := s.reports.stats()
+	if err := s.opener.closeAll(); err != nil {
 		t.Error(err)
 	}
 	return st
 }
 
-// TestPollReopensTheCard: a DMA engine is opened with its way of announcing completions, so a change of poll closes the device,
-// with all that uses it, also the output of another source; other devices go on.
+// TestPollReopensTheCard checks that a change of poll reopens the device with all its users, including an output of
+// another source, because a DMA engine is opened for one way of signalling completions. Other devices go on.
 func TestPollReopensTheCard(t *testing.T) {
 	text := func(poll bool) *config.Appliance {
 		t.Helper()
@@ -247,8 +243,8 @@ outputs:
 	}
 }
 
-// TestDestinationsOfARunningStream: destinations behind the first come and go while the output runs on. One that cannot be
-// sent to leaves those that were.
+// TestDestinationsOfARunningStream checks that destinations after the first can change while the output runs, and that a
+// destination that cannot be reached leaves the previous ones in place.
 func TestDestinationsOfARunningStream(t *testing.T) {
 	p := rtptest.EvenPorts(t, 4)
 	text := func(to ...any) string {
@@ -257,7 +253,7 @@ func TestDestinationsOfARunningStream(t *testing.T) {
 	}
 	first, second, third := fmt.Sprint("127.0.0.1:", p[3]), "127.0.0.1:8", "127.0.0.2:8"
 	s := startReloads(t, text(first))
-	out := s.a.flow("two").outputs[1]
+	out := s.flows.find("two").outputs[1]
 	for _, x := range []struct {
 		to   []any
 		want []string
@@ -281,24 +277,25 @@ func TestDestinationsOfARunningStream(t *testing.T) {
 			t.Errorf("%v: sent to %v, want %v, and the log must say %q:\n%s", x.to, got, x.want, x.says, log)
 		}
 	}
-	if s.a.flow("two").outputs[1] != out {
+	if s.flows.find("two").outputs[1] != out {
 		t.Error("the output was opened again")
 	}
 	s.end(t)
 }
 
-// TestTheBooksOfAnOutputOutliveAReload: a reload that opens an output again, or its source, does not set its counters back.
+// TestTheBooksOfAnOutputOutliveAReload checks that a reload that reopens an output or its source does not reset its
+// counters.
 func TestTheBooksOfAnOutputOutliveAReload(t *testing.T) {
 	p := rtptest.EvenPorts(t, 3)
 	to := []string{fmt.Sprint("127.0.0.1:", p[0]), fmt.Sprint("127.0.0.1:", p[1]), fmt.Sprint("127.0.0.1:", p[2])}
 	s := startReloads(t, reloadConfig(t, to, 31, 1.5, 1400))
 	seen := map[string]pipeline.OutputStats{}
 	moved := func() bool {
-		return !slices.ContainsFunc(s.a.stats().Outputs, func(o pipeline.OutputStats) bool { return o.Delivered < seen[o.Name].Delivered+3 })
+		return !slices.ContainsFunc(s.reports.stats().Outputs, func(o pipeline.OutputStats) bool { return o.Delivered < seen[o.Name].Delivered+3 })
 	}
 	look := func() {
 		t.Helper()
-		for _, o := range s.a.stats().Outputs {
+		for _, o := range s.reports.stats().Outputs {
 			was := seen[o.Name]
 			if o.Delivered < was.Delivered || o.Captured < was.Captured || o.Latencies.Count < was.Latencies.Count {
 				t.Errorf("%s: %d of %d frames, and %d of %d before", o.Name, o.Delivered, o.Captured, was.Delivered, was.Captured)
@@ -329,8 +326,8 @@ func TestTheBooksOfAnOutputOutliveAReload(t *testing.T) {
 
 func TestMain(m *testing.M) { programtest.Main(m) }
 
-// TestAReloadThatCannotBeUndone ends the program with an error that is none of the configuration: the service manager starts it
-// again then.
+// TestAReloadThatCannotBeUndone checks that the program ends with an error that is not a mistake in the configuration, so
+// that the service manager restarts it.
 func TestAReloadThatCannotBeUndone(t *testing.T) {
 	frame := strings.Repeat("\x00\x01", 64*16)
 	raw, other := programtest.Write(t, "frame.raw", frame), programtest.Write(t, "other.raw", frame)
@@ -355,7 +352,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 		t.Errorf("%v", err)
 	}
 	s.stop()
-	if err := s.a.Close(); err != nil {
+	if err := s.opener.closeAll(); err != nil {
 		t.Error(err)
 	}
 }

@@ -20,9 +20,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestReload changes the second camera, an output of the first one, and a second destination of its other output, a thousand
-// times at random, also to what is no good. That other output does not lose a frame on the way to its first receiver, and
-// nothing leaks.
+// TestReload changes the second camera, an output of the first one, and a second destination of its other output, a
+// thousand times at random, sometimes to invalid values. The other output must not lose a frame to its first receiver,
+// and nothing may leak.
 func TestReload(t *testing.T) { programtest.Quiet(t, reloadAtRandom) }
 
 func reloadAtRandom(t *testing.T) error {
@@ -36,10 +36,10 @@ func reloadAtRandom(t *testing.T) error {
 		to = append(to, fmt.Sprint("127.0.0.1:", port))
 	}
 	s := newReloads(t, reloadConfig(t, to, 100, 1.5, 1400), linestest.New())
-	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(s.dir, "raw1.sdp"), "--duration", "1h", "--json")
+	receiver := programtest.StartProgram(t, "probe", "--sdp", filepath.Join(s.announcer.dir, "raw1.sdp"), "--duration", "1h", "--json")
 	programtest.Listening(t, receiver.Process.Pid, p[0])
 	s.begin(t)
-	unchanged := s.a.flow("one").outputs[0]
+	unchanged := s.flows.find("one").outputs[0]
 	lateness := rtptest.WatchLateness(t)
 	held, bad := s.changeAtRandom(t, to, rounds)
 	now, late := holds(t), lateness()
@@ -55,7 +55,7 @@ func reloadAtRandom(t *testing.T) error {
 	if now.goroutines > held.goroutines+8 || now.files > held.files+4 || now.mappings > held.mappings+16 || now.resident > held.resident+8<<10 {
 		t.Errorf("half way it held %+v, then %+v", held, now)
 	}
-	if s.a.flow("one").outputs[0] != unchanged {
+	if s.flows.find("one").outputs[0] != unchanged {
 		t.Error("the unchanged output was opened again")
 	}
 	st := s.end(t)
@@ -72,7 +72,7 @@ func reloadAtRandom(t *testing.T) error {
 	return errors.Join(err, lost)
 }
 
-// changeAtRandom returns what was held half way, and how many of the changes were no good.
+// changeAtRandom returns the resources held at half time, and the number of invalid changes.
 func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held holdings, bad int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	rate, red, mtu, second := 100, 1.5, 1400, false
@@ -99,7 +99,7 @@ func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held ho
 			continue
 		}
 		s.put(t, text())
-		if got := len(s.stream(t, "raw1").sink.Stats().Destinations); got != len(s.cfg.Output("raw1").Kind.(*config.RTP).Destinations) {
+		if got := len(s.stream(t, "raw1").sink.Stats().Destinations); got != len(s.reloader.cfg.Output("raw1").Kind.(*config.RTP).Destinations) {
 			t.Errorf("raw1 has %d destinations", got)
 		}
 		if i >= rounds/2 && held.goroutines == 0 {
@@ -109,7 +109,7 @@ func (s *reloads) changeAtRandom(t *testing.T, to []string, rounds int) (held ho
 	return held, bad
 }
 
-// lossless expects that neither the source nor the appliance has lost a frame.
+// lossless checks that neither the source nor the appliance has lost a frame.
 func lossless(source pipeline.SourceStats, o pipeline.OutputStats) error {
 	if o.Captured == 0 || o.Delivered != o.Captured || source.Lost != 0 {
 		return fmt.Errorf("the unchanged output has delivered %d of %d frames, dropped %v; its source has lost %d", o.Delivered, o.Captured, o.Dropped, source.Lost)
@@ -117,8 +117,8 @@ func lossless(source pipeline.SourceStats, o pipeline.OutputStats) error {
 	return nil
 }
 
-// receivesAll expects that the receiver has seen one stream without a gap, and every frame. Packets that the kernel dropped at
-// the receiver's socket are no fault of the appliance; the test is run again then.
+// receivesAll checks that the receiver has got one stream without gaps, and every frame. Packets that the kernel dropped
+// at the receiver's socket are not the appliance's fault, and the test is repeated.
 func receivesAll(t *testing.T, receiver *programtest.Process, port int, delivered uint64) error {
 	t.Helper()
 	got, overflow := receiver.Received(t, port)
@@ -136,7 +136,7 @@ func receivesAll(t *testing.T, receiver *programtest.Process, port int, delivere
 	return nil
 }
 
-// holdings are what a process holds.
+// holdings are the resources of a process.
 type holdings struct {
 	goroutines, files, mappings int
 	resident                    float64 // KiB

@@ -7,12 +7,12 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-func init() { addSource((*Appliance).openReplay) }
+func init() { addSource((*sourceOpener).openReplay) }
 
-// openReplay opens a file: YUV4MPEG2, or headerless Bayer frames.
-func (a *Appliance) openReplay(c *config.Source, k *config.Replay) (source, error) {
+// openReplay opens a file of YUV4MPEG2, or of headerless Bayer frames.
+func (op *sourceOpener) openReplay(c *config.Source, k *config.Replay) (source, error) {
 	s, err := capture.NewReplay(capture.ReplayConfig{
-		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: slotMemory{a.memory, memoryFlags(c)},
+		Path: k.Path, Format: c.Format, Rate: k.Rate.V, Loop: !k.Once, Slots: c.Slots, Allocator: op.memory.slots(memoryFlags(c)),
 	})
 	if err != nil {
 		return nil, c.OpenAt.Errorf("%w", err)

@@ -10,13 +10,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/results"
 )
 
-func init() { addSink((*Appliance).openResults) }
+func init() { addSink((*sinkOpener).openResults) }
 
-// openResults opens an output of lines.
-func (a *Appliance) openResults(_ *flow, o *output, c *config.Output, k *config.Results, _ pipeline.Format) (pipeline.Sink, error) {
-	rc := results.Config{UDP: k.UDP, Listen: k.TCP, Logger: a.env.Log.With("output", c.Name)}
+// openResults opens an output of results.
+func (op *sinkOpener) openResults(_ *flow, o *output, c *config.Output, k *config.Results, _ pipeline.Format) (pipeline.Sink, error) {
+	rc := results.Config{UDP: k.UDP, Listen: k.TCP, Logger: op.log.With("output", c.Name)}
 	if k.Bus {
-		rc.Publish = a.env.Bus.Results(c.Name)
+		rc.Publish = op.bus.Results(c.Name)
 	}
 	sink, err := results.New(rc)
 	if err != nil {

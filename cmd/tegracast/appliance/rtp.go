@@ -4,27 +4,26 @@ package appliance
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/egress"
+	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-func init() { addSink((*Appliance).openRTP) }
+func init() { addSink((*sinkOpener).openRTP) }
 
 // openRTP opens an RTP stream.
-func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP, own pipeline.Format) (pipeline.Sink, error) {
+func (op *sinkOpener) openRTP(f *flow, o *output, c *config.Output, k *config.RTP, own pipeline.Format) (pipeline.Sink, error) {
 	cfg := k.Config(c.Name)
-	cfg.Slices, cfg.Threads = c.Slices, a.threads
+	cfg.Slices, cfg.Threads = c.Slices, op.threads
 	cfg.Start = rtp.NewStart(f.timestamp)
-	cfg.Logger = a.env.Log.With("output", c.Name)
-	encoder, err := a.newEncoder(c, k, &cfg, own)
+	cfg.Logger = op.log.With("output", c.Name)
+	encoder, err := op.newEncoder(c, k, &cfg, own)
 	if err != nil {
 		return nil, err
 	}
@@ -37,17 +36,17 @@ func (a *Appliance) openRTP(f *flow, o *output, c *config.Output, k *config.RTP,
 	}
 	sayHow(&cfg, c, k)
 	o.free = func() error {
-		a.egress.Rest(c.Name)
+		op.streams.Rest(c.Name)
 		return errors.Join(sink.Close(), encoder.Close())
 	}
-	if err := a.egress.Add(c.Name, sink, k.Publish, cfg.Logger); err != nil {
+	if err := op.streams.Add(c.Name, sink, k.Publish, cfg.Logger); err != nil {
 		return nil, errors.Join(err, o.free())
 	}
 	o.stream = &stream{c.Name, k, sink}
 	return sink, nil
 }
 
-// sayHow tells the log how the packets of a stream leave.
+// sayHow logs when the packets of a stream leave, and their size if the path limits it.
 func sayHow(cfg *send.Config, c *config.Output, k *config.RTP) {
 	switch {
 	case cfg.Slices:
@@ -60,11 +59,12 @@ func sayHow(cfg *send.Config, c *config.Output, k *config.RTP) {
 	}
 }
 
-// newEncoder gives a stream the encoder that its payload needs, and returns what closes it.
-func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config, f pipeline.Format) (io.Closer, error) {
+// newEncoder sets the encoder for a stream's payload in cfg, and returns its closer, which does nothing if the payload
+// needs no encoder.
+func (op *sinkOpener) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config, f pipeline.Format) (io.Closer, error) {
 	switch cfg.Payload {
 	case rtp.JPEG:
-		encoder, err := egress.NewJPEG(a.memory, cmp.Or(cfg.Quality, rtp.DefaultQuality), a.env.Log.With("output", c.Name))
+		encoder, err := streams.NewJPEG(op.memory.allocator, cmp.Or(cfg.Quality, rtp.DefaultQuality), op.log.With("output", c.Name))
 		if err != nil {
 			return nil, fmt.Errorf("output %s: %w", c.Name, err)
 		}
@@ -72,7 +72,7 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		return encoder, nil
 	case rtp.H264:
 		cfg.LeastBits, cfg.MostBits = k.Bits(f)
-		encoder, err := egress.NewH264(k.Encoder, f, cfg.MostBits)
+		encoder, err := streams.NewH264(k.Encoder, f, cfg.MostBits)
 		if err != nil {
 			return nil, c.OpenAt.Errorf("%w", err)
 		}
@@ -81,39 +81,4 @@ func (a *Appliance) newEncoder(c *config.Output, k *config.RTP, cfg *send.Config
 		return encoder, nil
 	}
 	return io.NopCloser(nil), nil
-}
-
-// redirect gives the RTP streams of these names the destinations that c says.
-func (a *Appliance) redirect(ctx context.Context, c *config.Appliance, names map[string]bool) error {
-	for _, f := range a.flows {
-		for _, o := range f.outputs {
-			if !names[o.name] || o.stream == nil {
-				continue
-			}
-			next := c.Output(o.name)
-			k := next.Kind.(*config.RTP)
-			if err := a.egress.Redirect(ctx, o.name, o.stream.config.Destinations, k.Destinations); err != nil {
-				return next.OpenAt.Errorf("%w", err)
-			}
-			a.mu.Lock()
-			o.stream = &stream{o.name, k, o.stream.sink}
-			a.mu.Unlock()
-		}
-	}
-	return nil
-}
-
-// streams are the RTP streams that run.
-func (a *Appliance) streams() []*stream {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	var list []*stream
-	for _, f := range a.flows {
-		for _, o := range f.outputs {
-			if o.stream != nil {
-				list = append(list, o.stream)
-			}
-		}
-	}
-	return list
 }

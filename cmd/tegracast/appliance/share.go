@@ -11,13 +11,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/share"
 )
 
-func init() { addSink((*Appliance).openShare) }
+func init() { addSink((*sinkOpener).openShare) }
 
-// openShare opens an output that other processes map.
-func (a *Appliance) openShare(_ *flow, o *output, c *config.Output, k *config.Share, own pipeline.Format) (pipeline.Sink, error) {
-	sink, err := a.shares.Open(share.Config{
+// openShare opens an output that other processes can map.
+func (op *sinkOpener) openShare(_ *flow, o *output, c *config.Output, k *config.Share, own pipeline.Format) (pipeline.Sink, error) {
+	sink, err := op.shares.Open(share.Config{
 		Name: c.Name, Socket: k.Socket, Mode: k.FileMode(), Users: ids(k.Users), Groups: ids(k.Groups),
-		Consumers: k.Consumers, Frames: k.Frames, Logger: a.env.Log,
+		Consumers: k.Consumers, Frames: k.Frames, Logger: op.log,
 	}, own)
 	switch {
 	case errors.Is(err, share.ErrFormat):
@@ -25,11 +25,11 @@ func (a *Appliance) openShare(_ *flow, o *output, c *config.Output, k *config.Sh
 	case err != nil:
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}
-	o.free = func() error { return a.shares.Close(c.Name) }
+	o.free = func() error { return op.shares.Close(c.Name) }
 	return sink, nil
 }
 
-// ids are numbers of users or groups as the kernel has them.
+// ids converts numbers of users or groups to the kernel's type.
 func ids(list []int) (all []uint32) {
 	for _, id := range list {
 		all = append(all, uint32(id))

@@ -5,24 +5,20 @@ package appliance
 import (
 	"os"
 	"path/filepath"
-	"strings"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 )
 
-// stateDir is the service manager's state directory (systemd.exec(5)); empty without one.
-func stateDir() string {
-	dir, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":")
-	return dir
-}
-
-// kernelCache is the folder of compiled kernels: the service's state, or the user's cache; "" is none.
+// kernelCache returns the folder of compiled kernels, in the service's state or the user's cache, or "".
 func kernelCache() string { return stateOrCache("kernels", "") }
 
-// quarantineFolder is where kernels that have broken the GPU are kept: the service's state, or the user's cache.
+// quarantineFolder returns the folder that records the kernels that have broken the GPU, in the service's state or the
+// user's cache.
 func quarantineFolder() string { return stateOrCache("quarantine", "quarantine") }
 
-// stateOrCache is a folder of the service's state, else one of the user's cache; "" where there is neither.
+// stateOrCache returns a folder of the service's state, else one of the user's cache, or "" if there is neither.
 func stateOrCache(state, cache string) string {
-	if dir := stateDir(); dir != "" {
+	if dir := folders.State(); dir != "" {
 		return filepath.Join(dir, state)
 	}
 	dir, err := os.UserCacheDir()

@@ -5,37 +5,45 @@ package appliance
 import (
 	"fmt"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/fanout"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
-	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/streams"
+	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
-// view is how the appliance is doing.
-func (a *Appliance) view() live.View {
-	takers := append(a.fanout.Takers(), a.shares.Takers()...)
-	v := live.View{
-		Stats: a.stats(), Receivers: a.egress.Receivers(), Quarantine: a.leftOut(),
-		Readers: a.egress.Status() + fanout.Status(takers) + a.env.Bus.Status(), Lines: lines.Status(a.lines.Books()),
+// status describes the appliance for a terminal or the log.
+type status struct {
+	stats   func() pipeline.Stats
+	page    func() *string // the page's address; nil: no page
+	flows   *flows
+	streams *streams.Set
+	ucx     *ucxOutputs
+	shares  *sharedOutputs
+	bus     *telemetry.Bus
+	lines   *lines.Lines
+}
+
+// view returns the state, with the addresses where the appliance can be watched.
+func (s *status) view() terminal.View {
+	takers := append(s.ucx.consumers(), s.shares.consumers()...)
+	v := terminal.View{
+		Stats: s.stats(), Receivers: s.streams.Receivers(), Quarantine: s.flows.quarantined(),
+		Readers: s.streams.Status() + describeConsumers(takers) + s.bus.Status(), Lines: lines.Status(s.lines.Books()),
 		Takers: map[string]string{},
 	}
 	for _, t := range takers {
 		v.Takers[t.Output] = t.String()
 	}
-	for _, c := range a.controllers() {
-		v.Loops = append(v.Loops, c.String())
+	for _, l := range s.flows.loops() {
+		v.Loops = append(v.Loops, l.String())
 	}
-	return v
-}
-
-// view is the appliance's, with where it can be watched.
-func (r *runner) view() live.View {
-	v := r.a.view()
-	if page := r.web.Page.Load(); page != nil {
+	if page := s.page(); page != nil {
 		v.Addresses = append(v.Addresses, "page: "+*page)
 	}
-	for _, s := range r.a.streams() {
-		if url := r.a.egress.URL(s.name); url != "" {
-			v.Addresses = append(v.Addresses, fmt.Sprintf("%s: ffplay -fflags nobuffer %s", s.name, url))
+	for _, x := range s.flows.streams() {
+		if url := s.streams.URL(x.name); url != "" {
+			v.Addresses = append(v.Addresses, fmt.Sprintf("%s: ffplay -fflags nobuffer %s", x.name, url))
 		}
 	}
 	return v

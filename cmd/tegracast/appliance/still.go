@@ -8,36 +8,42 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/preview"
 	"github.com/tegracast/tegracast/pipeline/record/export"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// still is the next frame of an output as a file: png is the picture, dng the samples that it is made of.
-func (a *Appliance) still(ctx context.Context, name, kind string) (web.Still, error) {
-	frame, camera, err := a.frame(ctx, name, kind == "dng")
+// A still is one frame as a file.
+type still struct {
+	Sequence uint64 // of the frame
+	File     []byte
+}
+
+// takeStill returns the next frame of an output as a file: png has the picture, dng the samples from which it is made.
+func (p *pictures) takeStill(ctx context.Context, name, kind string) (still, error) {
+	frame, camera, err := p.copyFrame(ctx, name, kind == "dng")
 	if err != nil {
-		return web.Still{}, err
+		return still{}, err
 	}
 	var file bytes.Buffer
 	if err := export.WriteStill(&file, kind, frame, camera); err != nil {
-		return web.Still{}, err
+		return still{}, err
 	}
-	return web.Still{Sequence: frame.Sequence, File: file.Bytes()}, nil
+	return still{Sequence: frame.Sequence, File: file.Bytes()}, nil
 }
 
-// frame copies the next frame: the source's, or the picture that the output's stage makes of it. A reload waits meanwhile.
-func (a *Appliance) frame(ctx context.Context, name string, samples bool) (frame *pipeline.Frame, source string, err error) {
-	a.changing.RLock()
-	defer a.changing.RUnlock()
-	f, o := a.output(name)
+// copyFrame returns a copy of the next frame, and its source's name: the source's own frame if samples is set, else the
+// picture that the output's stage makes from it. A reload waits meanwhile.
+func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (frame *pipeline.Frame, source string, err error) {
+	p.changing.RLock()
+	defer p.changing.RUnlock()
+	f, o := p.flows.output(name)
 	switch {
 	case o == nil:
-		return nil, "", web.ErrNoOutput
+		return nil, "", errNoOutput
 	case !samples && o.view.Pixel == 0:
 		return nil, "", errors.New("only outputs behind an isp have pictures")
-	case samples && !hasSamples(f):
+	case samples && !f.hasSamples():
 		return nil, "", fmt.Errorf("source %s has pictures, and no sensor's samples", f.name)
 	}
 	want := pipeline.OutputConfig{Name: name + " still", Sink: preview.NewStill(), From: f.name, Depth: 1}
@@ -49,7 +55,7 @@ func (a *Appliance) frame(ctx context.Context, name string, samples bool) (frame
 		}
 	}
 	attached, err := f.graph.Attach(want)
-	if !samples && errors.Is(err, pipeline.ErrNegotiation) { // its pictures are as they are
+	if !samples && errors.Is(err, pipeline.ErrNegotiation) { // the stage makes one format only
 		want.Format = pipeline.Format{}
 		attached, err = f.graph.Attach(want)
 	}
@@ -61,10 +67,4 @@ func (a *Appliance) frame(ctx context.Context, name string, samples bool) (frame
 	defer cancel()
 	attached.Detach(bounded)
 	return frame, f.name, err
-}
-
-// hasSamples says whether a flow's frames are a sensor's.
-func hasSamples(f *flow) bool {
-	_, samples := f.source.Format().Pixel.Samples()
-	return samples
 }

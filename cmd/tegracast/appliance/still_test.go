@@ -17,11 +17,11 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// TestStills: a PNG has the picture at full size, also of an output that sends it smaller; a DNG has the samples, whose CRC is the
-// FPGA's. Nothing is left in the books, no frame is lost, and what cannot be had is refused.
+// TestStills checks that a PNG has the picture at full size, even of an output that sends it smaller, and that a DNG has
+// the samples, with the FPGA's CRC. No trace is left in the statistics, no frame is lost, and impossible requests are
+// refused.
 func TestStills(t *testing.T) {
 	var to []string
 	for _, p := range rtptest.EvenPorts(t, 3) {
@@ -30,7 +30,7 @@ func TestStills(t *testing.T) {
 	s := startReloads(t, reloadConfig(t, to, 31, 1.5, 1400))
 	s.streaming(t, "raw1")
 	for _, name := range []string{"raw1", "raw3"} {
-		file, err := s.a.still(t.Context(), name, "png")
+		file, err := s.pictures.takeStill(t.Context(), name, "png")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestStills(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	file, err := s.a.still(t.Context(), "raw2", "dng")
+	file, err := s.pictures.takeStill(t.Context(), "raw2", "dng")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,16 +51,16 @@ func TestStills(t *testing.T) {
 	if crc, _ := strconv.ParseUint(string(said[1]), 10, 32); crc32.Checksum(samples, crc32.MakeTable(crc32.Castagnoli)) != uint32(crc) {
 		t.Error("the file's samples have another CRC than the FPGA's")
 	}
-	if _, err := s.a.still(t.Context(), "raw9", "png"); !errors.Is(err, web.ErrNoOutput) {
+	if _, err := s.pictures.takeStill(t.Context(), "raw9", "png"); !errors.Is(err, errNoOutput) {
 		t.Error(err)
 	}
-	if err := s.switchOutput(t.Context(), "raw3", false); err != nil {
+	if err := s.supervisor.switchOutput(t.Context(), "raw3", false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.a.still(t.Context(), "raw3", "dng"); !errors.Is(err, web.ErrNoOutput) {
+	if _, err := s.pictures.takeStill(t.Context(), "raw3", "dng"); !errors.Is(err, errNoOutput) {
 		t.Errorf("of an output that is stopped: %v", err)
 	}
-	for _, o := range s.a.stats().Outputs {
+	for _, o := range s.reports.stats().Outputs {
 		if strings.HasSuffix(o.Name, "still") || o.Name == "raw1" && o.Drops() > 0 {
 			t.Errorf("%s is in the books, with the losses %v", o.Name, o.Dropped)
 		}
@@ -68,7 +68,8 @@ func TestStills(t *testing.T) {
 	s.end(t)
 }
 
-// TestStillsBesideAFastSource: snapshots of the samples, one after the other, cost a source of 60 frames a second none, and its output none.
+// TestStillsBesideAFastSource checks that snapshots of the samples, one after the other, cost neither a source of 60
+// frames per second nor its output a frame.
 func TestStillsBesideAFastSource(t *testing.T) { programtest.Quiet(t, stillsBesideAFastSource) }
 
 func stillsBesideAFastSource(t *testing.T) error {
@@ -82,7 +83,7 @@ outputs: [{name: raw, queue: 32, rtp: {payload: raw, destinations: ["127.0.0.1:%
 	s.streaming(t, "raw")
 	last := uint64(0)
 	for range 40 {
-		file, err := s.a.still(t.Context(), "raw", "dng")
+		file, err := s.pictures.takeStill(t.Context(), "raw", "dng")
 		if err != nil || file.Sequence <= last {
 			t.Fatalf("frame %d, after frame %d: %v", file.Sequence, last, err)
 		}
@@ -98,8 +99,8 @@ outputs: [{name: raw, queue: 32, rtp: {payload: raw, destinations: ["127.0.0.1:%
 	return nil
 }
 
-// TestNoStill: what shows no pictures has none, a file of pictures has no samples, and a source that delivers nothing keeps nobody
-// waiting for ever.
+// TestNoStill checks that an output without pictures has no still, a file of pictures has no samples, and a source that
+// delivers nothing does not block for ever.
 func TestNoStill(t *testing.T) {
 	film := programtest.Write(t, "film.y4m", "YUV4MPEG2 W64 H16 F10:1 C422\nFRAME\n"+strings.Repeat("\x80", 64*16*2))
 	slow := programtest.Write(t, "slow.raw", strings.Repeat("\x00\x01", 64*16))
@@ -116,16 +117,16 @@ outputs:
   - {name: lazy, from: isp, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
 `, film, slow, p[0], p[1]))
 	for kind, want := range map[string]string{"png": "only outputs behind an isp", "dng": "no sensor's samples"} {
-		if _, err := s.a.still(t.Context(), "raw", kind); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := s.pictures.takeStill(t.Context(), "raw", kind); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", kind, err)
 		}
 	}
-	for s.a.stats().Outputs[1].Delivered == 0 { // the next frame comes 20 s later
+	for s.reports.stats().Outputs[1].Delivered == 0 { // the next frame comes 20 s later
 		time.Sleep(time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := s.a.still(ctx, "lazy", "png"); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := s.pictures.takeStill(ctx, "lazy", "png"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
 	s.end(t)

@@ -6,36 +6,35 @@ import (
 	"context"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
-	"github.com/tegracast/tegracast/cmd/tegracast/live"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // A Stream is an RTP output of an appliance.
 type Stream struct{ s *stream }
 
-// SDP describes the stream.
+// SDP returns the description of the stream.
 func (s Stream) SDP() ([]byte, error) { return s.s.sink.SDP() }
 
-// Pictures reports whether the stream has pictures. The others have results.
+// Pictures reports whether the stream sends pictures. Other streams send results.
 func (s Stream) Pictures() bool { return s.s.config.Payload.V != rtp.Results }
 
-// Trial runs a configuration until ctx ends, and tells its books. begin gets the streams before anything is sent; end is
-// called after the last packet was, before the books.
+// Trial runs a configuration until ctx ends, a source fails or all have ended, and prints its statistics. It calls
+// begin with the streams before anything is sent, and end after the last packet and before the statistics.
 func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream) error, end func()) error {
-	a, err := Open(e, c)
+	a, err := Open(e, c, Options{ExitAtEnd: true})
 	if err != nil {
 		return err
 	}
-	r := &runner{a: a, cfg: c, exits: true}
 	var list []Stream
-	for _, s := range a.streams() {
+	for _, s := range a.flows.streams() {
 		list = append(list, Stream{s})
 	}
 	if err = begin(list); err == nil {
-		err = r.run(ctx, nil)
+		err = a.runner.run(ctx, nil)
 	}
 	end()
-	live.Summary(e.Out, a.stats())
-	a.egress.Print(e.Out)
+	terminal.Summary(e.Out, a.reports.stats())
+	a.sinks.streams.Print(e.Out)
 	return a.finish(err)
 }

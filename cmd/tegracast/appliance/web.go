@@ -3,43 +3,173 @@
 package appliance
 
 import (
+	"context"
+	"errors"
+	"maps"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/board"
-	"github.com/tegracast/tegracast/cmd/tegracast/boardwatch"
-	"github.com/tegracast/tegracast/cmd/tegracast/control"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
-	"github.com/tegracast/tegracast/cmd/tegracast/progress"
-	"github.com/tegracast/tegracast/cmd/tegracast/site"
+	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/pipeline/record"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// newWeb is a server that tells of the appliance.
-func newWeb(a *Appliance, h *progress.Watch) *site.Server {
+// pageConfig returns the configuration of the HTTP server. This file converts the types of this package to those of
+// package web.
+func (a *Appliance) pageConfig() web.Config {
 	own := []prometheus.Collector{
-		a.egress, &boardwatch.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines}, &hardwareMetrics{a}, &a.fanout, &a.shares, a.env.Bus,
+		a.sinks.streams, &a.sinks.ucx, &a.sinks.shares, a.env.Bus, &hardwareMetrics{a.sinks.cards, a.flows},
+		&telemetry.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines},
 	}
-	trigger := func(output, cause string) (bool, error) {
-		return a.recordings.Trigger(output, record.Trigger{Cause: cause})
+	socket := ""
+	if dir := folders.Runtime(); dir != "" {
+		socket = filepath.Join(dir, web.SocketFile)
 	}
-	return &site.Server{Out: a.env.Out, Config: web.Config{
-		Version: a.env.Version, Stats: a.stats, Health: h.State, Outputs: a.list, Board: sensors, Bus: a.env.Bus.View,
-		View: a.look, Still: a.still, Settings: control.Panels(a.panels), Lines: a.lines.View,
-		SDP: a.describe, Trigger: trigger, Send: a.egress.Send, Unsend: a.egress.Unsend, WHEP: a.egress.WHEP(),
+	return web.Config{
+		Socket: socket, Access: web.Access{Guesses: &a.sinks.streams.Guesses}, Version: a.env.Version,
+		Stats: a.reports.stats, Health: a.state, Outputs: func() []web.Output { return pageOutputs(a.reports.outputs()) },
+		Board: pageSensors, Bus: func() *web.Bus { return pageBus(a.env.Bus) }, Lines: func() []web.Line { return pageLines(a.lines.Books()) },
+		View: func(output string) (web.View, error) {
+			w, err := a.pictures.openView(output)
+			if err != nil {
+				return nil, pageError(err)
+			}
+			return w, nil
+		},
+		Still: func(ctx context.Context, output, kind string) (web.Still, error) {
+			s, err := a.pictures.takeStill(ctx, output, kind)
+			return web.Still(s), pageError(err)
+		},
+		SDP: func(output string) ([]byte, error) {
+			sdp, err := a.announcer.describeStream(output)
+			return sdp, pageError(err)
+		},
+		Trigger: func(output, cause string) (bool, error) {
+			return a.sinks.recordings.Trigger(output, record.Trigger{Cause: cause})
+		},
+		Send: func(ctx context.Context, output, destination string) ([]byte, error) {
+			sdp, err := a.sinks.streams.Send(ctx, output, destination)
+			return sdp, pageError(err)
+		},
+		Unsend:   func(output, destination string) error { return pageError(a.sinks.streams.Unsend(output, destination)) },
+		Settings: pageSettings{controlPanels(a.flows.panels)}, WHEP: a.sinks.streams.WHEP(),
 		Metrics: append(own, a.env.Metrics...), Events: a.env.Events, Logger: a.env.Log,
-	}}
-}
-
-// told is what the bus tells of the appliance.
-func (a *Appliance) told(h *progress.Watch) telemetry.Appliance {
-	return telemetry.Appliance{
-		Version: a.env.Version, Model: board.Identify(os.DirFS("/")).Model, Stats: a.stats, Health: h.State, Outputs: a.list, Sensors: sensors,
+		Switch: func(ctx context.Context, output string, on bool) error {
+			return pageError(a.supervisor.switchOutput(ctx, output, on))
+		},
+		Configurator: pageConfiguration{a.editor},
 	}
 }
 
-// sensors are the board's, now.
-func sensors() []web.Reading { return boardwatch.Readings(os.DirFS("/")) }
+// pageError converts the errors that the page tells apart to those of package web, and returns other errors unchanged.
+func pageError(err error) error {
+	switch {
+	case errors.Is(err, errNoOutput), errors.Is(err, streams.ErrNoStream):
+		return web.ErrNoOutput
+	case errors.Is(err, streams.ErrNotAsked):
+		return web.ErrDestination
+	case errors.Is(err, errNoControl):
+		return web.ErrNoControl
+	}
+	return err
+}
+
+func pageOutputs(all []outputReport) (list []web.Output) {
+	for _, o := range all {
+		x := web.Output{
+			Name: o.Name, Sends: o.Sends, To: o.To, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP, Picture: o.Picture, Samples: o.Samples,
+			Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
+		}
+		for _, r := range o.Readers {
+			x.Readers = append(x.Readers, web.Reader(r))
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+func pageSensors() (list []web.Reading) {
+	for _, r := range board.Readings(os.DirFS("/")) {
+		list = append(list, web.Reading(r))
+	}
+	return list
+}
+
+func pageLines(all map[string]lines.Books) (list []web.Line) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		b := all[name]
+		x := web.Line{
+			Name: name, Where: b.Where, Output: b.Output, On: b.On, Pulses: b.Pulses, Missed: b.Missed, Errors: b.Errors,
+			Edges: b.Match.Edges, Lost: b.Lost, Matched: b.Match.Matched,
+		}
+		if name == config.PPSLine {
+			x.Offset = b.PPS.Nanoseconds()
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// pageBus returns the state of the message bus, or nil if nothing is published.
+func pageBus(b *telemetry.Bus) *web.Bus {
+	st, open := b.Stats()
+	if !open {
+		return nil
+	}
+	return &web.Bus{
+		Server: st.Server, Connected: st.Connected, Trouble: st.Trouble,
+		Published: st.Published, Waiting: st.Waiting, Stored: st.Stored, Lost: st.Lost(),
+	}
+}
+
+// pageSettings implements web.Settings.
+type pageSettings struct{ controlPanels }
+
+func (s pageSettings) Exposures() (list []web.Exposure) {
+	for _, e := range s.controlPanels.Exposures() {
+		list = append(list, web.Exposure(e))
+	}
+	return list
+}
+
+func (s pageSettings) WhiteBalances() (list []web.WhiteBalance) {
+	for _, w := range s.controlPanels.WhiteBalances() {
+		list = append(list, web.WhiteBalance(w))
+	}
+	return list
+}
+
+func (s pageSettings) SetExposure(source string, e web.ExposureSetting) error {
+	return pageError(s.controlPanels.SetExposure(source, exposureSetting(e)))
+}
+
+func (s pageSettings) SetWhiteBalance(isp string, w web.WhiteBalanceSetting) error {
+	return pageError(s.controlPanels.SetWhiteBalance(isp, whiteBalanceSetting(w)))
+}
+
+// pageConfiguration implements web.Configurator.
+type pageConfiguration struct{ *editor }
+
+func (c pageConfiguration) Configuration() web.Configuration {
+	return web.Configuration(c.editor.Configuration())
+}
+
+func (c pageConfiguration) Check(text []byte) web.Check { return web.Check(c.editor.Check(text)) }
+
+func (c pageConfiguration) Configure(ctx context.Context, text []byte) (web.Check, error) {
+	check, err := c.editor.Configure(ctx, text)
+	return web.Check(check), err
+}
+
+func (c pageConfiguration) Reset(ctx context.Context) (web.Check, error) {
+	check, err := c.editor.Reset(ctx)
+	return web.Check(check), err
+}

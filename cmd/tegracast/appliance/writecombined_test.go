@@ -15,15 +15,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// TestWriteCombinedIsTheGraphsToo: what the check of the configuration could overlook is refused when the graph is made, with
-// the names of the reader and of the source.
+// TestWriteCombinedIsTheGraphsToo checks that what the check of the configuration might overlook is refused when the
+// graph is built, with the names of the reader and the source.
 func TestWriteCombinedIsTheGraphsToo(t *testing.T) {
 	c, err := config.Parse("wc.yaml", fmt.Appendf(nil, programtest.WriteCombined, 5004, 5006, 5008))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Memory, c.Stages[0].Kind.(*config.ISP).Device = "host", "cpu" // of which the check knows nothing
-	_, err = Open(Env{Out: io.Discard, Log: slog.New(slog.DiscardHandler)}, c)
+	c.Memory, c.Stages[0].Kind.(*config.ISP).Device = "host", "cpu" // unknown to the check of the configuration
+	_, err = Open(Env{Out: io.Discard, Log: slog.New(slog.DiscardHandler)}, c, Options{})
 	if !errors.Is(err, pipeline.ErrMemory) || !strings.Contains(err.Error(), "isp reads frames with the CPU, but camera keeps them in write-combined memory") {
 		t.Errorf("%v", err)
 	}

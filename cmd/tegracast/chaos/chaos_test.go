@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -23,14 +24,14 @@ var (
 	heldFor = flag.Duration("held", 3*time.Second, "how long TestFaultsAlone has each fault in force")
 )
 
-// Bounds: within the first everything runs again when it was given back, within the second the service ends at SIGTERM.
+// Time limits: for everything to run again once it was restored, and for the service to end after SIGTERM.
 const (
 	recoverBound = time.Minute
 	endBound     = 5 * time.Second
 )
 
-// begin starts the service and waits until everything runs.
-func (w *world) begin(t *testing.T) {
+// startService starts the service and waits until everything runs.
+func (w *world) startService(t *testing.T) {
 	t.Helper()
 	if err := w.service.start(); err != nil {
 		t.Fatal(err)
@@ -55,17 +56,17 @@ func (w *world) recovers(ctx context.Context) {
 		w.log.fail("not everything runs %v after all was given back: %v", time.Since(began).Round(time.Second), err)
 		return
 	}
-	w.log.say("everything runs after %v", time.Since(began).Round(time.Millisecond))
+	w.log.logf("everything runs after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// ends has the service end, and checks how it does.
+// ends stops the service, and checks how it ends.
 func (w *world) ends() {
 	began := time.Now()
 	p, took, in := w.service.stop(endBound)
 	if !in {
 		more := w.late.since(began) // the machine may be late
 		if strings.Contains(p.said(), "not everything has ended in time") {
-			more += slowWrite // for which the kernel may hold a process that has ended: the slow disk has a request of it
+			more += slowWrite // the kernel may hold an ended process for a request to the slow disk
 		}
 		select {
 		case <-p.done:
@@ -80,9 +81,10 @@ func (w *world) ends() {
 		<-p.done
 		return
 	}
-	w.log.say("start %d has ended %v after SIGTERM; in force: %s", p.number, took.Round(time.Millisecond), strings.Join(w.inForce, ", "))
+	w.log.logf("start %d has ended %v after SIGTERM; in force: %s", p.number, took.Round(time.Millisecond), strings.Join(w.inForce, ", "))
 	begins := p.ready.IsZero() && cannotBegin.MatchString(p.said())
-	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !p.outOfMemory() {
+	atOnce := p.status().Signaled() && p.status().Signal() == syscall.SIGTERM && p.said() == "" // before the program itself has started
+	if status := p.cmd.ProcessState.ExitCode(); status != 0 && !begins && !atOnce && !p.outOfMemory() {
 		w.log.fail("start %d ends with %v:\n%s", p.number, p.cmd.ProcessState, lastOf(p.said()))
 	}
 	if err := checkBooks(read(p.out), p.said()); err != nil && !p.ready.IsZero() && !p.outOfMemory() {
@@ -93,24 +95,24 @@ func (w *world) ends() {
 	}
 }
 
-// TestFaultsAlone takes each thing away by itself, and gives it back. What the network and the disk need is also missing at a start.
+// TestFaultsAlone injects each fault alone and removes it. Faults of network and disk are also in force at a start.
 func TestFaultsAlone(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long-chaos)")
 	}
 	needs(t)
 	w := newWorld(t)
-	defer w.log.tell(t)
-	w.begin(t)
+	defer w.log.report(t)
+	w.startService(t)
 	health := w.watchHealth()
 	chosen := regexp.MustCompile(*only)
 	for _, f := range w.faults() {
 		if !chosen.MatchString(f.String()) {
 			continue
 		}
-		w.do(&f, take)
+		w.applyFault(&f, take)
 		time.Sleep(*heldFor)
-		w.do(&f, give)
+		w.applyFault(&f, give)
 		w.recovers(t.Context())
 	}
 	before, err := w.holds()
@@ -121,13 +123,13 @@ func TestFaultsAlone(t *testing.T) {
 		if !chosen.MatchString(f.String()) {
 			continue
 		}
-		w.do(&f, take)
+		w.applyFault(&f, take)
 		w.ends()
 		if err := w.service.start(); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(*heldFor)
-		w.do(&f, give)
+		w.applyFault(&f, give)
 		w.recovers(t.Context())
 		w.compare(t.Context(), before)
 	}
@@ -135,19 +137,22 @@ func TestFaultsAlone(t *testing.T) {
 	w.ends()
 }
 
-// shortSeed is that of the short form.
+// shortSeed is the seed of the short form.
 const shortSeed = 260038
 
-// The short form, and how fast things are taken away.
+// The short form, and the rate of faults.
 var (
 	shortPhases = []phase{{10 * time.Second, terminate}, {7 * time.Second, calm}, {3 * time.Second, finish}}
 	shortPace   = pace{pause: 700 * time.Millisecond, longest: 4 * time.Second, most: 8}
 	longPace    = pace{pause: 3 * time.Second, longest: 20 * time.Second, most: 8}
 )
 
-// TestChaos has the service live through what a seeded script takes away and gives back: it answers, ends when it is told to, and in the end it is
-// as it was.
+// TestChaos runs the service while a seeded script injects and removes faults. The service must answer, end when it is
+// told to, and finally be as it was.
 func TestChaos(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	needs(t)
 	warm, phases, speed := 2*time.Second, shortPhases, shortPace
 	if *seed == 0 {
@@ -163,26 +168,26 @@ func TestChaos(t *testing.T) {
 	}
 	t.Logf("-seed %d repeats this script", *seed)
 	w := newWorld(t)
-	defer w.log.tell(t)
-	defer w.keep(t)
+	defer w.log.report(t)
+	defer w.saveOutput(t)
 	faults := w.faults()
 	script := write(rng, faults, phases, speed)
 	if testing.Verbose() {
 		t.Logf("the script:\n%s", strings.Join(show(script, faults), "\n"))
 	}
-	w.begin(t)
+	w.startService(t)
 	time.Sleep(warm)
 	before, err := w.holds()
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.log.say("the process holds %+v", before)
+	w.log.logf("the process holds %+v", before)
 	health := w.watchHealth()
 	w.play(t.Context(), script, faults, before)
 	health.end()
 }
 
-// play does what a script says. Its clock stands still while the service ends, and while it recovers.
+// play executes a script. Its clock stops while the service ends and recovers.
 func (w *world) play(ctx context.Context, script []step, faults []fault, before holdings) {
 	began, over := time.Now(), false
 	for _, s := range script {
@@ -192,7 +197,7 @@ func (w *world) play(ctx context.Context, script []step, faults []fault, before 
 		stopped := time.Now()
 		switch s.what {
 		case take, give:
-			w.do(&faults[s.fault], s.what)
+			w.applyFault(&faults[s.fault], s.what)
 			continue
 		case calm:
 			w.recovers(ctx)
@@ -210,13 +215,13 @@ func (w *world) play(ctx context.Context, script []step, faults []fault, before 
 	}
 }
 
-// do takes something away, or gives it back.
-func (w *world) do(f *fault, what act) {
+// applyFault injects or removes a fault.
+func (w *world) applyFault(f *fault, what act) {
 	name, done := "GIVE", f.give
 	if what == take {
 		name, done = "TAKE", f.take
 	}
-	w.log.say("%s %v", name, f)
+	w.log.logf("%s %v", name, f)
 	if err := done(); err != nil {
 		w.log.fail("%s %v: %v", name, f, err)
 	}
@@ -238,11 +243,11 @@ func (w *world) compare(ctx context.Context, before holdings) {
 	if err != nil {
 		w.log.fail("%v", err)
 	}
-	w.log.say("the process holds %+v, its files: %s", now, w.service.process().files())
+	w.log.logf("the process holds %+v, its files: %s", now, w.service.process().files())
 }
 
-// keep keeps what the service has said, if something is wrong.
-func (w *world) keep(t *testing.T) {
+// saveOutput saves the service's output if something is wrong.
+func (w *world) saveOutput(t *testing.T) {
 	t.Helper()
 	folder := filepath.Join(os.TempDir(), fmt.Sprintf("tegracast-chaos-%d", *seed))
 	if !w.log.failed() {

@@ -16,9 +16,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
 // A state is the service's report about itself.
@@ -30,8 +30,8 @@ type state struct {
 	metrics string
 }
 
-// look asks the service for its state.
-func (w *world) look() (s state, err error) {
+// readState gets the service's state.
+func (w *world) readState() (s state, err error) {
 	for _, path := range []string{"/readyz", "/healthz", "/metrics", "/api/v1/status"} {
 		status, body, err := get(w.client, path)
 		if err == nil && status != http.StatusOK {
@@ -53,26 +53,26 @@ func (w *world) look() (s state, err error) {
 	return s, nil
 }
 
-// metric is the sum of a metric's values.
+// metric returns the sum of a metric's values.
 func (s *state) metric(name string) (sum float64) {
 	for _, m := range regexp.MustCompile(`(?m)^`+name+`(?:\{.*\})? (\S+)$`).FindAllStringSubmatch(s.metrics, -1) {
-		v, _ := strconv.ParseFloat(m[1], 64) // it is 0 else
+		v, _ := strconv.ParseFloat(m[1], 64) // 0 if invalid
 		sum += v
 	}
 	return sum
 }
 
-// window is the time between two reports in which every part must have made progress. A slow machine gets more.
+// window is the time between two reports in which every part must make progress. It is longer on a slow machine.
 const window = time.Second
 
-// runs returns what does not run as at the beginning.
+// runs returns what does not run as at the start.
 func (w *world) runs() error {
-	before, err := w.look()
+	before, err := w.readState()
 	if err != nil {
 		return err
 	}
 	time.Sleep(window)
-	now, err := w.look()
+	now, err := w.readState()
 	if err != nil {
 		return err
 	}
@@ -125,17 +125,17 @@ func outputsRun(before, now state) error {
 	return errors.Join(append(errs, errorf(len(now.Books.Outputs) == 8, "%d outputs", len(now.Books.Outputs)))...)
 }
 
-// holdings are the resources of the service's process. Memory is in KiB; file is its part that maps the program's file.
+// holdings are the resources of the service's process. Memory is in KiB. file is the part that maps the program's file.
 type holdings struct {
 	goroutines, files, resident, file float64
 }
 
-// holds reads that, after a collection of garbage.
+// holds returns the holdings after a garbage collection.
 func (w *world) holds() (h holdings, err error) {
 	if err := w.service.control(cards[0].seed, "collect"); err != nil {
 		return h, err
 	}
-	s, err := w.look()
+	s, err := w.readState()
 	p := w.service.process()
 	if err != nil || p == nil {
 		return h, errors.Join(err, errorf(p != nil, "it does not run"))
@@ -143,13 +143,14 @@ func (w *world) holds() (h holdings, err error) {
 	status := read(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
 	kib := func(name string) float64 {
 		m := regexp.MustCompile(`(?m)^` + name + `:\s+(\d+) kB$`).FindStringSubmatch(status)
-		v, _ := strconv.ParseFloat(append(m, "", "")[1], 64) // it is 0 else
+		v, _ := strconv.ParseFloat(append(m, "", "")[1], 64) // 0 if invalid
 		return v
 	}
 	return holdings{s.metric("go_goroutines"), s.metric("process_open_fds"), kib("VmRSS"), kib("RssFile")}, nil
 }
 
-// within fails where more is held than before: some goroutines and files come and go with connections.
+// within returns an error if more is held than before. It tolerates some goroutines and files, which come and go with
+// connections.
 func (h holdings) within(before holdings) error {
 	fine := h.goroutines <= before.goroutines+8 && h.files <= before.files+4 && h.resident <= before.resident*1.05
 	return errorf(fine, "the process holds %+v, and before %+v", h, before)
@@ -165,14 +166,14 @@ var sourceOf = map[string]string{
 	"raw": "front", "live": "front", "frames": "front", "kept": "rear", "shared": "rear", "numbers": "rear", "back": "rear", "once": "clip",
 }
 
-// checkBooks checks the summary of a process that has ended in order. One that has left out what did not end in time has none.
-// Those of an output that waited at the start begin when it was opened, which said tells.
+// checkBooks checks the summary of a process that has ended in order. A process that had to abandon a part has none. The
+// counters of an output that waited at the start, as said shows, begin when it is opened.
 func checkBooks(summary, said string) error {
 	if strings.Contains(summary, "not everything has ended in time") {
 		return nil
 	}
 	var errs []error
-	number := func(text string) int { n, _ := strconv.Atoi(text); return n } // of digits
+	number := func(text string) int { n, _ := strconv.Atoi(text); return n } // cannot fail: digits
 	captured := map[string]int{}
 	for _, m := range sourceBooks.FindAllStringSubmatch(summary, -1) {
 		captured[m[1]] = number(m[2])
@@ -180,7 +181,7 @@ func checkBooks(summary, said string) error {
 	list := outputBooks.FindAllStringSubmatch(summary, -1)
 	for _, m := range list {
 		all, delivered, dropped := number(m[2]), number(m[3]), number(m[4])
-		waited := strings.Contains(said, `msg="output is open now" output=`+m[1])
+		waited := strings.Contains(said, `msg="output cannot be opened yet, and is tried again" output=`+m[1])
 		if all != delivered+dropped || all > captured[sourceOf[m[1]]] || all < captured[sourceOf[m[1]]] && !waited {
 			errs = append(errs, fmt.Errorf("books of %s: %s; its source captured %d", m[1], m[0], captured[sourceOf[m[1]]]))
 		}
@@ -190,14 +191,14 @@ func checkBooks(summary, said string) error {
 
 var recordingBegins = regexp.MustCompile(`msg="recording begins" output=(\w+) file=(\S+)`)
 
-// checkRecordings checks that each recording of a process that has ended is readable, and either finished or named in the log.
+// checkRecordings checks that each recording of an ended process is readable, and either finished or named in the log.
 func (w *world) checkRecordings(p *process) error {
 	var errs []error
 	said := p.said()
 	for _, m := range recordingBegins.FindAllStringSubmatch(said, -1) {
 		path := filepath.Join(w.disk.behind, "recordings", filepath.Base(m[2]))
 		if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
-			continue // it was deleted, as the oldest
+			continue // it was deleted as the oldest
 		}
 		out, err := exec.Command(w.service.program, "record", "verify", "--json", path).CombinedOutput()
 		report, jsonErr := unmarshal[record.Report](out)

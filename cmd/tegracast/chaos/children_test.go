@@ -20,10 +20,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/share"
 )
 
-// childSilence is a reader's time-out for a frame.
+// childSilence is a reader's timeout for a frame.
 const childSilence = 5 * time.Second
 
-// TestMain is a reader in the processes that the test starts for that.
+// TestMain runs a reader in the processes that the test starts for this purpose, or the tests.
 func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv(childVariable) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// watch is a viewer by WHEP: it prints a line for each ten packets, and returns when none comes any more.
+// watch is a WHEP viewer. It prints a line for every ten packets, and returns when no more come.
 func watch(url, password string) error {
 	peer, err := pion.NewPeerConnection(pion.Configuration{})
 	if err != nil {
@@ -58,20 +58,11 @@ func watch(url, password string) error {
 			}
 		}
 	})
-	receive := pion.RTPTransceiverInit{Direction: pion.RTPTransceiverDirectionRecvonly}
-	if _, err := peer.AddTransceiverFromKind(pion.RTPCodecTypeVideo, receive); err != nil {
-		return err
-	}
-	offer, err := peer.CreateOffer(nil)
+	offer, err := programtest.OfferWHEP(context.Background(), peer)
 	if err != nil {
 		return err
 	}
-	gathered := pion.GatheringCompletePromise(peer)
-	if err := peer.SetLocalDescription(offer); err != nil {
-		return err
-	}
-	<-gathered
-	answer, err := ask(url, password, peer.LocalDescription().SDP)
+	answer, err := ask(url, password, offer)
 	if err != nil {
 		return err
 	}
@@ -90,7 +81,7 @@ func watch(url, password string) error {
 	}
 }
 
-// ask sends an offer to the service, whose certificate is its own, and returns the answer.
+// ask sends an offer to the service, which has a self-signed certificate, and returns the answer.
 func ask(url, password, offer string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), childSilence)
 	defer cancel()
@@ -114,7 +105,7 @@ func ask(url, password, offer string) (string, error) {
 	return string(b), err
 }
 
-// takeFrames takes frames that the service shares, prints a line for each ten, and asks for them again when they end.
+// takeFrames receives frames that the service shares, prints a line for every ten, and connects again when they end.
 func takeFrames(socket string) error {
 	for {
 		if err := takeUntilEnd(socket); err != nil {

@@ -16,19 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskSize is that of the small disk, in the format of tmpfs.
+// diskSize is the size of the small disk, in the format of tmpfs.
 const diskSize = "96m"
 
-// A disk is a small file system in memory, which the service sees through a file system of the test: that can refuse whatever writes, or hold it
-// up.
+// A disk is a small file system in memory. The service accesses it through a file system of the test, which can refuse or
+// delay writes.
 type disk struct {
-	folder   string // what the service sees
-	behind   string // the same, without the test's file system
+	folder   string // as seen by the service
+	behind   string // without the test's file system
 	readOnly atomic.Bool
-	holdUp   atomic.Int64 // of each operation that writes, ns
+	holdUp   atomic.Int64 // delay of each operation that writes, ns
 }
 
-// newDisk mounts one until the test ends. It fails where there is no FUSE.
+// newDisk mounts a disk until the test ends. It fails without FUSE.
 func newDisk(t *testing.T) *disk {
 	t.Helper()
 	dir := t.TempDir()
@@ -57,7 +57,8 @@ func newDisk(t *testing.T) *disk {
 	t.Cleanup(func() {
 		d.holdUp.Store(0)
 		d.readOnly.Store(false)
-		// Mount namespaces that others have made meanwhile have the disk, too, so that its server may run until this process ends.
+		// Mount namespaces that others have created meanwhile also contain the disk, so its server runs until this
+		// process ends.
 		if err := unix.Unmount(d.folder, unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
@@ -65,7 +66,7 @@ func newDisk(t *testing.T) *disk {
 	return d
 }
 
-// writes is asked before each operation that writes.
+// writes is called before each operation that writes, and returns its error.
 func (d *disk) writes() syscall.Errno {
 	time.Sleep(time.Duration(d.holdUp.Load()))
 	if d.readOnly.Load() {
@@ -74,10 +75,10 @@ func (d *disk) writes() syscall.Errno {
 	return 0
 }
 
-// ballast fills the disk.
+// ballast returns the path of the file that fills the disk.
 func (d *disk) ballast() string { return filepath.Join(d.behind, "ballast") }
 
-// fill leaves no room on the disk.
+// fill fills the disk.
 func (d *disk) fill() error {
 	f, err := os.Create(d.ballast())
 	if err != nil {
@@ -162,7 +163,7 @@ func (d *disk) file(f fs.FileHandle) fs.FileHandle {
 	return f
 }
 
-// PassthroughFd has the kernel ask this process for everything.
+// PassthroughFd directs all operations of the kernel to this process.
 func (*file) PassthroughFd() (int, bool) { return 0, false }
 
 func (f *file) Write(ctx context.Context, data []byte, at int64) (uint32, syscall.Errno) {

@@ -5,6 +5,7 @@ package chaos
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"sync"
@@ -14,9 +15,9 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// A fault takes something away from the service, and gives it back. It knows nothing of other faults.
+// A fault removes a resource of the service, and restores it, independently of other faults.
 type fault struct {
-	of   string // what it takes away: at most one fault of that is in force at a time
+	of   string // the resource; at most one of its faults is in force at a time
 	name string
 	take func() error
 	give func() error
@@ -24,7 +25,8 @@ type fault struct {
 
 func (f *fault) String() string { return f.of + " " + f.name }
 
-// again is a fault that must be renewed while it is in force, as the service may be another process by then.
+// again returns a fault that is renewed periodically while it is in force, because the service may have become another
+// process.
 func again(of, name string, every time.Duration, renew, give func() error, log *journal) fault {
 	var stop chan struct{}
 	var ended sync.WaitGroup
@@ -57,13 +59,13 @@ func again(of, name string, every time.Duration, renew, give func() error, log *
 	}}
 }
 
-// absent reports whether an error says that the service is not there, or is on its way.
+// absent reports whether an error means that the service does not run, or is starting or ending.
 func absent(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || err != nil && err.Error() == "EOF"
 }
 
-// faults are all that the script draws from.
+// faults returns all faults from which the script chooses.
 func (w *world) faults() (list []fault) {
 	list = append(list, w.networkFaults()...)
 	list = append(list, w.diskFaults()...)
@@ -106,6 +108,10 @@ func (w *world) diskFaults() []fault {
 // slowWrite is the duration of each operation of a slow disk.
 const slowWrite = 2 * time.Second
 
+// startWrites is the number of such operations during a start: the service counts the start, and the bus continues its
+// numbers.
+const startWrites = 6
+
 func (w *world) processFaults(r *reader) []fault {
 	return []fault{
 		{r.name, "stopped", func() error { r.signal(syscall.SIGSTOP); return nil }, func() error { r.signal(syscall.SIGCONT); return nil }},
@@ -116,13 +122,13 @@ func (w *world) processFaults(r *reader) []fault {
 	}
 }
 
-// cards are the seeds of the models, by their sources.
+// cards lists the seeds of the models, by source.
 var cards = []struct {
 	name string
 	seed int
 }{{"front", 1}, {"rear", 2}}
 
-// strikes is the number of times that an FPGA's fault is injected while it is in force.
+// strikes is the interval at which an FPGA's fault is injected while it is in force.
 const strikes = 700 * time.Millisecond
 
 func (w *world) cardFaults() (list []fault) {
@@ -136,11 +142,11 @@ func (w *world) cardFaults() (list []fault) {
 		none := func() error { return nil }
 		for _, id := range model.FaultIDs() {
 			inject := func() error { return ask("inject %v", id) }
-			if id == model.F3 || id == model.F4 { // an engine that is stuck until the device is reset
-				list = append(list, again(of, id.Name(), strikes, inject, reset, w.log))
+			if id == model.F3 || id == model.F4 { // the engine hangs until the device is reset
+				list = append(list, again(of, id.String(), strikes, inject, reset, w.log))
 				continue
 			}
-			list = append(list, again(of, id.Name(), strikes, inject, withdraw, w.log))
+			list = append(list, again(of, id.String(), strikes, inject, withdraw, w.log))
 		}
 		pins := 0
 		list = append(list,
@@ -152,7 +158,7 @@ func (w *world) cardFaults() (list []fault) {
 	return list
 }
 
-// clockFaults step the service's own wall clock (amd64 only). This machine's clock is not changed.
+// clockFaults step the service's own wall clock (amd64 only). The machine's clock is unchanged.
 func (w *world) clockFaults() (list []fault) {
 	if runtime.GOARCH != "amd64" {
 		return nil
@@ -173,7 +179,8 @@ func leaveOutAbsent(err error) error {
 	return err
 }
 
-// memoryLeft are what memory limits leave beyond what the service had at the beginning, and descriptorsLeft is the same of descriptors, and of what
+// memoryLeft is the memory that limits leave in addition to the service's memory at the start. descriptorsLeft is the same
+// for descriptors, relative to the current number.
 // it has at the moment.
 var memoryLeft = map[string]int64{"tight": 4 << 20, "too tight": 1 << 10}
 
@@ -186,10 +193,10 @@ func (w *world) limitFaults() (list []fault) {
 			break
 		}
 		list = append(list, again("memory", name, time.Second, func() error {
-			w.memoryLimited.Store(true)
+			w.limitedUntil.Store(math.MaxInt64)
 			return s.group.limitTo(w.memory + left)
 		}, func() error {
-			time.AfterFunc(time.Second, func() { w.memoryLimited.Store(false) })
+			w.limitedUntil.Store(time.Now().Add(time.Second).UnixNano())
 			return s.group.limitTo(0)
 		}, w.log))
 	}
@@ -202,7 +209,7 @@ func (w *world) limitFaults() (list []fault) {
 			}
 			numbers, err := descriptors(p.cmd.Process.Pid)
 			if err != nil || len(numbers) == 0 {
-				return nil // it has ended
+				return nil // the process has ended
 			}
 			return limitDescriptors(p.cmd.Process.Pid, uint64(len(numbers)+descriptorsLeft))
 		}, func() error {

@@ -12,23 +12,26 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// clientOf asks the service as a program of its machine does. Each request has a connection of its own.
-func clientOf(n *network) *http.Client {
-	return &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{
+// clientOf returns a client like that of a program on the service's machine. Each request uses a new connection.
+func clientOf(n *network, password string) *http.Client {
+	return &http.Client{Timeout: 20 * time.Second, Transport: programtest.WithKey(&http.Transport{
 		DialContext: func(ctx context.Context, kind, address string) (c net.Conn, err error) {
 			return n.dial(ctx, kind, address)
 		},
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
-	}}
+	}, func() (string, error) { return password, nil })}
 }
 
-// get asks the service for a page.
+// get requests a page from the service.
 func get(c *http.Client, path string) (status int, body []byte, err error) {
 	r, err := c.Get("https://127.0.0.1:8443" + path)
 	if err != nil {
@@ -39,7 +42,7 @@ func get(c *http.Client, path string) (status int, body []byte, err error) {
 	return r.StatusCode, body, err
 }
 
-// A lateness is how much later than asked a sleeping thread of this process has woken up lately.
+// A lateness measures how late a sleeping thread of this process wakes up.
 type lateness struct {
 	mu   sync.Mutex
 	seen []late // the oldest first
@@ -50,7 +53,7 @@ type late struct {
 	by time.Duration
 }
 
-// lateTick is how long the thread sleeps, and lateKept how long it remembers.
+// lateTick is the time that the thread sleeps, and lateKept the time that it keeps its measurements.
 const (
 	lateTick = time.Millisecond
 	lateKept = 10 * time.Second
@@ -77,7 +80,7 @@ func (l *lateness) watch(ctx context.Context) {
 	}
 }
 
-// since is for how long in all the thread was late from a time on.
+// since returns the total lateness of the thread since a time.
 func (l *lateness) since(t time.Time) (sum time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +92,7 @@ func (l *lateness) since(t time.Time) (sum time.Duration) {
 	return sum
 }
 
-// delays are for how long each thread of some processes, which was ready to run, has waited for a processor (the kernel's
+// delays are the times that runnable threads of some processes have waited for a processor (the kernel's
 // scheduler/sched-stats.rst: the second number).
 type delays map[string]time.Duration
 
@@ -99,7 +102,7 @@ func delaysOf(pids ...int) delays {
 		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 		for _, file := range files {
 			var ran, wait int64                             // ns
-			if text, err := os.ReadFile(file); err == nil { // a thread may have ended
+			if text, err := os.ReadFile(file); err == nil { // the thread may have ended
 				_, _ = fmt.Sscan(string(text), &ran, &wait)
 				w[file] = time.Duration(wait)
 			}
@@ -108,7 +111,7 @@ func delaysOf(pids ...int) delays {
 	return w
 }
 
-// since is for how long in all the threads have waited after before.
+// since returns the total waiting time of the threads after before.
 func (w delays) since(before delays) (sum time.Duration) {
 	for file, wait := range w {
 		sum += wait - before[file]
@@ -116,26 +119,37 @@ func (w delays) since(before delays) (sum time.Duration) {
 	return sum
 }
 
-// healthLimit is how late an answer of /healthz may be, beyond the lateness of the machine.
+// memoryStalls returns for how long tasks of this machine have waited for memory so far, such as the service whose memory
+// is limited (the kernel's accounting/psi.rst, some). It is 0 if the kernel does not count that.
+func memoryStalls() time.Duration {
+	var us int64
+	if text, err := os.ReadFile("/proc/pressure/memory"); err == nil {
+		_, total, _ := strings.Cut(string(text), "total=")
+		_, _ = fmt.Sscan(total, &us)
+	}
+	return time.Duration(us) * time.Microsecond
+}
+
+// healthLimit is the maximum delay of an answer of /healthz, in addition to the lateness of the machine.
 const healthLimit = 50 * time.Millisecond
 
-// A healthWatch asks for /healthz, and measures beside each request how late the machine is: for how long threads of the test and of the service
-// wait for a processor, and by how much a thread that sleeps wakes up too late.
+// A healthWatch requests /healthz, and measures with each request how late the machine is: how long threads of the test
+// and the service wait for a processor or for memory, and how late a sleeping thread wakes up.
 type healthWatch struct {
 	service  *service
 	late     *lateness
 	client   *http.Client
 	said     int // the last status
 	answered int
-	longest  time.Duration // that an answer has taken beyond the lateness
+	longest  time.Duration // longest answer, without the lateness
 	stop     context.CancelFunc
 	stopped  chan struct{}
 }
 
-// watchHealth asks ten times a second while the service is there, until end is called.
+// watchHealth sends ten requests per second while the service runs, until end is called.
 func (w *world) watchHealth() *healthWatch {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &healthWatch{service: w.service, late: w.late, client: clientOf(w.here), stop: cancel, stopped: make(chan struct{})}
+	h := &healthWatch{service: w.service, late: w.late, client: clientOf(w.here, w.password), stop: cancel, stopped: make(chan struct{})}
 	go func() {
 		defer close(h.stopped)
 		for ctx.Err() == nil {
@@ -148,22 +162,22 @@ func (w *world) watchHealth() *healthWatch {
 	return h
 }
 
-// end ends it.
+// end stops the requests.
 func (h *healthWatch) end() {
 	h.stop()
 	<-h.stopped
-	h.service.log.say("/healthz was answered %d times, within %v and the lateness of the machine", h.answered, h.longest.Round(time.Millisecond))
+	h.service.log.logf("/healthz was answered %d times, within %v and the lateness of the machine", h.answered, h.longest.Round(time.Millisecond))
 }
 
-// endsSoon is within which the end of a process is known that has cut off a request by it.
+// endsSoon is the time within which the end of a process that has interrupted a request is noticed.
 const endsSoon = 200 * time.Millisecond
 
-// ask asks once. A process that does not listen yet, or has ended meanwhile, need not answer.
+// ask sends one request. A process that does not listen yet, or has ended meanwhile, need not answer.
 func (h *healthWatch) ask(p *process) {
-	before, began := delaysOf(os.Getpid(), p.cmd.Process.Pid), time.Now()
+	before, stalls, began := delaysOf(os.Getpid(), p.cmd.Process.Pid), memoryStalls(), time.Now()
 	status, body, err := get(h.client, "/healthz")
 	took := time.Since(began)
-	late := delaysOf(os.Getpid(), p.cmd.Process.Pid).since(before) + h.late.since(began)
+	late := delaysOf(os.Getpid(), p.cmd.Process.Pid).since(before) + h.late.since(began) + memoryStalls() - stalls
 	if err != nil {
 		time.Sleep(endsSoon)
 	}
@@ -171,15 +185,15 @@ func (h *healthWatch) ask(p *process) {
 	log := h.service.log
 	switch {
 	case ends || err != nil && !listens:
-	case err != nil && took < late: // such as that of a server which has waited 5 s for a request
-		log.say("/healthz: %v after %v, the machine was late by %v", err, took.Round(time.Millisecond), late.Round(time.Millisecond))
+	case err != nil && took < late: // such as by a server that has waited 5 s for a request
+		log.logf("/healthz: %v after %v, the machine was late by %v", err, took.Round(time.Millisecond), late.Round(time.Millisecond))
 	case err != nil:
 		log.fail("/healthz: %v after %v, the machine was late by %v", err, took.Round(time.Millisecond), late.Round(time.Millisecond))
 	case took > healthLimit+late:
 		log.fail("/healthz: %d after %v, the machine was late by %v", status, took.Round(time.Millisecond), late.Round(time.Millisecond))
 	case status != h.said:
 		h.said = status
-		log.say("/healthz: %d %s", status, body)
+		log.logf("/healthz: %d %s", status, body)
 	}
 	if err == nil {
 		h.answered++
@@ -187,7 +201,7 @@ func (h *healthWatch) ask(p *process) {
 	}
 }
 
-// errorf is an error, or nil where it is fine.
+// errorf returns an error, or nil if fine is true.
 func errorf(fine bool, format string, values ...any) error {
 	if fine {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A journal has what the test has done and seen, with the times, and what is wrong. Any goroutine may write it.
+// A journal records what the test has done and seen, with times, and the errors. Its methods may be called concurrently.
 type journal struct {
 	began time.Time
 	mu    sync.Mutex
@@ -20,30 +20,30 @@ type journal struct {
 
 func newJournal() *journal { return &journal{began: time.Now()} }
 
-func (j *journal) say(format string, values ...any) {
+func (j *journal) logf(format string, values ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lines = append(j.lines, fmt.Sprintf("%8.3f  %s", time.Since(j.began).Seconds(), fmt.Sprintf(format, values...)))
 }
 
-// fail notes a fault of the program.
+// fail records a fault of the program.
 func (j *journal) fail(format string, values ...any) {
 	text := fmt.Sprintf(format, values...)
-	j.say("WRONG: %s", text)
+	j.logf("WRONG: %s", text)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.wrong = append(j.wrong, text)
 }
 
-// failed reports whether something is wrong.
+// failed reports whether there was an error.
 func (j *journal) failed() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.wrong) > 0
 }
 
-// tell has the test fail by what is wrong, and shows everything then, or in any case with -v.
-func (j *journal) tell(t *testing.T) {
+// report fails the test if there were errors, and shows the journal then, or always with -v.
+func (j *journal) report(t *testing.T) {
 	t.Helper()
 	j.mu.Lock()
 	defer j.mu.Unlock()

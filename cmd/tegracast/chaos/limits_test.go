@@ -14,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A memoryGroup is a control group, version 1 or 2, whose memory can be limited.
+// A memoryGroup is a control group, version 1 or 2, with a memory limit.
 type memoryGroup struct {
 	folder string
-	limit  string // name of the file with the limit
+	limit  string // name of the file for the limit
 	used   string
-	none   string // what the limit is without one
+	none   string // the limit's value for no limit
 }
 
-// newMemoryGroup makes one until the test ends. nil: this machine has no control group for memory that can be written.
+// newMemoryGroup creates a group until the test ends. It returns nil if this machine has no writable memory control
+// group.
 func newMemoryGroup(t *testing.T) *memoryGroup {
 	t.Helper()
 	name := fmt.Sprintf("tegracast-chaos-%d", os.Getpid())
@@ -53,7 +54,7 @@ func (g *memoryGroup) add(pid int) error {
 	return os.WriteFile(filepath.Join(g.folder, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0o600)
 }
 
-// has is how much memory the processes of the group have.
+// has returns the memory used by the group's processes.
 func (g *memoryGroup) has() (int64, error) {
 	text, err := os.ReadFile(filepath.Join(g.folder, g.used))
 	if err != nil {
@@ -62,7 +63,7 @@ func (g *memoryGroup) has() (int64, error) {
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
-// limitTo limits the memory of the group; 0: not. Less than the processes have may be refused for now.
+// limitTo limits the group's memory; 0: no limit. The kernel may temporarily refuse a limit below the current usage.
 func (g *memoryGroup) limitTo(bytes int64) error {
 	value := g.none
 	if bytes > 0 {
@@ -75,7 +76,7 @@ func (g *memoryGroup) limitTo(bytes int64) error {
 	return err
 }
 
-// descriptors are the file descriptors that a process has.
+// descriptors returns the file descriptors of a process.
 func descriptors(pid int) ([]int, error) {
 	list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	numbers := make([]int, 0, len(list))
@@ -87,7 +88,8 @@ func descriptors(pid int) ([]int, error) {
 	return numbers, err
 }
 
-// limitDescriptors sets how many file descriptors a process may have; 0: as many as the unit allows. One that has ended has no limit.
+// limitDescriptors limits the number of file descriptors of a process; 0: the unit's limit. It ignores a process that has
+// ended.
 func limitDescriptors(pid int, limit uint64) error {
 	if limit == 0 {
 		limit = 8192

@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/resolve/resolvetest"
 )
 
-// The service's address, and that of its readers and servers, at the two ends of a link. Nobody has the wrong address.
+// The addresses of the service, and of its readers and servers, at the two ends of a link. The wrong address is unused.
 const (
 	serviceAddress = "10.77.0.1"
 	readerAddress  = "10.77.0.2"
@@ -32,10 +32,10 @@ const (
 // A network is a network namespace, by its name for ip(8).
 type network struct {
 	name string
-	work chan func() // runs on a thread that is there
+	work chan func() // functions to run on a thread in the namespace
 }
 
-// workers is how many threads of the test work in a namespace.
+// workers is the number of the test's threads in a namespace.
 const workers = 4
 
 // ip runs ip(8).
@@ -46,7 +46,8 @@ func ip(args ...string) error {
 	return nil
 }
 
-// newNetwork makes a namespace until the test ends. Programs that "ip netns exec" starts there ask the name server of the test.
+// newNetwork creates a namespace until the test ends. Programs that "ip netns exec" starts there use the test's name
+// server.
 func newNetwork(t *testing.T, suffix string) *network {
 	t.Helper()
 	n := &network{name: fmt.Sprintf("tegracast-%d-%s", os.Getpid(), suffix), work: make(chan func())}
@@ -56,7 +57,7 @@ func newNetwork(t *testing.T, suffix string) *network {
 	}
 	t.Cleanup(func() {
 		_ = os.RemoveAll(folder)
-		_ = os.Remove("/etc/netns") // if nobody else has something there
+		_ = os.Remove("/etc/netns") // if it is empty
 	})
 	text := "nameserver " + nameServerAt + "\noptions timeout:1 attempts:2\n"
 	if err := os.WriteFile(filepath.Join(folder, "resolv.conf"), []byte(text), 0o644); err != nil {
@@ -82,7 +83,7 @@ func newNetwork(t *testing.T, suffix string) *network {
 	return n
 }
 
-// enter starts the thread that works in the namespace.
+// enter starts a thread that works in the namespace.
 func (n *network) enter() error {
 	f, err := os.Open(filepath.Join("/run/netns", n.name))
 	if err != nil {
@@ -91,7 +92,7 @@ func (n *network) enter() error {
 	defer f.Close()
 	entered := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with its goroutine
+		runtime.LockOSThread() // never unlocked: the thread ends with its goroutine
 		err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
 		entered <- err
 		if err != nil {
@@ -104,8 +105,8 @@ func (n *network) enter() error {
 	return <-entered
 }
 
-// do runs f in the namespace.
-func (n *network) do(f func()) {
+// inNamespace runs f in the namespace.
+func (n *network) inNamespace(f func()) {
 	done := make(chan struct{})
 	n.work <- func() { defer close(done); f() }
 	<-done
@@ -113,16 +114,16 @@ func (n *network) do(f func()) {
 
 // dial connects from the namespace.
 func (n *network) dial(ctx context.Context, kind, address string) (c net.Conn, err error) {
-	n.do(func() { c, err = (&net.Dialer{}).DialContext(ctx, kind, address) })
+	n.inNamespace(func() { c, err = (&net.Dialer{}).DialContext(ctx, kind, address) })
 	return c, err
 }
 
-// command is a program in the namespace.
+// command returns a program in the namespace.
 func (n *network) command(args ...string) *exec.Cmd {
 	return exec.Command("ip", append([]string{"netns", "exec", n.name}, args...)...)
 }
 
-// link joins the service's network and that of its readers.
+// link connects the service's network with that of its readers.
 func link(t *testing.T, here, there *network) {
 	t.Helper()
 	for _, line := range []string{
@@ -138,26 +139,26 @@ func link(t *testing.T, here, there *network) {
 	}
 }
 
-// answers are how a name server takes a question.
+// answers is a behaviour of the name server.
 type answers int32
 
 const (
 	right answers = iota
 	silent
 	refusing
-	wrong // it has an address that nobody has
+	wrong // answers with the unused address
 )
 
-// A nameServer knows where every name is: at readerAddress.
+// A nameServer resolves every name to readerAddress.
 type nameServer struct{ how atomic.Int32 }
 
-// newNameServer has one in a namespace until the test ends.
+// newNameServer runs a name server in a namespace until the test ends.
 func newNameServer(t *testing.T, n *network) *nameServer {
 	t.Helper()
 	s := &nameServer{}
 	var conn net.PacketConn
 	var err error
-	n.do(func() { conn, err = net.ListenPacket("udp", nameServerAt+":53") })
+	n.inNamespace(func() { conn, err = net.ListenPacket("udp", nameServerAt+":53") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +179,7 @@ func newNameServer(t *testing.T, n *network) *nameServer {
 
 func (s *nameServer) is(how answers) { s.how.Store(int32(how)) }
 
-// answer makes the answer to a question: nil for none.
+// answer returns the answer to a question, or nil for none.
 func (s *nameServer) answer(question []byte) []byte {
 	switch answers(s.how.Load()) {
 	case silent:

@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// A reader is a program that reads the service, or a server that it uses: it is started again when it ends.
+// A reader is a program that reads from the service, or a server that it uses. It is restarted when it ends.
 type reader struct {
 	name    string
 	command func() *exec.Cmd
-	good    *regexp.Regexp // a line of its output that says that it gets something; nil: none does
+	good    *regexp.Regexp // matches a line of output that shows progress; nil: no line does
 	log     *journal
 
 	mu      sync.Mutex
 	running *exec.Cmd
-	got     time.Time // the last such line
-	lines   int       // of them
-	held    bool      // it is not to be started again
+	got     time.Time // time of the last such line
+	lines   int       // number of such lines
+	held    bool      // it must not be restarted
 }
 
-// readerPause is how long a reader that has ended is not there.
+// readerPause is the delay before a reader is restarted.
 const readerPause = 500 * time.Millisecond
 
 // run keeps the reader running until ctx ends.
@@ -89,11 +89,11 @@ func (r *reader) once(ctx context.Context) {
 	r.running = nil
 	r.mu.Unlock()
 	if ctx.Err() == nil && (err != nil || r.name != "probe") {
-		r.log.say("%s has ended: %v %s", r.name, err, said)
+		r.log.logf("%s has ended: %v %s", r.name, err, said)
 	}
 }
 
-// tail keeps the last bytes that are written.
+// tail keeps the last bytes written.
 type tail struct {
 	mu   sync.Mutex
 	text []byte
@@ -113,7 +113,7 @@ func (w *tail) String() string {
 	return string(w.text)
 }
 
-// signal sends its process a signal, if it runs.
+// signal sends a signal to the process if it runs.
 func (r *reader) signal(s syscall.Signal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -122,14 +122,14 @@ func (r *reader) signal(s syscall.Signal) {
 	}
 }
 
-// hold has it not be started again, or be started again.
+// hold prevents restarts, or permits them again.
 func (r *reader) hold(held bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.held = held
 }
 
-// reads fails unless the reader has got something within a time.
+// reads returns an error unless the reader has made progress within a time.
 func (r *reader) reads(within time.Duration) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -142,10 +142,10 @@ func (r *reader) reads(within time.Duration) error {
 	return nil
 }
 
-// childVariable has the test's own program be a reader: its value says which.
+// childVariable makes the test's own program a reader. Its value selects which one.
 const childVariable = "TEGRACAST_CHAOS_READER"
 
-// readersOf are all readers of a service. The first lines of the JSON of probe tell what has come within two seconds.
+// readersOf returns all readers of a service. The first lines of probe's JSON show what arrived within two seconds.
 func readersOf(s *service, there *network, password string, log *journal) []*reader {
 	child := func(n *network, kind string, more ...string) *exec.Cmd {
 		self, _ := os.Executable()
@@ -178,7 +178,7 @@ func readersOf(s *service, there *network, password string, log *journal) []*rea
 	}
 }
 
-// serversOf are the servers of the bus.
+// serversOf returns the servers of the bus.
 func serversOf(t *testing.T, there *network, log *journal) (nats, mqtt *reader) {
 	t.Helper()
 	folder := t.TempDir()

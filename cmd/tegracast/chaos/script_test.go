@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// A step of a script takes something away or gives it back at a time since the beginning, or ends what came before.
+// A step of a script injects or removes a fault at a time since the start, or ends what came before.
 type step struct {
 	at    time.Duration
 	what  act
-	fault int // of the list of faults, for take and give
+	fault int // index in the list of faults, for take and give
 }
 
-// act is what a step does.
+// act is the action of a step.
 type act uint8
 
 const (
-	give act = iota // before take, where both have the same time
+	give act = iota // before take if both have the same time
 	take
-	terminate // SIGTERM, and a start with whatever is in force
-	calm      // everything is given back, and must run
-	finish    // SIGTERM for the last time
+	terminate // SIGTERM, and a start with the faults in force
+	calm      // all faults are removed, and everything must run
+	finish    // the final SIGTERM
 )
 
-// A phase is a stretch of a script with faults, and how it ends.
+// A phase is a part of a script with faults, and its end.
 type phase struct {
 	length time.Duration
 	end    act
 }
 
-// phasesOf are those of a run: half of the ends are SIGTERM.
+// phasesOf returns the phases of a run. Half of them end with SIGTERM.
 func phasesOf(length time.Duration, rng *rand.Rand) (list []phase) {
 	for left := length; left > 0; {
 		p := phase{30*time.Second + time.Duration(rng.IntN(60))*time.Second, terminate}
@@ -47,18 +47,18 @@ func phasesOf(length time.Duration, rng *rand.Rand) (list []phase) {
 	return list
 }
 
-// pace is how a script takes things away.
+// pace determines the rate of faults.
 type pace struct {
-	pause   time.Duration // from one to the next, at most
-	longest time.Duration // that something is in force
-	most    int           // things at a time
+	pause   time.Duration // maximum time from one to the next
+	longest time.Duration // maximum duration of a fault
+	most    int           // maximum number of faults at a time
 }
 
-// write makes the script of a seed: it depends on nothing else. Whatever is in force when the service is ended stays in force, and what is in force
-// at the end is given back after it.
+// write makes the script of a seed. It depends on nothing else. The faults in force when the service is stopped stay in
+// force, and those in force at the end are removed after it.
 func write(rng *rand.Rand, faults []fault, phases []phase, p pace) (script []step) {
 	now, end := time.Duration(0), time.Duration(0)
-	free := map[string]time.Duration{} // when each of what can be taken away is there again
+	free := map[string]time.Duration{} // when each resource is restored
 	for _, ph := range phases {
 		for end += ph.length; ; {
 			now += time.Duration(rng.Int64N(int64(p.pause)))
@@ -82,7 +82,7 @@ func write(rng *rand.Rand, faults []fault, phases []phase, p pace) (script []ste
 		now = end
 		script = append(script, step{at: end, what: ph.end})
 		if ph.end == calm {
-			for i := range script { // all is given back then
+			for i := range script { // all faults are removed then
 				script[i].at = min(script[i].at, end)
 			}
 			clear(free)
@@ -92,7 +92,7 @@ func write(rng *rand.Rand, faults []fault, phases []phase, p pace) (script []ste
 	return script
 }
 
-// show is the script as a text.
+// show returns the script as text.
 func show(script []step, faults []fault) (lines []string) {
 	for _, s := range script {
 		name := map[act]string{take: "take ", give: "give ", terminate: "SIGTERM, and a start", calm: "everything is given back", finish: "SIGTERM"}[s.what]

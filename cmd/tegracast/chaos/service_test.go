@@ -17,7 +17,8 @@ import (
 	"time"
 )
 
-// configuration is that of the service: folders and the bus's address are to be filled in. The look-ups of raw and of the bus ask the name server.
+// configuration is a format for the service's configuration, with folders and the bus's address. The output raw and the
+// bus use names that the name server resolves.
 const configuration = `
 memory: host
 web: {listen: "0.0.0.0:8443", certificate: %[1]s/web.crt, key: %[1]s/web.key, password_file: %[1]s/web.password}
@@ -44,13 +45,13 @@ outputs:
 // clipFrames is the length of the finite source.
 const clipFrames = 20
 
-// buses are the servers of the bus; each start of the service takes the next one.
+// buses are the servers of the bus. Each start of the service uses the next one.
 var buses = []string{"nats://nats.test:4222", "mqtt://mqtt.test:1883"}
 
 // restartPause is the unit's RestartSec=, and watchdog its WatchdogSec=.
 const (
 	restartPause = 200 * time.Millisecond
-	restartBound = 5 * time.Second // within which a service that was killed answers again
+	restartBound = 5 * time.Second // within this time a killed service answers again
 	watchdog     = 40 * time.Second
 )
 
@@ -58,18 +59,18 @@ const (
 type service struct {
 	log     *journal
 	program string
-	folder  string // of everything that is not on the disk
+	folder  string // for everything that is not on the disk
 	disk    *disk
 	network *network
 	group   *memoryGroup
 	notify  *net.UnixConn
-	asking  sync.Mutex // of control
+	asking  sync.Mutex // held by control
 
 	mu      sync.Mutex
-	now     *process // nil: it is not to run
+	now     *process // nil: no process should run
 	starts  int
 	ended   []*process
-	limited func() bool // whether memory is limited now
+	limited func() bool // reports whether memory is limited
 	late    *lateness
 }
 
@@ -77,19 +78,19 @@ type service struct {
 type process struct {
 	number   int
 	cmd      *exec.Cmd
-	out, err string // files
+	out, err string // paths of files
 	began    time.Time
-	ready    time.Time // when the service manager was told; zero: not yet
-	fed      time.Time // when the watchdog was fed last
-	answered time.Time // when /healthz was answered first; zero: not yet
+	ready    time.Time // when it notified the service manager; zero: not yet
+	fed      time.Time // when it last fed the watchdog
+	answered time.Time // when it first answered /healthz; zero: not yet
 	stopping bool
-	ending   bool // it has said so
+	ending   bool // it has announced its end
 	limited  bool // memory was limited at its end
 	done     chan struct{}
-	at       time.Time // of its end
+	at       time.Time // when it ended
 }
 
-// newService prepares the service, and does not start it.
+// newService prepares the service without starting it.
 func newService(t *testing.T, log *journal, program string, d *disk, n *network) *service {
 	t.Helper()
 	s := &service{log: log, program: program, folder: t.TempDir(), disk: d, network: n, group: newMemoryGroup(t), limited: func() bool { return false }}
@@ -113,7 +114,7 @@ func newService(t *testing.T, log *journal, program string, d *disk, n *network)
 	return s
 }
 
-// listen takes what the program tells its service manager (sd_notify(3)).
+// listen receives the program's notifications to its service manager (sd_notify(3)).
 func (s *service) listen() {
 	for buffer := make([]byte, 4096); ; {
 		n, err := s.notify.Read(buffer)
@@ -126,14 +127,14 @@ func (s *service) listen() {
 			p.ending = p.ending || strings.HasPrefix(said, "STOPPING=1")
 			if p.fed = time.Now(); strings.HasPrefix(said, "READY=1") && p.ready.IsZero() {
 				p.ready = p.fed
-				s.log.say("start %d is ready after %v", p.number, p.ready.Sub(p.began).Round(time.Millisecond))
+				s.log.logf("start %d is ready after %v", p.number, p.ready.Sub(p.began).Round(time.Millisecond))
 			}
 		}
 		s.mu.Unlock()
 	}
 }
 
-// start starts the program, and again whenever it ends by itself.
+// start starts the program, and restarts it whenever it ends by itself.
 func (s *service) start() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -176,7 +177,7 @@ func (s *service) startLocked() error {
 	return nil
 }
 
-// wait waits for the end of a process, and starts the next one unless it was to end.
+// wait waits for the end of a process, and starts the next one unless the service was stopped.
 func (s *service) wait(p *process) {
 	_ = p.cmd.Wait()
 	s.mu.Lock()
@@ -184,7 +185,7 @@ func (s *service) wait(p *process) {
 	p.at, p.limited = time.Now(), s.limited()
 	s.ended = append(s.ended, p)
 	close(p.done)
-	s.log.say("start %d has ended: %v", p.number, p.cmd.ProcessState)
+	s.log.logf("start %d has ended: %v", p.number, p.cmd.ProcessState)
 	if s.now != p || p.stopping {
 		return
 	}
@@ -200,24 +201,25 @@ func (s *service) wait(p *process) {
 	})
 }
 
-// What a process says at last that ends with status 1, after which the service manager starts it again (docs/operations.md): its FPGA did not come
-// back for 30 s; or, at a start, something that it needs was not there.
+// Last messages of a process that ends with status 1, after which the service manager restarts it (docs/operations.md):
+// its FPGA did not recover for 30 s, or, at a start, a resource was missing.
 var (
 	givenUp     = regexp.MustCompile(`(?m)^tegracast serve: source (front|rear): recovery was given up after `)
 	cannotBegin = regexp.MustCompile(`(?m)^tegracast serve: .*(host is not known|network is unreachable|too many open files|read-only file system|no space left` +
 		`|PIN: |ALLOC: |device is fenced|registers read all ones|channel is busy).*$`)
 )
 
-// judge says whether a process may have ended by itself: the kernel may end it for its memory, and it may end with status 1 for what others do.
+// judge checks whether a process may have ended by itself: the kernel may kill it for its memory, and it may end with
+// status 1 for causes outside.
 func (s *service) judge(p *process) {
 	status, said := p.status(), p.said()
 	switch {
 	case p.outOfMemory():
 		go s.comesBack(p)
 	case status.ExitStatus() == 1 && givenUp.MatchString(said):
-		s.log.say("%s", givenUp.FindString(said))
+		s.log.logf("%s", givenUp.FindString(said))
 	case status.ExitStatus() == 1 && p.ready.IsZero() && cannotBegin.MatchString(said):
-		s.log.say("%s", cannotBegin.FindString(said))
+		s.log.logf("%s", cannotBegin.FindString(said))
 	default:
 		s.log.fail("start %d has ended by itself: %v\n%s", p.number, p.cmd.ProcessState, lastOf(said))
 	}
@@ -225,36 +227,42 @@ func (s *service) judge(p *process) {
 
 func (p *process) status() syscall.WaitStatus { return p.cmd.ProcessState.Sys().(syscall.WaitStatus) }
 
-// outOfMemory reports whether the kernel has ended a process for its memory.
+// outOfMemory reports whether the kernel has killed a process for its memory.
 func (p *process) outOfMemory() bool {
 	return p.status().Signaled() && p.status().Signal() == syscall.SIGKILL && p.limited
 }
 
-// waits is what a process says that waits before it begins, after several starts that came to nothing.
-const waits = "previous starts failed: waiting before this start"
-
-// comesBack says whether the service answers soon after a process was killed.
+// comesBack fails if the service does not answer soon after a process was killed, once it has enough memory again. If the next one was killed
+// too, its own successor has to answer.
 func (s *service) comesBack(p *process) {
-	time.Sleep(restartBound)
+	slow := s.disk.holdUp.Load() > 0
+	for since := p.at; time.Since(since) < restartBound; time.Sleep(10 * time.Millisecond) {
+		if s.limited() {
+			since = time.Now()
+		}
+	}
 	late := s.late.since(p.at)
+	if slow || s.disk.holdUp.Load() > 0 {
+		late += startWrites * slowWrite
+	}
 	time.Sleep(late)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if next := s.now; next != nil && next.number > p.number && next.answered.IsZero() && !strings.Contains(next.said(), waits) {
+	if next := s.now; next != nil && next.number == p.number+1 && next.answered.IsZero() {
 		s.log.fail("start %d was killed for its memory, and start %d does not answer %v later (the machine was late by %v)\n%s",
 			p.number, next.number, time.Since(p.at), late, lastOf(next.said()))
 	}
 }
 
-// process is the one that runs, or is to run.
+// process returns the current process.
 func (s *service) process() *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// answered notes whether a process has answered a request that was made at a time. It reports whether it listens, and whether it has ended, or
-// says that it ends.
+// answered records whether a process has answered a request made at a time. It reports whether the process listens, and
+// whether it has ended or announced its end.
 func (s *service) answered(p *process, has bool, at time.Time) (listens, ends bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -264,7 +272,7 @@ func (s *service) answered(p *process, has bool, at time.Time) (listens, ends bo
 	return p != nil && !p.answered.IsZero(), p == nil || p != s.now || p.ending || !p.at.IsZero()
 }
 
-// stop sends SIGTERM and waits for the end; late is how much later than the bound that may come. The service is not started again.
+// stop sends SIGTERM and waits for the end. in is false if that takes longer than bound. The service is not restarted.
 func (s *service) stop(bound time.Duration) (p *process, took time.Duration, in bool) {
 	s.mu.Lock()
 	p = s.now
@@ -292,13 +300,13 @@ func (s *service) kill() {
 	}
 }
 
-// said is the log of a process.
+// said returns the log of a process.
 func (p *process) said() string {
 	text, _ := os.ReadFile(p.err)
 	return string(text)
 }
 
-// control asks one of the models for something. It returns os.ErrNotExist where the process has ended meanwhile.
+// control sends a request to one of the models. It returns os.ErrNotExist if the process has ended meanwhile.
 func (s *service) control(seed int, line string) error {
 	p := s.process()
 	err := s.ask(seed, line)
@@ -336,7 +344,7 @@ func (s *service) ask(seed int, line string) error {
 	return err
 }
 
-// eventually waits until f succeeds, and returns its last error if it does not within the bound.
+// eventually waits until f succeeds. If it does not within the bound, eventually returns its last error.
 func eventually(ctx context.Context, bound time.Duration, f func() error) error {
 	for began := time.Now(); ; {
 		err := f()
@@ -347,13 +355,13 @@ func eventually(ctx context.Context, bound time.Duration, f func() error) error 
 	}
 }
 
-// read is the text of a file.
+// read returns the text of a file.
 func read(path string) string {
 	text, _ := os.ReadFile(path)
 	return string(text)
 }
 
-// lastOf is the end of a log.
+// lastOf returns the end of a log.
 func lastOf(text string) string { return text[max(0, len(text)-4000):] }
 
 // files counts the open descriptors of a process by what they refer to.
@@ -371,7 +379,7 @@ func (p *process) files() string {
 	return fmt.Sprint(count)
 }
 
-// stacks ends a process that does not end, with what its goroutines do.
+// stacks ends a hanging process, and returns the stacks of its goroutines.
 func (p *process) stacks() string {
 	before := len(p.said())
 	_ = p.cmd.Process.Signal(syscall.SIGQUIT)

@@ -14,27 +14,29 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 )
 
-// A world is the service with all that it depends on.
+// A world is the service with everything that it depends on.
 type world struct {
-	log           *journal
-	here, there   *network
-	names         *nameServer
-	disk          *disk
-	service       *service
-	client        *http.Client
-	readers       []*reader
-	nats, mqtt    *reader
-	late          *lateness
-	memoryLimited atomic.Bool
-	memory        int64    // of the service at the beginning
-	inForce       []string // faults, for the goroutine that plays the script
+	log          *journal
+	here, there  *network
+	names        *nameServer
+	disk         *disk
+	service      *service
+	client       *http.Client
+	password     string
+	readers      []*reader
+	nats, mqtt   *reader
+	late         *lateness
+	limitedUntil atomic.Int64 // memory is limited until then, ns since 1970; the kernel may kill a process a little later
+	memory       int64        // of the service at the start
+	inForce      []string     // faults, for the goroutine that plays the script
 }
 
-// needs skips the test where it cannot be run, and says what is missing.
+// needs skips the test with the reason if it cannot run here.
 func needs(t *testing.T) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -61,13 +63,15 @@ func newWorld(t *testing.T) *world {
 	link(t, w.here, w.there)
 	w.names, w.disk = newNameServer(t, w.here), newDisk(t)
 	w.service = newService(t, w.log, program, w.disk, w.here)
-	w.service.limited, w.service.late = w.memoryLimited.Load, w.late
-	w.client = clientOf(w.here)
+	w.service.limited = func() bool { return time.Now().UnixNano() < w.limitedUntil.Load() }
+	w.service.late = w.late
 	password, err := os.ReadFile(filepath.Join(w.service.folder, "web.password"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.readers = readersOf(w.service, w.there, strings.TrimSpace(string(password)), w.log)
+	w.password = strings.TrimSpace(string(password))
+	w.client = clientOf(w.here, w.password)
+	w.readers = readersOf(w.service, w.there, w.password, w.log)
 	w.nats, w.mqtt = serversOf(t, w.there, w.log)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -79,7 +83,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// controlledProgram builds the program with the control sockets of its FPGA models. checklinkname=0 lets it have a wall clock of its own.
+// controlledProgram builds the program with the control sockets of its FPGA models. checklinkname=0 permits its own wall
+// clock.
 func controlledProgram(t *testing.T) string {
 	t.Helper()
 	exe := filepath.Join(t.TempDir(), "tegracast")
@@ -91,7 +96,7 @@ func controlledProgram(t *testing.T) string {
 	return exe
 }
 
-// inOrder sorts faults by their names.
+// inOrder sorts faults by name.
 func inOrder(list []fault) []fault {
 	slices.SortFunc(list, func(a, b fault) int { return strings.Compare(fmt.Sprint(&a), fmt.Sprint(&b)) })
 	return list

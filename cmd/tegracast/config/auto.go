@@ -3,14 +3,13 @@
 package config
 
 import (
-	"github.com/tegracast/tegracast/cmd/tegracast/config/loops"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
 )
 
-// checkAuto refuses limits that cannot be, and what the source cannot follow. A nil section is right.
-func checkAuto(c *loops.Auto, r *resolver, at yamlfile.Section, own string, source *Source) error {
+// checkAuto refuses invalid limits, and loops that the source cannot follow. A nil section is valid.
+func checkAuto(c *Auto, r *resolver, at yamlfile.Section, own string, source *Source) error {
 	if c == nil {
 		return nil
 	}
@@ -27,7 +26,7 @@ func checkAuto(c *loops.Auto, r *resolver, at yamlfile.Section, own string, sour
 	return nil
 }
 
-func checkExposure(e *loops.AutoExposure, r *resolver, at yamlfile.Section, own string, source *Source) error {
+func checkExposure(e *AutoExposure, r *resolver, at yamlfile.Section, own string, source *Source) error {
 	if e == nil {
 		return nil
 	}

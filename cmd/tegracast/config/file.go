@@ -3,21 +3,20 @@
 package config
 
 import (
-	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// File is a configuration file. The tags of its structs are the JSON Schema, and what the check of the types goes by.
+// File is a configuration file. The tags of its structs define both the JSON Schema and the type checks.
 type File struct {
 	Memory     string          `yaml:"memory,omitempty" jsonschema:"enum=auto,enum=cuda,enum=host" jsonschema_description:"Where frame memory comes from: cuda, host, or auto (default), which takes CUDA where it works."`
 	Sources    []SourceSection `yaml:"sources" jsonschema:"minItems=1" jsonschema_description:"Where frames come from."`
 	StageKinds `yaml:",inline"`
 	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
 	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
-	RTSP       readers.RTSP    `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/rtsp.md)."`
-	Bus        *readers.Bus    `yaml:"bus,omitempty" jsonschema_description:"Message bus, NATS or MQTT, that gets events, health, and results of outputs with bus (docs/bus.md)."`
-	Web        readers.Web     `yaml:"web,omitempty" jsonschema_description:"The page, metrics and health over HTTP."`
+	RTSP       RTSP            `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/watch.md)."`
+	Bus        *Bus            `yaml:"bus,omitempty" jsonschema_description:"Message bus, NATS or MQTT, that gets events, health, and results of outputs with bus (docs/bus.md)."`
+	Web        Web             `yaml:"web,omitempty" jsonschema_description:"The page, metrics and health over HTTP."`
 }
 
 // SourceSection is a source. Exactly one kind is given.

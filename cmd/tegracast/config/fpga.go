@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// FPGA is a camera of an FPGA that the kernel module tegra_p2p drives.
+// FPGA is a camera, or a bare stream, of an FPGA that the kernel module tegra_p2p drives.
 type FPGA struct {
 	Device    string   `yaml:"device" jsonschema:"pattern=^/" jsonschema_description:"Device file of the kernel module, such as /dev/tegra_p2p0. Several cameras may share one."`
 	Stream    string   `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default): the FPGA has a camera block and appends a trailer to each frame. bare: packets of a frame's pixels and nothing else (docs/fpga-interface.md)."`
@@ -24,7 +24,7 @@ type FPGA struct {
 	Exposure  Duration `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms (default: what the sensor is set to)."`
 	Gain      float64  `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Gain of the sensor (default: what the sensor is set to)."`
 	Poll      bool     `yaml:"poll,omitempty" jsonschema_description:"Look for completions in memory instead of waiting for interrupts (default false). All sources of a device must agree."`
-	Timeout   Duration `yaml:"frame_timeout,omitempty" jsonschema_description:"How long no frame may come, though memory is free for it, before the DMA engine is restarted (default 1s; four frame periods at least)."`
+	Timeout   Duration `yaml:"frame_timeout,omitempty" jsonschema_description:"Maximum time without a frame, while there is memory for one, before the DMA engine is restarted (default 1s; four frame periods at least)."`
 	Triggered bool     `yaml:"triggered,omitempty" jsonschema_description:"Take a frame at each trigger instead of rate frames a second. rate then says how often triggers come."`
 }
 
@@ -52,7 +52,7 @@ func (c *FPGA) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 	return cmp.Or(s.streamed(at, c.Stream == bareStream), c.checkShared(at, s, r.out.Sources))
 }
 
-// checkStream refuses what only the other kind of stream has.
+// checkStream refuses keys that belong to the other kind of stream.
 func (c *FPGA) checkStream(at yamlfile.Section) error {
 	if c.Stream != bareStream {
 		if c.Channel != 0 {
@@ -68,7 +68,7 @@ func (c *FPGA) checkStream(at yamlfile.Section) error {
 	return nil
 }
 
-// origin names what the card has only one of: a camera, or the channel of a bare stream.
+// origin names the part of the card that only one source may use: a camera, or the channel of a bare stream.
 func (c *FPGA) origin() string {
 	if c.Stream == bareStream {
 		return fmt.Sprintf("channel %d", c.Channel)
@@ -76,7 +76,7 @@ func (c *FPGA) origin() string {
 	return fmt.Sprintf("camera %d", c.Camera)
 }
 
-// checkShared refuses two sources of one camera, and a card that some sources poll and others do not.
+// checkShared refuses two sources of one camera or of one bare channel, and a card that only some of its sources poll.
 func (c *FPGA) checkShared(at yamlfile.Section, s *Source, others []Source) error {
 	for i := range others {
 		other := &others[i]

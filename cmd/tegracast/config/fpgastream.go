@@ -7,7 +7,6 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/pipeline"
 )
 
 // FPGAStream is an H2C stream to the FPGA.
@@ -16,20 +15,15 @@ type FPGAStream struct {
 	Channel int    `yaml:"channel,omitempty" jsonschema:"minimum=0,maximum=3" jsonschema_description:"H2C channel (default 0)."`
 }
 
-// resolve settles which card the frames go to. No two outputs may use one of its channels.
-func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) error {
+// resolve finds the card that the frames go to. Two outputs must not use the same channel of a card.
+func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
 	c.Card = cmp.Or(c.Card, o.Source)
 	source := r.out.Source(c.Card)
 	if source == nil || source.Card.Name == "" {
-		return at.Key("card").Errorf("%q is not a source with an FPGA", c.Card)
+		return traits{}, at.Key("card").Errorf("%q is not a source with an FPGA", c.Card)
 	}
-	o.Card, o.OpenAt = source.Card.Name, at.Key("channel").Place()
-	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", o.Card, c.Channel), at); taken {
-		return at.Errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
+	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", source.Card.Name, c.Channel), at); taken {
+		return traits{}, at.Errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
 	}
-	return nil
+	return traits{Card: source.Card.Name, OpenAt: at.Key("channel").Place()}, nil
 }
-
-func (c *FPGAStream) check(pipeline.Format) error { return nil }
-
-func (c *FPGAStream) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }

@@ -2,7 +2,7 @@
 
 package config
 
-// GPIO are the board's lines that the service uses.
+// GPIO lists the lines of the board that the service uses, except those that trigger recordings.
 type GPIO struct {
 	Trigger   *Trigger   `yaml:"trigger,omitempty" jsonschema_description:"Output: pulses that trigger cameras."`
 	Strobe    *Strobe    `yaml:"strobe,omitempty" jsonschema_description:"Output: a lamp. With trigger it is on for width from each pulse, without trigger while the source exposes."`
@@ -12,7 +12,7 @@ type GPIO struct {
 	PPS       *PPS       `yaml:"pps,omitempty" jsonschema_description:"Input: one pulse a second. It gives the offsets of the machine's clock and of the source's frames."`
 }
 
-// Trigger is a trigger that the board makes.
+// Trigger is a trigger that the board generates.
 type Trigger struct {
 	Line      lineName `yaml:"line" jsonschema_description:"NAME, such as PQ.05, or CHIP:OFFSET, such as gpiochip0:5."`
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A pulse is a low voltage."`
@@ -28,7 +28,7 @@ type Strobe struct {
 	Width     Duration `yaml:"width,omitempty" jsonschema_description:"How long the lamp is on (default: the exposure of the frames). Required with trigger."`
 }
 
-// Reset is the FPGA's reset.
+// Reset is the line that resets the FPGA.
 type Reset struct {
 	Line      lineName `yaml:"line" jsonschema_description:"NAME, such as PQ.05, or CHIP:OFFSET, such as gpiochip0:5."`
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A low voltage resets."`
@@ -43,7 +43,7 @@ type LED struct {
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"The LED is on at a low voltage."`
 }
 
-// TriggerIn is a trigger that comes from elsewhere.
+// TriggerIn is a trigger from an external device.
 type TriggerIn struct {
 	Line      lineName `yaml:"line" jsonschema_description:"NAME, such as PQ.05, or CHIP:OFFSET, such as gpiochip0:5."`
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A pulse starts with a falling edge."`

@@ -10,9 +10,9 @@ import (
 	"io"
 	"math"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/config/loops"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
@@ -31,15 +31,15 @@ type ISP struct {
 	Gamma        float64        `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4" jsonschema_description:"Gamma of the tone curve (default: the BT.709 transfer function)."`
 	Curve        []float64      `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1" jsonschema_description:"Tone curve instead of gamma: values at equal distances of linear light, joined by lines."`
 	Sharpen      float64        `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4" jsonschema_description:"How much of the detail is added to the picture (default 0)."`
-	Auto         *loops.Auto    `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
+	Auto         *Auto          `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
 	Statistics   bool           `yaml:"statistics,omitempty" jsonschema_description:"Each frame carries its histogram, means and focus as a result, for outputs of results."`
 	Device       string         `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda" jsonschema_description:"Where the stage works: cpu, cuda, or auto (default), which takes the GPU if memory is CUDA's, else the CPU. The pictures are the same."`
 	Workers      int            `yaml:"workers,omitempty" jsonschema:"minimum=1,maximum=256" jsonschema_description:"Number of workers on the CPU (default: one for each CPU)."`
 
-	config isp.Config // what all of it says
+	config isp.Config // the resolved configuration, with the contents of the files
 }
 
-// BlackLevels are the black levels of the channels.
+// BlackLevels are the black levels of the four channels.
 type BlackLevels struct {
 	Red       int `yaml:"red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of red."`
 	GreenRed  int `yaml:"green_red" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of green in the lines of red, or of all samples of a monochrome sensor."`
@@ -47,7 +47,7 @@ type BlackLevels struct {
 	Blue      int `yaml:"blue" jsonschema:"minimum=0,maximum=65534" jsonschema_description:"Black level of blue."`
 }
 
-// Defects are the pixels to be repaired: known ones, and those that stick out.
+// Defects lists the known pixels to repair, and the threshold for outliers.
 type Defects struct {
 	Pixels    [][2]int `yaml:"pixels,omitempty" jsonschema:"minimum=0,maximum=32767" jsonschema_description:"Known defects: x and y of each, counted from 0 at the upper left."`
 	File      string   `yaml:"file,omitempty" jsonschema:"minLength=1" jsonschema_description:"Text file with more known defects: x and y of each. # starts a comment."`
@@ -59,7 +59,7 @@ type Shading struct {
 	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains. # starts a comment."`
 }
 
-// Gains are the white balance's gains; one that is not given is 1.
+// Gains are the gains of the white balance. An omitted gain is 1.
 type Gains struct {
 	Red   float64 `yaml:"red,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of red (default 1)."`
 	Green float64 `yaml:"green,omitempty" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Gain of green (default 1)."`
@@ -68,7 +68,7 @@ type Gains struct {
 
 func (c *ISP) head() (name, from *string) { return &c.Name, &c.From }
 
-// Config is the stage's configuration, with what stands in the files that the section names.
+// Config returns the stage's configuration, including the contents of the files that the section names.
 func (c *ISP) Config() isp.Config { return c.config }
 
 func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
@@ -105,7 +105,7 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	switch {
 	case c.Device == "cuda":
 		s.Holds = cuda.Holds
-	case c.Device != "cpu" && r.out.Memory != "host": // the stage may find a GPU
+	case c.Device != "cpu" && r.out.Memory != "host": // a GPU may be present
 		s.MayHold = cuda.Holds
 	}
 	return checkAuto(c.Auto, r, at.Key("auto"), c.Name, source)
@@ -119,7 +119,7 @@ func (c *ISP) checkDeviceOnly(at yamlfile.Section, source string) error {
 	return nil
 }
 
-// restarts implements StageKind: loops are frozen and released while they run.
+// restarts implements StageKind. The loops can be frozen and released while the stage runs.
 func (c *ISP) restarts() StageKind {
 	fixed := *c
 	if c.Auto != nil {
@@ -128,7 +128,7 @@ func (c *ISP) restarts() StageKind {
 	return &fixed
 }
 
-// values is the stage's configuration, but for what stands in files.
+// values returns the stage's configuration without the contents of files.
 func (c *ISP) values() isp.Config {
 	w := c.WhiteBalance
 	cfg := isp.Config{
@@ -161,7 +161,7 @@ func (c *ISP) values() isp.Config {
 	return cfg
 }
 
-// addFiles reads the files that the section names.
+// addFiles reads the files that the section names into c.config.
 func (c *ISP) addFiles(at yamlfile.Section) error {
 	if c.Defects != nil && c.Defects.File != "" {
 		pixels, err := readCalibration(c.Defects.File, isp.ParseDefects)
@@ -179,7 +179,7 @@ func (c *ISP) addFiles(at yamlfile.Section) error {
 	return nil
 }
 
-// checkDefects refuses known defects that are none of the picture's pixels: those of the section first, then the file's.
+// checkDefects refuses known defects outside the picture. The section's own pixels come first, then those of the file.
 func (c *ISP) checkDefects(at yamlfile.Section, f pipeline.Format) error {
 	for i, p := range c.config.Defects.Pixels {
 		if p.In(image.Rect(0, 0, f.Width, f.Height)) {
@@ -195,11 +195,11 @@ func (c *ISP) checkDefects(at yamlfile.Section, f pipeline.Format) error {
 	return nil
 }
 
-// maxCalibration is the longest calibration file in bytes.
+// maxCalibration is the maximum size of a calibration file in bytes.
 const maxCalibration = 16 << 20
 
 func readCalibration[T any](path string, parse func(io.Reader) (T, error)) (v T, err error) {
-	text, err := pipeline.ReadRegular(path, maxCalibration, "a calibration")
+	text, err := files.ReadRegular(path, maxCalibration, "a calibration")
 	if err != nil {
 		return v, err
 	}

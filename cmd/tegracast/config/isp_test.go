@@ -15,7 +15,7 @@ import (
 
 const good = programtest.Small
 
-// Every key of an isp section arrives in the stage's configuration.
+// TestISPConfig checks that every key of an isp section reaches the stage's configuration.
 func TestISPConfig(t *testing.T) {
 	defects := programtest.Write(t, "defects.txt", "7 8\n9 10 # hot\n")
 	shading := programtest.Write(t, "shading.txt", "2 2\nred 1 1 1 1.5\ngreen_red 1 1 1 1.25\ngreen_blue 1 1 1 1.25\nblue 1 1 1 2\n")
@@ -50,7 +50,7 @@ func TestISPConfig(t *testing.T) {
 	}
 }
 
-// Without a queue large and frequent frames get a longer one. A queue that is given stays.
+// Without the key queue, large and frequent frames get a longer queue. A given length is kept.
 func TestTheDefaultQueueGrowsWithTheStream(t *testing.T) {
 	for model, want := range map[string]int{
 		"width: 1920, height: 1080, rate: 30": 2, "width: 1920, height: 1080, rate: 60": 2, "width: 1920, height: 1080, rate: 120": 3,

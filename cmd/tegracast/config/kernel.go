@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// Kernel is a stage that is a user's own CUDA kernel.
+// Kernel is a stage that runs a user's own CUDA kernel.
 type Kernel struct {
 	Name       string             `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
 	From       string             `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, or of a kernel above this one (default: the first isp, or, without one, the first source)."`
@@ -23,15 +23,15 @@ type Kernel struct {
 	State      int                `yaml:"state,omitempty" jsonschema:"minimum=0,maximum=1073741824" jsonschema_description:"Bytes of device memory that keep their contents from frame to frame (default 0)."`
 	TimeLimit  Duration           `yaml:"time_limit,omitempty" jsonschema_description:"Longest time for one frame (default 1s). A kernel that takes longer is taken to hang, and ends the program."`
 
-	pixel pipeline.PixelFormat // what it wants of an isp; 0 where it reads from something else
+	pixel pipeline.PixelFormat // the pixel format that it gets from an isp or a kernel; 0 if it reads from a source
 }
 
 func (c *Kernel) head() (name, from *string) { return &c.Name, &c.From }
 
-// results says whether the kernel hands on no pictures.
+// results reports whether the kernel delivers results only, and no pictures.
 func (c *Kernel) results() bool { return c.Output == "results" }
 
-// Config is the stage's configuration.
+// Config returns the stage's configuration.
 func (c *Kernel) Config() kernel.Config {
 	return kernel.Config{
 		Name: c.Name, File: c.File, Entry: c.Entry, Pixels: c.pixel, Results: c.results(), Parameters: c.Parameters, Numbers: c.Numbers,
@@ -39,7 +39,7 @@ func (c *Kernel) Config() kernel.Config {
 	}
 }
 
-// kernelPixels are what a kernel can ask an isp for.
+// kernelPixels are the pixel formats that a kernel can request from an isp.
 var kernelPixels = map[string]pipeline.PixelFormat{
 	"": pipeline.UYVY, "uyvy": pipeline.UYVY, "uyvp": pipeline.UYVP, "rgb24": pipeline.RGB24,
 	"grey": pipeline.Grey, "i420": pipeline.I420, "nv12": pipeline.NV12,
@@ -70,7 +70,7 @@ func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	return c.checkCode(at)
 }
 
-// checkCode checks what the compiler gets.
+// checkCode checks the names that are passed to the compiler, the stage's other values, and that its file can be read.
 func (c *Kernel) checkCode(at yamlfile.Section) error {
 	for name := range c.Parameters {
 		if err := kernel.CheckName(name); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// Every key of a kernel arrives in the stage's configuration.
+// TestKernelConfig checks that every key of a kernel reaches the stage's configuration.
 func TestKernelConfig(t *testing.T) {
 	d, err := Parse("c.yaml", []byte(programtest.WithKernels))
 	if err != nil {
@@ -47,11 +47,11 @@ func TestBadKernels(t *testing.T) {
 		{"name: focus", "name: isp", `"isp" is the name of isp[0] already`},
 		{"pixels: grey", "pixels: grau", `use uyvy, uyvp, rgb24, grey, i420 or nv12`},
 		{"output: results", "output: nothing", "use frame or results"},
-		{"output: results", "output: frame", "numbers, labels and bins are of kernels that find results"},
-		{"share: 0.5", "float: 0.5", `kernels[0].parameters: "float": must be a name of C`},
+		{"output: results", "output: frame", "numbers, labels and bins are only for kernels with results"},
+		{"share: 0.5", "float: 0.5", `kernels[0].parameters: "float": must be a C identifier`},
 		{"share: 0.5", "share: 1.0e+300", "parameter share is 1e+300"},
 		{"share: 0.5", "share: much", "must be a number"},
-		{"[moving]", "[moving, Then]", `kernels[0].numbers[1]: "Then": must be a name`},
+		{"[moving]", "[moving, Then]", `kernels[0].numbers[1]: "Then": must be a C identifier`},
 		{"state: 64", "state: 2147483648", "must be a whole number from 0 to 1073741824"},
 		{"50ms", "1ms", "time limit 1ms: must be from 10ms to 1m0s"},
 		{"50ms", "soon", "write a time such as 8ms"},

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// Names of the lines: keys of the configuration, consumers and metrics.
+// Names of the lines, as used for keys of the configuration, consumers and metrics.
 const (
 	TriggerLine   = "trigger"
 	StrobeLine    = "strobe"
@@ -25,7 +25,8 @@ const (
 // lineOrder is the order in which lines are opened.
 var lineOrder = []string{ResetLine, LEDLine, TriggerInLine, PPSLine, StrobeLine, TriggerLine}
 
-// watch settles the source that a line looks at: a camera, whose frames say when they were exposed.
+// watch sets l.Source and l.Period from the source called *name, by default the first one. It must be a camera, whose
+// frames carry their exposure times.
 func (l *Line) watch(at yamlfile.Section, name *string, a *Appliance) (*Source, error) {
 	*name = cmp.Or(*name, a.Sources[0].Name)
 	source := a.Source(*name)
@@ -39,7 +40,7 @@ func (l *Line) watch(at yamlfile.Section, name *string, a *Appliance) (*Source, 
 	return source, nil
 }
 
-// pinOf is a line with the level that is active.
+// pinOf returns a line with its active level.
 func pinOf(l lineName, low bool) gpio.Line {
 	l.V.ActiveLow = low
 	return l.V
@@ -80,7 +81,8 @@ func (s *Strobe) resolve(r *resolver, at yamlfile.Section, l *Line) error {
 	return err
 }
 
-// maxReset keeps a reset well within the time that a camera's recovery, and systemd, give it.
+// maxReset is the maximum of the keys assert and settle of a reset line. It keeps a reset well below the time limits of
+// a camera's recovery and of systemd.
 const maxReset = 5 * time.Second
 
 func (c *Reset) resolve(r *resolver, at yamlfile.Section, _ *Line) error {

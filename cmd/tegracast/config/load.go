@@ -2,11 +2,11 @@
 
 // Package config reads the configuration of an appliance: YAML in, plain values out.
 //
-// Load reads the file, refuses what it does not know, fills in the defaults, and resolves every reference. What it returns
-// has nothing left to look up. A mistake is an *yamlfile.Error with file, line and column, and with what to do.
+// Load reads the file, refuses unknown keys, fills in the defaults, and resolves every reference, so that its callers
+// need not look anything up. A mistake is an *yamlfile.Error with file, line, column and a remedy.
 //
-// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds: its type in a file of its own
-// says what its section may hold (the same tags make the JSON Schema), checks it, and resolves it.
+// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds. Its type, in a file of its own,
+// defines the keys of its section (the JSON Schema is made from the same tags), checks them and resolves them.
 package config
 
 import (
@@ -16,7 +16,7 @@ import (
 	"io/fs"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
 //go:embed default.yaml
@@ -25,7 +25,8 @@ var defaultYAML []byte
 // Default returns the text of the default configuration, with comments.
 func Default() []byte { return defaultYAML }
 
-// Load reads, checks and resolves a configuration file. Without a path it is the default one. Every error is an *yamlfile.Error.
+// Load reads, checks and resolves a configuration file. With an empty path it uses the default one. Every error is an
+// *yamlfile.Error.
 func Load(path string) (*Appliance, error) {
 	if path == "" {
 		return Parse("default configuration", defaultYAML)
@@ -37,20 +38,21 @@ func Load(path string) (*Appliance, error) {
 	return Parse(path, text)
 }
 
-// MaxFile is the longest configuration file in bytes: a long one has a few thousand.
+// MaxFile is the maximum size of a configuration file in bytes. A long configuration has a few thousand.
 const MaxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {
-	b, err := pipeline.ReadRegular(path, MaxFile, "a configuration")
+	b, err := files.ReadRegular(path, MaxFile, "a configuration")
 	if errors.Is(err, fs.ErrNotExist) {
 		err = fmt.Errorf("%w, or write one with `tegracast config default`", err)
 	}
 	return b, err
 }
 
-// Parse checks and resolves the text of a configuration file. path is what errors call it. Every error is an *yamlfile.Error.
+// Parse checks and resolves the text of a configuration file. path is the file's name in errors. Every error is an
+// *yamlfile.Error.
 func Parse(path string, text []byte) (a *Appliance, err error) {
-	defer func() { // a file must not end the program, whatever it does to the library
+	defer func() { // a file must not end the program, whatever it makes the library do
 		if r := recover(); r != nil {
 			a, err = nil, yamlfile.Whole(path).Errorf("the YAML library cannot read this file: %v", r)
 		}

@@ -13,9 +13,10 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// Model is the FPGA camera in software.
+// Model is an FPGA camera simulated in software.
 type Model struct {
 	Stream   string             `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default), or bare: without camera block and trailers, as a stock design has it."`
 	Replay   string             `yaml:"replay,omitempty" jsonschema_description:"Raw file without header, of one frame or more, that the sensor delivers (default: a real test chart at 1920x1080)."`
@@ -30,7 +31,7 @@ type Model struct {
 	Faults   map[string]float64 `yaml:"faults,omitempty" jsonschema_description:"Faults, F1 to F12 (docs/faults.md), each with the share of frames at which it happens."`
 }
 
-// ReadoutTime is how long the lines of a frame take to leave the sensor.
+// ReadoutTime returns the time that the lines of a frame take to leave the sensor.
 func (m *Model) ReadoutTime() time.Duration {
 	if m.Readout == nil {
 		return m.Rate.V.Period() * 9 / 10
@@ -38,7 +39,7 @@ func (m *Model) ReadoutTime() time.Duration {
 	return m.Readout.V
 }
 
-// Bare reports whether the model streams without camera block and trailers.
+// Bare reports whether the model streams without a camera block and trailers.
 func (m *Model) Bare() bool { return m.Stream == bareStream }
 
 func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
@@ -60,7 +61,7 @@ func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	s.Format, s.FormatKnown = m.Sensor.format(m.Width, m.Height, m.Rate.V), true
 	s.Card = Card{Name: s.Name, Own: true}
 	if m.Replay != "" {
-		s.OpenAt, s.file = at.Key("replay").Place(), m.checkReplay
+		s.OpenAt, s.file = at.Key("replay").Place(), func() (pipeline.Format, error) { return s.Format, m.checkReplay() }
 	}
 	return s.streamed(at, m.Bare())
 }
@@ -95,7 +96,7 @@ func (m *Model) check(at yamlfile.Section) error {
 	return m.checkTiming(at)
 }
 
-// checkTiming asks a sensor of the least size whether it can keep the rate.
+// checkTiming checks that a sensor of the minimum size can keep the rate.
 func (m *Model) checkTiming(at yamlfile.Section) error {
 	_, err := model.NewSensor(model.SensorConfig{
 		Width: model.StampSamples, Height: 1, Format: fpga.FourCC(pipeline.RGGB10),
@@ -108,7 +109,7 @@ func (m *Model) checkTiming(at yamlfile.Section) error {
 	return nil
 }
 
-// maxReplay is the longest file in bytes that a sensor holds in memory.
+// maxReplay is the maximum size in bytes of a file that a sensor holds in memory.
 const maxReplay = 1 << 30
 
 func (m *Model) frameBytes() int {
@@ -116,9 +117,9 @@ func (m *Model) frameBytes() int {
 	return pixel.LineBytes(m.Width) * m.Height
 }
 
-// checkReplay looks at the file of the frames, and does not read it.
+// checkReplay checks the size of the file of frames without reading it.
 func (m *Model) checkReplay() error {
-	f, size, err := pipeline.OpenRegular(m.Replay)
+	f, size, err := files.OpenRegular(m.Replay)
 	if err != nil {
 		return err
 	}
@@ -136,12 +137,12 @@ func (m *Model) checkReplay() error {
 	return nil
 }
 
-// Frames reads the frames of the file that the sensor delivers.
+// Frames reads the file of frames that the sensor delivers.
 func (m *Model) Frames() ([][]byte, error) {
 	if err := m.checkReplay(); err != nil {
 		return nil, err
 	}
-	b, err := pipeline.ReadRegular(m.Replay, maxReplay, "held in memory")
+	b, err := files.ReadRegular(m.Replay, maxReplay, "held in memory")
 	if err != nil {
 		return nil, err
 	}

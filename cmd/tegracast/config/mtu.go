@@ -6,13 +6,13 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 
-	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// A packetSize is the size of the largest IP packet in bytes; 0: what the path takes.
+// A packetSize is the size of the largest IP packet in bytes; 0: as large as the path takes.
 type packetSize int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -29,19 +29,20 @@ func (p *packetSize) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// FindPaths looks which packets the paths to the destinations take, for each output that does not say. It returns within
-// resolve.Limit.
+// FindPaths determines, for each RTP output whose section gives no packet size, the size that the paths to its
+// destinations take. It returns within resolve.Limit.
 func (a *Appliance) FindPaths(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, resolve.Limit)
-	defer cancel()
+	var all sync.WaitGroup
 	for i := range a.Outputs {
 		if k, is := a.Outputs[i].Kind.(*RTP); is && k.MTU.V == 0 {
-			k.path = send.PathMTU(ctx, k.Destinations, k.Interface)
+			all.Go(func() { k.path = send.PathMTU(ctx, k.Destinations, k.Interface) })
 		}
 	}
+	all.Wait()
 }
 
-// Narrow is how many bytes the paths to the destinations take in a packet, where nobody has said it; 0: as many as usual.
+// Narrow returns the packet size in bytes that the paths to the destinations take, or 0 if the configuration gives the
+// size or the paths take packets of the usual size.
 func (c *RTP) Narrow() int {
 	if c.MTU.V != 0 {
 		return 0
@@ -49,7 +50,7 @@ func (c *RTP) Narrow() int {
 	return c.path
 }
 
-// NewPaths lists the outputs whose packets must have another size than in old, for want of a size in the configuration.
+// NewPaths lists the outputs whose packet size was found by FindPaths and differs from that in old.
 func (a *Appliance) NewPaths(old *Appliance) (names []string) {
 	for i := range a.Outputs {
 		if o := &a.Outputs[i]; !o.samePath(old.Output(o.Name)) {
@@ -59,7 +60,8 @@ func (a *Appliance) NewPaths(old *Appliance) (names []string) {
 	return names
 }
 
-// samePath says whether the paths of two outputs take packets of the same size. nil is no output.
+// samePath reports whether the paths of two outputs take packets of the same size. If other is nil, or one of them is
+// not an RTP stream, it returns true.
 func (o *Output) samePath(other *Output) bool {
 	k, is := o.Kind.(*RTP)
 	if !is || other == nil {

@@ -11,11 +11,19 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// scales are how many times narrower and lower a picture is.
-var scales = map[string]int{"": 1, "full": 1, "half": 2, "quarter": 4}
+// shrink returns the number by which the width and the height of the sensor's frame are divided.
+func (o *Output) shrink() int {
+	switch o.section.Scale {
+	case "half":
+		return 2
+	case "quarter":
+		return 4
+	}
+	return 1
+}
 
-// restarts is the section without what can be changed while the output runs: the destinations of an RTP stream behind the
-// first one, which its SDP names.
+// restarts returns a copy of the section without the values that can change while the output runs: all destinations of an
+// RTP stream but the first, which its SDP names.
 func (c *OutputSection) restarts() *OutputSection {
 	fixed := *c
 	if c.RTP != nil {
@@ -26,7 +34,7 @@ func (c *OutputSection) restarts() *OutputSection {
 	return &fixed
 }
 
-// fits refuses an output that cannot send what it would get.
+// fits refuses an output that cannot send the pictures that it would get.
 func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	source, stage := a.Source(o.Source), a.Stage(o.From)
 	what := fmt.Sprintf("source %q", o.From)
@@ -35,12 +43,12 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	}
 	switch {
 	case o.results:
-	case o.asIs && o.shrink > 1:
+	case o.asIs && o.shrink() > 1:
 		return at.Key("scale").Errorf("%s is taken as it is: leave scale out", what)
 	case o.asIs:
 	case in.None:
 		return at.Key("from").Errorf("%s outputs results, not pictures: read from %q", what, stage.From)
-	case !in.Any && o.shrink > 1 && (stage != nil || !in.Known):
+	case !in.Any && o.shrink() > 1 && (stage != nil || !in.Known):
 		return at.Key("scale").Errorf("the pictures of %s cannot be scaled: leave scale out", what)
 	case stage != nil && !in.Any && in.Known && in.Pixel != o.pixels:
 		return at.Key("from").Errorf("%s makes %s, but the output sends %s: give both the same pixels", what, in.Pixel, o.pixels)
@@ -48,13 +56,15 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 		return at.Key("from").Errorf("%s delivers Bayer frames, which need an isp: add one with from: %s, and name it here", what, o.From)
 	}
 	if !source.FormatKnown {
-		return nil // the file tells when it is opened
+		return nil // known when the file is opened
 	}
 	_, _, err := o.Formats(source.Format)
 	return err
 }
 
-// slice has the frames leave while they arrive, unless the output says otherwise, or something on their way cannot do that.
+// slice sets Slices and Whole of o, and Slices of its source: frames leave while they arrive, unless the output's
+// latency forbids it or a part on their path works on whole frames. It refuses latency: slice if frames cannot leave
+// while they arrive.
 func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
 	source := a.Source(o.Source)
 	o.Whole = o.whole(source, a.Stage(o.From))
@@ -72,8 +82,8 @@ func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
 	return nil
 }
 
-// whole is why the output's frames cannot leave before they are complete; empty: they can. stage is nil where the output reads
-// from the source.
+// whole returns why the output's frames cannot leave before they are complete, or "" if they can. stage is nil if the
+// output reads from the source.
 func (o *Output) whole(source *Source, stage *Stage) string {
 	stream, is := o.Kind.(*RTP)
 	switch {
@@ -87,27 +97,25 @@ func (o *Output) whole(source *Source, stage *Stage) string {
 	return ""
 }
 
-// packetReady says whether the isp can lay an output's pictures out as its packets: when nobody else reads them.
+// packetReady reports whether the isp can lay out an output's pictures as packets. It can unless something else reads
+// the same pictures.
 func (a *Appliance) packetReady(o *Output) bool {
 	stage := a.Stage(o.From)
 	if stage == nil || !stage.Pictures.Any {
 		return false
 	}
 	return !slices.ContainsFunc(a.Stages, func(s Stage) bool {
-		return s.From == o.From && s.wants == o.pixels && o.shrink == 1
+		return s.From == o.From && s.wants == o.pixels && o.shrink() == 1
 	}) && !slices.ContainsFunc(a.Outputs, func(x Output) bool {
-		return x.Name != o.Name && x.From == o.From && x.shrink == o.shrink && x.pixels == o.pixels
+		return x.Name != o.Name && x.From == o.From && x.shrink() == o.shrink() && x.pixels == o.pixels
 	})
 }
 
-// Formats are what the output wants of From when its source delivers in, and what it sends: the same, at its own frame rate.
-// A want without pixels takes the frames as they are.
+// Formats returns the format that the output requests from From when its source delivers in, and the format that it
+// sends, which differs in frame rate only. If want is zero, the output takes the frames as they are.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	if o.asIs {
-		if err := o.Kind.check(in); err != nil {
-			return want, own, o.formatAt.Errorf("%w", err)
-		}
-		return want, in, nil
+		return want, in, o.sends(in)
 	}
 	if o.results {
 		if want, err = smallest(in); err != nil {
@@ -115,35 +123,52 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 		}
 		return want, want, err
 	}
-	width, height, by := in.Width, in.Height, o.shrink
+	width, height, by := in.Width, in.Height, o.shrink()
 	if width%by != 0 || height%by != 0 {
 		return want, own, o.formatAt.Errorf("%s of %dx%d is no whole number of pixels and lines", o.section.Scale, width, height)
 	}
 	if want, err = pipeline.NewFormat(o.pixels, width/by, height/by, in.Rate); err != nil {
 		return want, own, o.formatAt.Errorf("%w", err)
 	}
-	if o.shown && o.color != pipeline.ColorNone {
+	switch {
+	case o.shown && o.color != pipeline.ColorNone:
 		want.Color = o.color
+	case !o.shown && in.Pixel == o.pixels: // nothing converts them
+		want.Color = in.Color
 	}
 	if own = want; o.Rate.Num > 0 && o.Rate.Period() > in.Rate.Period() {
 		own.Rate = o.Rate
 	}
-	if err := o.Kind.check(own); err != nil {
-		return want, own, o.formatAt.Errorf("%w", err)
+	if err := o.sends(own); err != nil {
+		return want, own, err
 	}
-	if ready, ok := o.Kind.packets(want); o.packed && ok {
-		want, ready.Rate = ready, own.Rate
-		own = ready
+	if o.packed && o.packets != nil {
+		if ready, ok := o.packets(want); ok {
+			want, ready.Rate = ready, own.Rate
+			own = ready
+		}
 	}
 	return want, own, nil
 }
 
-// viewWidth is the width in pixels up to which a picture for people is made smaller than the output's own.
+// sends refuses frames of format f if the output cannot send them.
+func (o *Output) sends(f pipeline.Format) error {
+	if o.check == nil {
+		return nil
+	}
+	if err := o.check(f); err != nil {
+		return o.formatAt.Errorf("%w", err)
+	}
+	return nil
+}
+
+// viewWidth is the width in pixels above which pictures for viewing are smaller than the output's own, if they can be.
 const viewWidth = 960
 
-// View is the format in which people are shown what the output sends, when its source delivers in; zero: it cannot be shown.
+// View returns the format for viewing what the output sends when its source delivers in. It is zero if the output cannot
+// be viewed.
 func (o *Output) View(in pipeline.Format) pipeline.Format {
-	by := max(o.shrink, 1)
+	by := o.shrink()
 	for by < 4 && in.Width/by > viewWidth && in.Width%(4*by) == 0 && in.Height%(4*by) == 0 {
 		by *= 2
 	}
@@ -154,7 +179,8 @@ func (o *Output) View(in pipeline.Format) pipeline.Format {
 	return f
 }
 
-// smallest is the least that a stage can make of frames in, to carry results: a grey picture.
+// smallest returns the format of the smallest picture that a stage can make from frames of format in to carry results:
+// a grey one.
 func smallest(in pipeline.Format) (pipeline.Format, error) {
 	by := 1
 	for by < 4 && in.Width%(2*by) == 0 && in.Height%(2*by) == 0 && min(in.Width, in.Height) >= 4*by {

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// Record keeps frames in files.
+// Record writes frames to files.
 type Record struct {
 	Directory string         `yaml:"directory" jsonschema:"minLength=1" jsonschema_description:"Folder of the recordings, which must exist."`
 	Duration  Duration       `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
@@ -22,17 +22,17 @@ type Record struct {
 	Sync      Duration       `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 
-// What is taken for what a recording does not say.
+// Defaults of a recording.
 const (
 	defaultRecordDuration = 10 * time.Minute
 	defaultRecordSync     = time.Second
 )
 
-func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) error {
-	o.OpenAt, o.recorded, o.Holds = at.Place(), true, record.Holds
+func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
+	t := traits{OpenAt: at.Place(), recorded: true, Holds: record.Holds, check: c.check}
 	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync} {
 		if d.V < 0 {
-			return at.Key(key).Errorf("%v: must be more than 0", d.V)
+			return t, at.Key(key).Errorf("%v: must be more than 0", d.V)
 		}
 	}
 	if c.Duration.V == 0 {
@@ -42,14 +42,15 @@ func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 		c.Sync.V = defaultRecordSync
 	}
 	if c.Size.V > 0 && c.Keep.V > 0 && c.Size.V > c.Keep.V {
-		return at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
+		return t, at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
 	}
 	if c.Trigger == nil {
-		return nil
+		return t, nil
 	}
-	return c.Trigger.resolve(r, at.Key("trigger"), o)
+	return t, c.Trigger.verify(r, at.Key("trigger"), o)
 }
 
+// check refuses frames whose samples cannot be packed as configured.
 func (c *Record) check(f pipeline.Format) error {
 	if !c.Pack {
 		return nil
@@ -57,5 +58,3 @@ func (c *Record) check(f pipeline.Format) error {
 	_, err := f.Packed()
 	return err
 }
-
-func (c *Record) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }

@@ -3,6 +3,8 @@
 package config
 
 import (
+	"context"
+
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
@@ -18,10 +20,10 @@ type Recording struct {
 	paths []string
 }
 
-// Paths are the files that Files stands for.
+// Paths returns the files that the patterns in Files match.
 func (c *Recording) Paths() []string { return c.paths }
 
-// Unpaced says that the outputs set the pace.
+// Unpaced reports whether the outputs set the pace.
 func (c *Recording) Unpaced() bool { return c.Pace == "outputs" }
 
 func (c *Recording) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
@@ -32,7 +34,7 @@ func (c *Recording) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	if c.paths, err = record.Expand(c.Files); err != nil {
 		return s.OpenAt.Errorf("%w", err)
 	}
-	p, err := record.NewPlayer(c.paths, c.From.V, c.To.V, nil)
+	p, err := record.NewPlayer(context.Background(), c.paths, c.From.V, c.To.V, nil)
 	if err != nil {
 		return s.OpenAt.Errorf("%w", err)
 	}

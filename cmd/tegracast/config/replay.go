@@ -8,11 +8,12 @@ import (
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
 )
 
 // Replay replays a file.
 type Replay struct {
-	Path   string  `yaml:"path" jsonschema:"minLength=1" jsonschema_description:"A .y4m file, or a sensor's frames without header."`
+	Path   string  `yaml:"path" jsonschema:"minLength=1" jsonschema_description:"A .y4m file (limited range unless it says XCOLORRANGE=FULL), or a sensor's frames without header."`
 	Width  int     `yaml:"width,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Width of a frame, in pixels, for files without header."`
 	Height int     `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines, for files without header."`
 	Sensor *Sensor `yaml:"sensor,omitempty" jsonschema_description:"How the samples lie in a file without header (default: RGGB of 10 bits)."`
@@ -20,7 +21,7 @@ type Replay struct {
 	Once   bool    `yaml:"once,omitempty" jsonschema_description:"End after the last frame instead of starting again."`
 }
 
-// describesItself says whether the file has a header; else it is headerless Bayer frames.
+// describesItself reports whether the file has a header. Otherwise it contains a sensor's frames without headers.
 func (f *Replay) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
 
 func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
@@ -39,7 +40,7 @@ func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 	case !f.describesItself() && (f.Width == 0 || f.Height == 0):
 		return at.Errorf("a headerless file needs its width and height")
 	}
-	s.file = func() error { return capture.CheckReplay(f.Path, s.Format) }
+	s.file = func() (pipeline.Format, error) { return capture.CheckReplay(f.Path, s.Format, f.Rate.V) }
 	if err := f.Sensor.check(at.Key("sensor"), true); err != nil || f.describesItself() {
 		return err
 	}

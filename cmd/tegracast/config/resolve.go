@@ -22,7 +22,7 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 		first = append(first, b.Check(root.Key("bus")))
 	}
 	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
-		if err := step(root); err != nil { // what is behind it may be wrong because of it
+		if err := step(root); err != nil { // later steps could fail because of this error
 			return yamlfile.Join(append(first, err)...)
 		}
 	}
@@ -61,7 +61,8 @@ func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error)
 	return s, nil
 }
 
-// stages claims all names before it resolves a stage, so that a name that is used twice is what the first error is about.
+// stages resolves the stages. It claims all names before it resolves a stage, so that a duplicate name is the first
+// error.
 func (r *resolver) stages(root yamlfile.Section) error {
 	lists := r.file.list()
 	for _, l := range lists {
@@ -73,7 +74,7 @@ func (r *resolver) stages(root yamlfile.Section) error {
 		}
 	}
 	var errs []error
-	wrong := map[string]bool{} // and what comes from them cannot be judged
+	wrong := map[string]bool{} // stages that depend on these cannot be checked
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, from := kind.head()
@@ -129,10 +130,7 @@ func (r *resolver) outputs(root yamlfile.Section) error {
 }
 
 func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error) {
-	o := Output{
-		Name: c.Name, Rate: c.Rate.V, Policy: c.Policy.V,
-		shrink: scales[c.Scale], Holds: 1, At: at.Place(), OpenAt: at.Place(), section: c,
-	}
+	o := Output{Name: c.Name, Rate: c.Rate.V, Policy: c.Policy.V, At: at.Place(), section: c}
 	kind, kindAt, err := one[OutputKind](at, c.OutputKinds)
 	if err != nil {
 		return o, err
@@ -147,15 +145,19 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if !ok {
 		return o, at.Key("from").Errorf("there is no source, isp or kernel %q", c.From)
 	}
-	o.From, o.Source, o.Kind, o.pixels = c.From, r.out.origin(c.From), kind, pipeline.UYVY
-	o.formatAt = kindAt.Place()
-	if err := kind.resolve(r, kindAt, &o); err != nil {
+	o.From, o.Source, o.Kind = c.From, r.out.origin(c.From), kind
+	if o.traits, err = kind.resolve(r, kindAt, &o); err != nil {
 		return o, err
+	}
+	o.Holds, o.pixels = cmp.Or(o.Holds, 1), cmp.Or(o.pixels, pipeline.UYVY)
+	o.OpenAt, o.formatAt = cmp.Or(o.OpenAt, o.At), cmp.Or(o.formatAt, kindAt.Place())
+	if o.shared {
+		r.out.Source(o.Source).Shared = true
 	}
 	o.shown = in.Any
 	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Stage(c.From) == nil
 	if o.recorded && in.Known && !in.Any {
-		o.pixels = in.Pixel // of a kernel
+		o.pixels = in.Pixel // a kernel's format
 	}
 	if o.results && c.Scale != "" {
 		return o, at.Key("scale").Errorf("results have no size: leave scale out")
@@ -163,7 +165,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if err := o.fits(at, r.out, in); err != nil {
 		return o, err
 	}
-	_, own, _ := o.Formats(r.out.Source(o.Source).Format) // none where fits knows none
+	_, own, _ := o.Formats(r.out.Source(o.Source).Format) // zero if fits knows no format
 	o.Depth = cmp.Or(c.Queue, pipeline.DefaultDepth(own))
 	return o, o.slice(at.Key("latency"), r.out)
 }
@@ -196,7 +198,7 @@ func (r *resolver) lines(root yamlfile.Section) error {
 	return nil
 }
 
-// line adds a line, which no other may be.
+// line resolves l and adds it. It refuses a line that is in used already.
 func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) error {
 	bare := l.Pin
 	bare.ActiveLow = false
@@ -211,9 +213,9 @@ func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) 
 	return nil
 }
 
-// writeCombined refuses whatever reads write-combined frames with the CPU, for which such memory is uncached
-// (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording, UCX and share read pixels of a
-// source's own frames.
+// writeCombined refuses every part that reads write-combined frames with the CPU, because such memory is uncached for the
+// CPU (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording, UCX and share read the
+// pixels of a source's own frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")
@@ -241,11 +243,11 @@ func (r *resolver) writeCombined(root yamlfile.Section) error {
 	return nil
 }
 
-// defaultSlots is how many slots a source has that does not say, unless its consumers may hold more.
+// defaultSlots is the number of slots of a source whose section gives none, unless its consumers may hold more.
 const defaultSlots = 8
 
-// slots compares each source's slots with what its consumers hold, and two for the next frames. A source that does not say
-// gets enough for what they may hold.
+// slots checks that each source has enough slots for the frames that its consumers may hold, and two for the next
+// frames. A source whose section gives no number gets defaultSlots, or more if its consumers may hold more.
 func (r *resolver) slots(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, need, may := &r.out.Sources[i], 2, 2
@@ -275,14 +277,36 @@ func (r *resolver) slots(root yamlfile.Section) error {
 	return nil
 }
 
-// files looks at the files that sources read, when all else is right.
+// files checks the files that sources read, after everything else was valid.
 func (r *resolver) files(yamlfile.Section) error {
 	for i := range r.out.Sources {
-		if s := &r.out.Sources[i]; s.file != nil {
-			if err := s.file(); err != nil {
-				return s.OpenAt.Errorf("%w", err)
+		s := &r.out.Sources[i]
+		if s.file == nil {
+			continue
+		}
+		f, err := s.file()
+		if err != nil {
+			return s.OpenAt.Errorf("%w", err)
+		}
+		if s.FormatKnown {
+			continue // the outputs have been checked
+		}
+		for i := range r.out.Outputs {
+			if o := &r.out.Outputs[i]; o.From == s.Name {
+				if err := o.sendsFile(f); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
+}
+
+// sendsFile refuses an output that cannot send frames of format f, which is the format of its source's file.
+func (o *Output) sendsFile(f pipeline.Format) error {
+	want, _, err := o.Formats(f)
+	if err == nil && want != (pipeline.Format{}) && want.Pixel != f.Pixel {
+		return o.formatAt.Errorf("source %q has %s, but the output sends %s: nothing converts them", o.From, f.Pixel, want.Pixel)
+	}
+	return err
 }

@@ -10,18 +10,19 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// resolver makes an Appliance out of a file, part by part in their order. Types, limits and missing keys have been checked.
+// resolver makes an Appliance from a file, part by part in order. Types, limits and required keys have been checked
+// before.
 type resolver struct {
 	file  *File
 	out   *Appliance
 	names register // of sources, stages and outputs
-	taken register // addresses and channels that outputs use
+	taken register // addresses and channels used by outputs
 }
 
-// A register says which section was the first to use a name, an address or a channel.
+// A register records the first section that uses a name, an address or a channel.
 type register map[string]yamlfile.Section
 
-// take notes a use. It returns the section that has taken the key before, if one has.
+// take records a use of a key. If a section has taken the key before, take returns that section's name and true.
 func (r register) take(key string, at yamlfile.Section) (first string, taken bool) {
 	if other, taken := r[key]; taken {
 		return other.Name(), true
@@ -30,10 +31,10 @@ func (r register) take(key string, at yamlfile.Section) (first string, taken boo
 	return "", false
 }
 
-// nameRule keeps names fit for files: an output's SDP is NAME.sdp.
+// nameRule allows only names that are valid in file names: an output's SDP is NAME.sdp.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// claim notes the name of a part, which no other may have.
+// claim records the name of a part, which must be unique.
 func (r register) claim(at yamlfile.Section, name string) error {
 	if !nameRule.MatchString(name) {
 		return at.Key("name").Errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
@@ -44,7 +45,7 @@ func (r register) claim(at yamlfile.Section, name string) error {
 	return nil
 }
 
-// one returns the only kind that a section has.
+// one returns the single kind that a section gives, and that kind's section.
 func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 	kinds, keys, all := given[K](table)
 	if len(kinds) != 1 {
@@ -54,10 +55,10 @@ func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 	return kinds[0], at.Key(keys[0]), nil
 }
 
-// plain is an error's text without the name of its kind in front, which the place in the file says already.
+// plain returns an error's text without the leading name of its kind, which repeats the place in the file.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
 
-// given lists the kinds of K that a table such as SourceKinds has a section for, with their keys, and all keys.
+// given lists the kinds of K for which a table such as SourceKinds has a section, their keys, and all possible keys.
 func given[K any](table any) (kinds []K, keys, all []string) {
 	v := reflect.ValueOf(table)
 	for i := range v.NumField() {

@@ -4,19 +4,22 @@ package config
 
 import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
-	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/results"
 )
 
-// Results is where results go as JSON.
+// Results sends results as JSON.
 type Results struct {
 	UDP []string `yaml:"udp,omitempty" jsonschema_description:"Each is host:port and gets one datagram for each frame."`
 	TCP string   `yaml:"tcp,omitempty" jsonschema_description:"host:port to listen on. Each connection gets every line from then on."`
 	Bus bool     `yaml:"bus,omitempty" jsonschema_description:"Each frame's results are published on the bus (the section bus)."`
 }
 
-func (c *Results) resolve(r *resolver, at yamlfile.Section, o *Output) error {
-	o.results = true
+func (c *Results) resolve(r *resolver, at yamlfile.Section, _ *Output) (traits, error) {
+	return traits{results: true}, c.verify(r, at)
+}
+
+// verify refuses invalid values.
+func (c *Results) verify(r *resolver, at yamlfile.Section) error {
 	switch {
 	case len(c.UDP) == 0 && c.TCP == "" && !c.Bus:
 		return at.Errorf("give the destination of the results: udp, tcp or bus")
@@ -44,7 +47,3 @@ func (c *Results) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	}
 	return nil
 }
-
-func (c *Results) check(pipeline.Format) error { return nil }
-
-func (c *Results) packets(f pipeline.Format) (pipeline.Format, bool) { return f, false }

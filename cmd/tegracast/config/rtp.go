@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/codec"
@@ -22,7 +21,7 @@ type RTP struct {
 	Payload      yamlfile.Word[rtp.Payload] `yaml:"payload" jsonschema_description:"raw: RFC 4175. jpeg: RFC 2435. h264: H.264 (RFC 6184), by openh264 or by encoder. results: what the stages found in the frames, as JSON (docs/results-output.md)."`
 	Pixels       string                     `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24" jsonschema_description:"For payload raw: uyvy (default) is 4:2:2 of 8 bits, uyvp is 4:2:2 of 10 bits, rgb24 is RGB."`
 	Destinations []string                   `yaml:"destinations,omitempty" jsonschema_description:"Each is host:port with an even port. RTCP goes to the next port. Without any the stream is read by RTSP, and h264 on the page, alone."`
-	Publish      *readers.Publish           `yaml:"publish,omitempty" jsonschema_description:"A server that takes the stream, by RTSP or WebRTC."`
+	Publish      *Publish                   `yaml:"publish,omitempty" jsonschema_description:"A server that takes the stream, by RTSP or WebRTC."`
 	Interface    string                     `yaml:"interface,omitempty" jsonschema_description:"Network interface through which multicast leaves."`
 	TTL          int                        `yaml:"ttl,omitempty" jsonschema:"minimum=0,maximum=255" jsonschema_description:"Time to live of the packets: the number of routers that they may pass."`
 	DSCP         int                        `yaml:"dscp,omitempty" jsonschema:"minimum=0,maximum=63" jsonschema_description:"Differentiated services code point of the packets (RFC 2474)."`
@@ -37,10 +36,10 @@ type RTP struct {
 	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
 	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: the lowest rate, in kilobits a second, when receivers lose packets (default: a quarter of bitrate). The same as bitrate: the rate stays."`
 
-	path int // what the paths to all destinations take, in bytes; 0: not looked at, or it makes no difference
+	path int // packet size in bytes that the paths to all destinations take; 0: not determined, or the usual size
 }
 
-// Config is the stream's configuration; name is that of the output.
+// Config returns the stream's configuration. name is the output's name.
 func (c *RTP) Config(name string) send.Config {
 	return send.Config{
 		Stream: rtp.Stream{
@@ -51,19 +50,26 @@ func (c *RTP) Config(name string) send.Config {
 	}
 }
 
-func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
-	o.OpenAt, o.formatAt = at.Place(), at.Key("payload").Place()
-	o.results = c.Payload.V == rtp.Results
+func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
+	t := traits{
+		OpenAt: at.Place(), formatAt: at.Key("payload").Place(), Holds: c.Config(o.Name).Holds(pipeline.Format{}),
+		results: c.Payload.V == rtp.Results, check: c.check, packets: c.packets,
+	}
 	switch {
 	case c.Payload.V == rtp.JPEG:
-		o.pixels = pipeline.I420
+		t.pixels = pipeline.I420
 	case c.Payload.V == rtp.H264:
-		o.pixels, o.color = pipeline.I420, pipeline.BT709Limited
+		t.pixels, t.color = pipeline.I420, pipeline.BT709Limited
 	case c.Pixels == "uyvp":
-		o.pixels = pipeline.UYVP
+		t.pixels = pipeline.UYVP
 	case c.Pixels == "rgb24":
-		o.pixels = pipeline.RGB24
+		t.pixels = pipeline.RGB24
 	}
+	return t, c.verify(r, at, o.Name)
+}
+
+// verify refuses invalid values.
+func (c *RTP) verify(r *resolver, at yamlfile.Section, name string) error {
 	if err := c.checkSession(r, at); err != nil {
 		return err
 	}
@@ -91,23 +97,21 @@ func (c *RTP) resolve(r *resolver, at yamlfile.Section, o *Output) error {
 	case c.Interface != "" && c.unicast() && r.file.RTSP.Multicast == "":
 		return at.Key("interface").Errorf("no destination is a multicast group: leave interface out, routes decide where other packets leave")
 	}
-	cfg := c.Config(o.Name)
-	if err := cfg.Validate(); err != nil {
+	if err := c.Config(name).Validate(); err != nil {
 		return at.Errorf("%s", plain(err, rtp.ErrConfig))
 	}
-	o.Holds = cfg.Holds(pipeline.Format{})
 	return nil
 }
 
-// unicast says whether no destination is, or may be, a multicast group.
+// unicast reports whether no destination is, or may become, a multicast group.
 func (c *RTP) unicast() bool {
 	return !slices.ContainsFunc(c.Destinations, func(dest string) bool {
 		a, err := netip.ParseAddrPort(dest)
-		return err != nil || a.Addr().Unmap().IsMulticast() // a name is looked up later
+		return err != nil || a.Addr().Unmap().IsMulticast() // a name is resolved later
 	})
 }
 
-// checkSession checks the name of the output in whose SDP results stand, too.
+// checkSession checks the name of the output whose SDP also describes the results.
 func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	switch {
 	case c.Session == "":
@@ -123,7 +127,9 @@ func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	return at.Key("session").Errorf("%q is not an output that sends pictures by RTP", c.Session)
 }
 
-// checkDestinations: no two streams may go to one destination, and one without any is read by RTSP, or of H.264 on the page.
+// checkDestinations refuses an invalid destination, a destination that another stream or the multicast of RTSP uses, a
+// session file without destinations, and a stream without any way to its readers: destinations, publish, RTSP, or the
+// page for H.264.
 func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	switch {
 	case len(c.Destinations) > 0 || c.Publish != nil:
@@ -143,7 +149,7 @@ func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 		key := strings.ToLower(dest)
 		if a, err := netip.ParseAddrPort(dest); err == nil {
 			key = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
-			if a.Addr().IsMulticast() { // a group may be sent to by several interfaces
+			if a.Addr().IsMulticast() { // several interfaces may send to one group
 				key += "%" + c.Interface
 			}
 		}
@@ -154,6 +160,7 @@ func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	return nil
 }
 
+// check refuses pictures that the payload cannot carry.
 func (c *RTP) check(f pipeline.Format) error {
 	if err := c.Config("").CheckFormat(f); err != nil {
 		return errors.New(plain(err, rtp.ErrFormat))
@@ -167,12 +174,14 @@ func (c *RTP) check(f pipeline.Format) error {
 	return nil
 }
 
-// Bits are those a second that pictures of format f are encoded to at least and at most.
+// Bits returns the minimum and the maximum bit rate, in bits per second, at which pictures of format f are encoded.
 func (c *RTP) Bits(f pipeline.Format) (least, most int) {
 	most = cmp.Or(1000*c.Bitrate, codec.DefaultBitrate(f))
 	return min(cmp.Or(1000*c.BitrateMin, max(most/4, codec.MinBitrate)), most), most
 }
 
+// packets returns f with its memory laid out as packets, or false if the payload is not raw or has no such layout for
+// f.
 func (c *RTP) packets(f pipeline.Format) (pipeline.Format, bool) {
 	if c.Payload.V != rtp.Raw {
 		return f, false

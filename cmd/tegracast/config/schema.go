@@ -46,7 +46,7 @@ func WriteSchema(w io.Writer) error {
 			if special[t] == nil {
 				return nil
 			}
-			s := *special[t] // each place gets a description of its own
+			s := *special[t] // each use gets its own description
 			return &s
 		},
 	}

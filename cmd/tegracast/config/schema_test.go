@@ -15,7 +15,8 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// descriptions returns what the structs say about their keys, as "Struct.key", from kind on. An embedded struct's keys are owner's.
+// descriptions collects the descriptions of all keys of kind and its fields, as "Struct.key". Keys of an embedded struct
+// belong to owner.
 func descriptions(t *testing.T, kind reflect.Type, owner string, found map[string]string) {
 	for kind.Kind() == reflect.Pointer || kind.Kind() == reflect.Slice {
 		kind = kind.Elem()
@@ -46,7 +47,7 @@ func descriptions(t *testing.T, kind reflect.Type, owner string, found map[strin
 	}
 }
 
-// TestTheSchemaDescribesEveryKey: an editor that reads the schema shows the whole description of each key.
+// TestTheSchemaDescribesEveryKey checks that an editor that reads the schema shows the whole description of each key.
 func TestTheSchemaDescribesEveryKey(t *testing.T) {
 	type object struct {
 		Properties map[string]struct{ Description string }
@@ -83,7 +84,7 @@ func TestTheSchemaDescribesEveryKey(t *testing.T) {
 	}
 }
 
-// TestSchemaDefaults: the defaults that descriptions state are the schema's, too, and are values that it allows.
+// TestSchemaDefaults checks that the schema has the defaults that the descriptions state, and allows their values.
 func TestSchemaDefaults(t *testing.T) {
 	var buf bytes.Buffer
 	if err := WriteSchema(&buf); err != nil {
@@ -129,7 +130,7 @@ func TestSchemaDefaults(t *testing.T) {
 	}
 }
 
-// TestSizes: 16M is 16MiB.
+// TestSizes checks that 16M is 16MiB.
 func TestSizes(t *testing.T) {
 	for text, want := range map[string]yamlfile.Size{"16M": 16 << 20, "16MiB": 16 << 20, "16MB": 16e6, "2k": 2048, "1.5 GiB": 3 << 29} {
 		var got yamlfile.Size

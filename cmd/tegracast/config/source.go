@@ -11,10 +11,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// defaultRate is that of a source which does not say.
+// defaultRate is the rate of a source whose section gives none.
 var defaultRate = pipeline.Rate{Num: 30, Den: 1}
 
-// streamed fills in what follows from a stream being bare, or not: then each frame's trailer begins a DMA descriptor.
+// streamed sets the fields of s that depend on whether the stream is bare. If it is not, streamed refuses frames that
+// do not fill whole DMA descriptors, because the trailer begins one.
 func (s *Source) streamed(at yamlfile.Section, bare bool) error {
 	if s.Bare = bare; bare {
 		s.NoExposure = "is a bare stream"
@@ -26,17 +27,17 @@ func (s *Source) streamed(at yamlfile.Section, bare bool) error {
 	return nil
 }
 
-// bareStream is the kind of a stream without camera block and trailers.
+// bareStream is the value of the key stream for a stream without camera block and trailers.
 const bareStream = "bare"
 
-// Sensor says how a sensor's samples lie in memory.
+// Sensor describes the layout of a sensor's samples in memory.
 type Sensor struct {
 	Mosaic string `yaml:"mosaic,omitempty" jsonschema:"enum=rggb,enum=grbg,enum=gbrg,enum=bggr,enum=mono" jsonschema_description:"Colours of the first two samples of the first two lines (default rggb)."`
 	Bits   int    `yaml:"bits,omitempty" jsonschema:"minimum=8,maximum=16,multipleOf=2" jsonschema_description:"Bits of a sample (default 10). Samples of more than 8 bits lie in words of 16 bits."`
 	Packed bool   `yaml:"packed,omitempty" jsonschema_description:"The samples are RAW10 or RAW12, packed as MIPI CSI-2 packs them. Only for files."`
 }
 
-// Pixel is the format of the samples; false when there is none. Without a section it is RGGB of 10 bits.
+// Pixel returns the format of the samples, or false if there is none. A nil Sensor means RGGB with 10 bits.
 func (s *Sensor) Pixel() (pipeline.PixelFormat, bool) {
 	if s == nil {
 		s = &Sensor{}
@@ -45,14 +46,14 @@ func (s *Sensor) Pixel() (pipeline.PixelFormat, bool) {
 	return pipeline.Samples{Mosaic: pipeline.Mosaic(mosaic), Bits: cmp.Or(s.Bits, 10), Packed: s.Packed}.Format()
 }
 
-// format is that of frames of such samples.
+// format returns the format of frames with such samples.
 func (s *Sensor) format(width, height int, rate pipeline.Rate) pipeline.Format {
 	pixel, _ := s.Pixel()
 	f, _ := pipeline.NewFormat(pixel, width, height, rate)
 	return f
 }
 
-// check checks how a sensor's samples lie in memory.
+// check refuses layouts that do not exist, and packed samples unless packed is true.
 func (s *Sensor) check(at yamlfile.Section, packed bool) error {
 	if s == nil {
 		return nil

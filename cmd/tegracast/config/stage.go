@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// stageDepth is how many frames may wait for a stage.
+// stageDepth is the maximum number of frames that wait for a stage.
 const stageDepth = 2
 
 // stageList is a list of stages of one kind.
@@ -17,7 +17,7 @@ type stageList struct {
 	kinds []StageKind
 }
 
-// list has all kinds of stages.
+// list returns the lists of all kinds of stages.
 func (k StageKinds) list() (lists []stageList) {
 	v := reflect.ValueOf(k)
 	for i := range v.NumField() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package device opens FPGAs: a function on PCI Express that the kernel module drives, and the FPGA model in this process.
+// Package device opens FPGAs: a PCI Express function that the kernel module drives, and the FPGA model in this process.
 package device
 
 import (
@@ -22,8 +22,9 @@ type Board struct {
 	Function *tegra.Device
 }
 
-// OpenBoard opens a device file of the kernel module, with memory as cfg says, and logs to its logger. What stands behind it is AMD's
-// XDMA, which is found by its own registers when it is needed, unless the PCI id is that of another engine.
+// OpenBoard opens a device file of the kernel module, with memory as configured by cfg, and logs to cfg's logger. Unless
+// the PCI id is that of another engine, the function is AMD's XDMA, which is identified by its own registers when it is
+// first used.
 func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
 	memory, err := cudahost.Open(cfg)
 	if err != nil {
@@ -45,19 +46,19 @@ func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
 	return b, nil
 }
 
-// pinWarning says why pinning may fail: the driver is asked before nv-p2p is
-// (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED). Its no is not the last word, since drivers of before CUDA 11.3 do not know
-// the question.
+// pinWarning returns a warning if memory is pinned through nv-p2p and the CUDA driver does not report that it supports
+// that (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), else "". A missing report is not reliable, since drivers before
+// CUDA 11.3 do not know the attribute.
 func pinWarning(memory cudahost.Allocator, info uapi.Info) string {
 	c, cuda := memory.(*cudahost.CUDA)
 	if !cuda || c.Device.GPUDirectRDMA || info.Flags&uapi.InfoNVP2P == 0 {
 		return ""
 	}
-	return "the CUDA driver does not say that it supports GPUDirect RDMA, through which the module pins memory: if that is refused, " +
+	return "the CUDA driver does not report that it supports GPUDirect RDMA, through which the module pins memory: if that is refused, " +
 		"load tegra_p2p with backend=gup"
 }
 
-// identify fills in the BARs and the engine.
+// identify sets b.BARs and the function b.Halt.
 func (b *Board) identify() {
 	for _, w := range b.Function.BARs() {
 		b.BARs = append(b.BARs, fpga.BAR{Index: w.Index, Size: w.Size, Registers: w})
@@ -71,7 +72,7 @@ func (b *Board) Edu() bool {
 	return info.Vendor == edu.Vendor && info.Device == edu.DeviceID && slices.ContainsFunc(b.BARs, func(bar fpga.BAR) bool { return bar.Index == 0 })
 }
 
-// haltOps are accesses as the kernel module takes them.
+// haltOps converts accesses to the kernel module's type.
 func haltOps(list []fpga.HaltOp) []uapi.HaltOp {
 	out := make([]uapi.HaltOp, len(list))
 	for i, op := range list {
@@ -83,5 +84,5 @@ func haltOps(list []fpga.HaltOp) []uapi.HaltOp {
 	return out
 }
 
-// Close gives the function back. What was pinned must have been unpinned.
+// Close closes the function and the memory. All memory must have been unpinned.
 func (b *Board) Close() error { return errors.Join(b.Function.Close(), b.Memory.Close()) }

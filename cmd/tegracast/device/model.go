@@ -12,17 +12,18 @@ import (
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// Model is the FPGA in software with the memory that it reaches.
+// Model is the simulated FPGA with the memory that it can access.
 type Model struct {
 	Card   *capture.Card
 	Device *model.Device
 	Sim    *tegrasim.Sim
 	cancel context.CancelFunc
 	ended  chan error
-	stop   func() // of control
+	stop   func() // ends control
 }
 
-// NewModel plugs a model in, with memory as cfg says. configure gets the bus and returns what stands on the card.
+// NewModel creates a model with memory as configured by cfg. configure gets the bus and returns the configuration of the
+// card.
 func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) model.Config) (*Model, error) {
 	sim, err := tegrasim.New(tegrasim.Config{Seed: seed})
 	if err != nil {
@@ -51,8 +52,8 @@ func NewModel(cfg cudahost.Config, seed uint64, configure func(*tegrasim.Sim) mo
 	return d, nil
 }
 
-// Close unplugs the model. What was pinned must have been unpinned. Its error names accesses that the SMMU has refused and that are no
-// fault of the model's plan, such as those of descriptors that outlive their memory.
+// Close removes the model. All memory must have been unpinned. The error names accesses that the SMMU refused and that
+// were not injected, such as those of descriptors that outlived their memory.
 func (d *Model) Close() error {
 	d.stop()
 	d.cancel()

@@ -22,9 +22,9 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// ControlFolder is the environment variable that names the folder of the models' control sockets, in programs that are built for tests with
-// the tag modelcontrol. The model with seed N listens at model-N. A client sends a
-// line and gets "ok", or what is wrong:
+// ControlFolder is the environment variable for the folder of the models' control sockets, in programs that are built for
+// tests with the tag modelcontrol. The model with seed N listens at model-N. A client sends a line and gets "ok", or the
+// error:
 //
 //	inject F5      the fault happens once, at the next opportunity
 //	revoke N       the pin number N, in the order of addresses, is revoked
@@ -33,11 +33,12 @@ import (
 //	reset          the device is reset
 //	step 2s        the FPGA's clock makes a step
 //	wall 2s        the process's wall clock is ahead of the machine's by so much
-//	collect        the process collects garbage, and gives memory back to the system
+//	collect        the process collects garbage, and returns free memory to the system
 const ControlFolder = "TEGRACAST_MODEL_CONTROL"
 
-// control has tests reach the model from another process until stop is called, by datagrams, for which no further file descriptor is needed. A
-// socket that was left behind is replaced.
+// control lets tests control the model from another process until stop is called, if the environment variable
+// ControlFolder names a folder for its socket. It uses datagrams, which need no further file descriptors. A socket that
+// was left behind is replaced.
 func control(d *Model, seed uint64) (stop func(), err error) {
 	folder := os.Getenv(ControlFolder)
 	if folder == "" {

@@ -4,5 +4,5 @@
 
 package device
 
-// control is for programs that are built for tests (modelcontrol.go).
+// control does nothing in programs without the tag modelcontrol (modelcontrol.go).
 func control(*Model, uint64) (stop func(), err error) { return func() {}, nil }

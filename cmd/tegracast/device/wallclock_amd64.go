@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// The wall clock of this process alone, for tests: the machine's stays as it is, and so does the monotonic clock. The runtime's variable is reached
-// in programs that are linked with -checklinkname=0.
+// The wall clock of this process, for tests. The machine's clock and the monotonic clock are unaffected. Access to the
+// runtime's variable requires linking with -checklinkname=0.
 var (
 	wallAhead   int64   // seconds, read by steppedClock
-	systemClock uintptr // the vDSO's function; 0: it could not be taken
+	systemClock uintptr // the vDSO's function; 0: it could not be replaced
 
 	takeClockOnce = sync.OnceFunc(takeClock)
 )
 
 func takeClock()
 
-// stepWall has time.Now of this process be ahead of the machine's clock from now on, by whole seconds.
+// stepWall puts time.Now of this process ahead of the machine's clock by whole seconds.
 func stepWall(ahead time.Duration) error {
 	takeClockOnce()
 	if systemClock == 0 {

@@ -20,7 +20,7 @@ const (
 	resourceUnset    = 0x20000000
 )
 
-// A bar is a base address register with something behind it.
+// A bar is a base address register that is implemented.
 type bar struct {
 	index int
 	size  uint64
@@ -39,7 +39,7 @@ func (b bar) String() string {
 	return text
 }
 
-// bytesText is a power of two of bytes.
+// bytesText formats a number of bytes in the largest unit of which it is a multiple.
 func bytesText(n uint64) string {
 	for _, u := range []struct {
 		unit  uint64
@@ -52,7 +52,8 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// parseBARs reads the file resource: a line of start, end and flags for each BAR, then for the ROM and a bridge's windows.
+// parseBARs parses the file resource: a line of start, end and flags for each BAR, then for the ROM and a bridge's
+// windows, which it ignores.
 func parseBARs(text string) (list []bar) {
 	for i, line := range strings.Split(text, "\n") {
 		var start, end, flags uint64
@@ -67,13 +68,15 @@ func parseBARs(text string) (list []bar) {
 	return list
 }
 
-// assignment is a line of the kernel's about a memory BAR: "BAR 2: no space for [mem size 0x10000000]" and "BAR 2: assigned [mem
-// 0x…]" up to Linux 6.9, since then "BAR 2 [mem size 0x10000000]: can't assign; no space" and "BAR 2 [mem 0x…]: assigned".
+// assignment matches a line of the kernel's log about a memory BAR: "BAR 2: no space for [mem size 0x10000000]" and "BAR
+// 2: assigned [mem 0x…]" up to Linux 6.9, and since then "BAR 2 [mem size 0x10000000]: can't assign; no space" and "BAR 2
+// [mem 0x…]: assigned".
 var assignment = regexp.MustCompile(` ([0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): BAR ([0-5])(?:` +
 	`: (assigned|no space for|failed to assign) \[mem (?:size 0x([0-9a-f]+))?|` +
 	` \[mem (?:size 0x([0-9a-f]+))?[^\]]*\]: (assigned|can't assign; no space|failed to assign))`)
 
-// withoutRoom finds a function's BARs that the kernel had no addresses for: its last word on each counts, since it may try again.
+// withoutRoom returns those BARs of a function to which the kernel, according to its log, could not give an address. The
+// kernel may have tried again, so its last line about each BAR counts.
 func withoutRoom(log, address string) (list []bar) {
 	last := map[int]bar{}
 	for _, m := range assignment.FindAllStringSubmatch(log, -1) {
@@ -92,7 +95,7 @@ func withoutRoom(log, address string) (list []bar) {
 	return list
 }
 
-// bars says which BARs the function has, and whether they have addresses.
+// bars reports which BARs the function has, and whether they have addresses.
 func (f pciFunction) bars() finding {
 	const what = "BARs"
 	text := f.text("resource")
@@ -109,7 +112,7 @@ func (f pciFunction) bars() finding {
 			homeless = append(homeless, b.String())
 		}
 	}
-	if homeless == nil { // the kernel forgets a BAR that it could not place
+	if homeless == nil { // the kernel drops a BAR that it could not place
 		for _, b := range withoutRoom(f.p.kernelLog(), f.address) {
 			homeless = append(homeless, b.String())
 		}
@@ -124,7 +127,7 @@ func (f pciFunction) bars() finding {
 	return finding{what, isGood, f.address + ": " + strings.Join(there, ", "), ""}
 }
 
-// interrupts says how many interrupt vectors there are, and how many the function has: asked of the module, else as sysfs shows it.
+// interrupts reports how many interrupt vectors the function offers and has, from the module or else from sysfs.
 func (f pciFunction) interrupts() finding {
 	const what = "interrupts"
 	offers := f.config.vectors()
@@ -144,6 +147,6 @@ func (f pciFunction) interrupts() finding {
 }
 
 func glob(root fs.FS, pattern string) []string {
-	list, _ := fs.Glob(root, pattern) // the pattern is a constant with a PCI address
+	list, _ := fs.Glob(root, pattern) // cannot fail: the pattern is a constant with a PCI address
 	return list
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// boards are Jetsons with everything, as far as they differ from orin(). Models and compatible properties are those of Linux,
-// arch/arm64/boot/dts/nvidia (the file in front); Thor's are what a board says (rbonghi/jetson_stats issue 779). The driver's
-// library is in tegra up to Jetson Linux 35 (NVIDIA/nvidia-docker issue 1775 lists it there), in nvidia since 36. CUDA's
-// libraries have the names of CUDA 11.4, 12 and 13, the last ones for Xavier, Orin and Thor.
+// boards lists fully equipped Jetsons by their differences from orin(). Models and compatible properties are those of
+// Linux, arch/arm64/boot/dts/nvidia (the file in front). Thor's are from a real board (rbonghi/jetson_stats issue 779).
+// The driver's library is in tegra up to Jetson Linux 35 (NVIDIA/nvidia-docker issue 1775 lists it there), and in nvidia
+// since 36. CUDA's libraries have the names of CUDA 11.4, 12 and 13, the latest ones for Xavier, Orin and Thor.
 func boards() map[string]map[string]string {
 	const (
 		driver = "usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1"
@@ -50,7 +50,7 @@ func boards() map[string]map[string]string {
 	}
 }
 
-// fixture is a board with everything.
+// fixture returns a fully equipped board with changes.
 func fixture(changes map[string]string) fstest.MapFS {
 	root := orin()
 	for name, text := range changes {
@@ -63,8 +63,8 @@ func fixture(changes map[string]string) fstest.MapFS {
 	return root
 }
 
-// TestDoctorBoards: on every board that has everything nothing is missing; without CUDA, or without the module, it says so, with
-// commands that exist.
+// TestDoctorBoards checks that nothing is missing on any fully equipped board, and that doctor reports missing CUDA or a
+// missing module, with commands that exist.
 func TestDoctorBoards(t *testing.T) {
 	for name, changes := range boards() {
 		t.Run(name, func(t *testing.T) {
@@ -99,7 +99,7 @@ func TestDoctorBoards(t *testing.T) {
 				}
 			}
 			want := 4
-			if flags&uapi.InfoNVP2P != 0 { // memory that moves is pinned through it then
+			if flags&uapi.InfoNVP2P != 0 { // then movable memory is pinned through it
 				want++
 			}
 			if bare != want {

@@ -25,13 +25,13 @@ func (p patient) board() finding {
 	return finding{"board", isGood, fmt.Sprintf("%s (%s, module %s), Jetson Linux %s", id.Model, id.Family, id.Module, id.L4T), ""}
 }
 
-// libraryFolders are where Jetson Linux, Debian and NVIDIA's installer put libraries.
+// libraryFolders are the folders in which Jetson Linux, Debian and NVIDIA's installer put libraries.
 var libraryFolders = []string{
 	"usr/lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu/nvidia", "usr/lib/aarch64-linux-gnu/tegra", "usr/lib/x86_64-linux-gnu",
 	"usr/local/cuda/lib64", "usr/local/cuda*/targets/*/lib",
 }
 
-// library finds a library by the pattern of its file's name; "" for none.
+// library returns the path of a library whose file name matches a pattern, or "" if there is none.
 func (p patient) library(pattern string) string {
 	for _, dir := range libraryFolders {
 		if files, _ := fs.Glob(p.root, dir+"/"+pattern); len(files) > 0 {
@@ -62,7 +62,7 @@ func (p patient) libraries() []finding {
 	return list
 }
 
-// turboJPEG is about libjpeg-turbo, which makes JPEG on the CPU several times faster.
+// turboJPEG checks for libjpeg-turbo, which speeds up JPEG on the CPU several times.
 func (p patient) turboJPEG() finding {
 	if found := p.library(codec.TurboJPEGName); found != "" {
 		return finding{"libjpeg-turbo", isGood, "/" + found, ""}
@@ -71,7 +71,7 @@ func (p patient) turboJPEG() finding {
 	return finding{"libjpeg-turbo", isNote, absent, "apt-get install " + codec.TurboJPEGPackage}
 }
 
-// h264 is about openh264, which payload h264 needs.
+// h264 checks for openh264, which payload h264 needs.
 func (p patient) h264() finding {
 	if found := p.library(codec.LibraryName); found != "" {
 		return finding{"openh264", isGood, "/" + found, ""}
@@ -82,7 +82,8 @@ func (p patient) h264() finding {
 
 var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)
 
-// memlock wants room for the frames of a camera: 8 slots of 4K.
+// memlock checks that the service and this process may lock the memory of a camera's frames: 256 MiB, which is enough
+// for 8 slots of 4K.
 func (p patient) memlock() finding {
 	const (
 		enough = 256 << 20
@@ -109,7 +110,8 @@ func (p patient) memlock() finding {
 	return finding{"memlock", isWarning, fmt.Sprintf("this process may lock only %d KiB of memory; %s", n>>10, service), "ulimit -l unlimited"}
 }
 
-// socketBuffer is what a receiver asks for, and what the largest train of packets of a frame and its successor fit in.
+// socketBuffer is the number of bytes that a receiver requests for its socket's buffer. The largest train of packets,
+// that of a frame and its successor, fits in it.
 const socketBuffer = 8 << 20
 
 func (p patient) buffers() finding {
@@ -139,7 +141,7 @@ func (p patient) clock() finding {
 	return finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
 }
 
-// power is about a Jetson's speed.
+// power checks a Jetson's clocks and power mode.
 func (p patient) power() []finding {
 	var list []finding
 	if mode := board.PowerMode(p.root); strings.HasPrefix(mode, "MAXN") {

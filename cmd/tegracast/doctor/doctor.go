@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package doctor says what a machine is, what is missing for a camera of a real FPGA, and how to fix it. It also writes the
-// report for whoever helps.
+// Package doctor identifies a machine, and reports what is missing for a camera of a real FPGA and how to fix it. It also
+// writes the report for support.
 package doctor
 
 import (
@@ -13,25 +13,27 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
-// Look examines the machine and tells what it finds, as text or as JSON. It returns command.ErrChecked when something is missing.
-func Look(e command.Env, asJSON bool) error {
+// Diagnose examines the machine and prints the findings, as text or as JSON. It returns terminal.ErrChecked if
+// something is missing.
+func Diagnose(e terminal.Env, asJSON bool) error {
 	list := thisMachine().examine()
 	ready := isReady(list)
 	if err := tellFindings(e, list, ready, asJSON); err != nil {
 		return err
 	}
 	if !ready {
-		return command.ErrChecked
+		return terminal.ErrChecked
 	}
 	return nil
 }
 
-// thisMachine is the one that the program runs on.
+// thisMachine returns the machine on which the program runs.
 func thisMachine() patient {
 	name := ""
 	if u, err := user.Current(); err == nil {
@@ -46,8 +48,8 @@ func thisMachine() patient {
 	}}
 }
 
-// examine looks at everything, in the order in which whoever brings a board up meets it (docs/bringup.md). What cannot be looked at
-// before something else is right is "not checked".
+// examine makes all checks, in the order of bringing up a board (docs/bringup.md). A check that depends on a failed one
+// is reported as a note, "not checked".
 func (p patient) examine() []finding {
 	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
 	list = append(list, p.functions()...)
@@ -58,25 +60,25 @@ func (p patient) examine() []finding {
 	return append(list, p.power()...)
 }
 
-// isReady says whether nothing is missing.
+// isReady reports whether nothing is missing.
 func isReady(list []finding) bool {
 	return !slices.ContainsFunc(list, func(x finding) bool { return x.Grade == isMissing })
 }
 
-// Findings are what doctor prints as JSON (docs/json.md).
+// Findings is the JSON that doctor prints (docs/json.md).
 type Findings struct {
-	Ready    bool      `json:"ready"`
-	Findings []finding `json:"findings"`
+	Ready    bool      `json:"ready"`    // nothing is missing for a real FPGA
+	Findings []finding `json:"findings"` // in the order of bring-up
 }
 
-func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
+func tellFindings(e terminal.Env, list []finding, ready, asJSON bool) error {
 	if asJSON {
-		return command.WriteJSON(e.Out, Findings{ready, list})
+		return terminal.WriteJSON(e.Out, Findings{ready, list})
 	}
 	for _, x := range list {
-		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, x.Detail)
+		fmt.Fprintf(e.Out, "%-8s %-13s %s\n", x.Grade, x.What, printable.Lines(x.Detail))
 		if x.Command != "" {
-			fmt.Fprintf(e.Out, "%23s%s\n", remedy(os.Geteuid()), x.Command)
+			fmt.Fprintf(e.Out, "%23s%s\n", remedy(os.Geteuid()), printable.Lines(x.Command))
 		}
 	}
 	verdict := "ready for a camera of a real FPGA"
@@ -87,7 +89,8 @@ func tellFindings(e command.Env, list []finding, ready, asJSON bool) error {
 	return nil
 }
 
-// remedy is what stands before a command that fixes something: whoever cannot run it reads who can.
+// remedy returns the words before a command that fixes something. For users other than root they say that root must run
+// it.
 func remedy(uid int) string {
 	if uid == 0 {
 		return "fix: "
@@ -95,14 +98,14 @@ func remedy(uid int) string {
 	return "fix, as root: "
 }
 
-// clockSynchronised asks the kernel (adjtimex(2)).
+// clockSynchronised reports whether the kernel takes the clock as synchronised (adjtimex(2)).
 func clockSynchronised() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)
 	return err == nil && state != unix.TIME_ERROR && t.Status&unix.STA_UNSYNC == 0
 }
 
-// kernelLog reads the kernel's ring of messages (syslog(2)); where dmesg_restrict forbids that it is empty.
+// kernelLog returns the kernel's log (syslog(2)), or "" if it cannot be read, for instance because of dmesg_restrict.
 func kernelLog() string {
 	n, err := unix.Klogctl(unix.SYSLOG_ACTION_SIZE_BUFFER, nil)
 	if err != nil || n <= 0 {

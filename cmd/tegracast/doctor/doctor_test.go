@@ -11,19 +11,20 @@ import (
 	"testing/fstest"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// slot is where a card in the slot of a Jetson AGX Orin is: behind its controller 5, 141a0000.pcie.
+// slot is the place of a card in the slot of a Jetson AGX Orin: behind its controller 5, 141a0000.pcie.
 const (
 	slot          = "sys/bus/pci/devices/0005:01:00.0/"
 	slotPort      = "sys/bus/pci/devices/0005:00:00.0/"
 	controllerDir = "sys/bus/platform/devices/141a0000.pcie/"
 )
 
-// orin is a Jetson Orin with everything: its files as Linux and Jetson Linux have them (board/board_test.go cites whence). Its
-// port is as lspci shows that of an Orin (linuxhw/LsPCI, NVIDIA Orin NX Developer Kit, 5.10.104-tegra), its IOMMU group has the
-// members that the log of an Orin with Jetson Linux 36.4.4 names: controller, port and function.
+// orin is a fully equipped Jetson Orin, with its files as in Linux and Jetson Linux (board/board_test.go cites the
+// sources). Its port is as lspci shows that of an Orin (linuxhw/LsPCI, NVIDIA Orin NX Developer Kit, 5.10.104-tegra). Its
+// IOMMU group has the members that the log of an Orin with Jetson Linux 36.4.4 names: controller, port and function.
 func orin() fstest.MapFS {
 	link := func(target string) *fstest.MapFile {
 		return &fstest.MapFile{Data: []byte(target), Mode: fs.ModeSymlink}
@@ -64,12 +65,12 @@ func orin() fstest.MapFS {
 	return root
 }
 
-// noBAR is the line of a BAR that is not there.
+// noBAR is the line of an unimplemented BAR.
 const noBAR = "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
 
-// space is a configuration space: power management at 0x40, then MSI at a place, MSI-X at 0x60 and PCI Express at 0x70, as AMD's
-// XDMA has them (lspci of mwrnd/innova2_xdma_opencapi). Payloads are exponents above 128 bytes: what it can do, what is set.
-// No MSI-X is 0 vectors.
+// space returns a configuration space with power management at 0x40, MSI at msi, MSI-X at 0x60 and PCI Express at 0x70,
+// as in AMD's XDMA (lspci of mwrnd/innova2_xdma_opencapi). Payload sizes are exponents above 128 bytes: the supported and
+// the current one. 0 vectors means no MSI-X.
 func space(msi, messages, vectors, canPayload, payload int) string {
 	c := make([]byte, 4096)
 	c[0x34], c[0x40], c[0x41], c[msi], c[0x70] = 0x40, 1, byte(msi), capMSI, capExpress
@@ -82,10 +83,10 @@ func space(msi, messages, vectors, canPayload, payload int) string {
 	return string(c)
 }
 
-// usesNVP2P are the flags of a device that pins through nv-p2p.
+// usesNVP2P has the flags of a device that pins through nv-p2p.
 const usesNVP2P = uapi.InfoNVP2P | uapi.InfoNVP2PBuilt | uapi.InfoNVP2PPresent
 
-// ofPatient is a machine with these files, and devices with these flags.
+// ofPatient returns a machine with these files, and with devices that have these flags.
 func ofPatient(root fs.FS, flags uint32) patient {
 	return patient{
 		root: root, synchronised: func() bool { return true }, open: func(string) error { return nil },
@@ -93,11 +94,11 @@ func ofPatient(root fs.FS, flags uint32) patient {
 	}
 }
 
-// TestDoctor takes one thing after the other away from a machine that has everything.
+// TestDoctor removes one thing after the other from a fully equipped machine.
 func TestDoctor(t *testing.T) {
 	commands := map[string]bool{}
 	for _, tt := range []struct {
-		name, file, text string // replaced; "-" removes it
+		name, file, text string // the new content; "-" removes the file
 		what             string
 		grade            grade
 		says             string
@@ -106,7 +107,7 @@ func TestDoctor(t *testing.T) {
 		{"link", "", "", "FPGA", isGood, "0005:01:00.0: x8 of x8 lanes, 16 of 16 GT/s; its port 0005:00:00.0: x8, 16 GT/s; payload 256 of 512 bytes, reads of 512"},
 		{"no Jetson Linux", "etc/nv_tegra_release", "-", "board", isWarning, "module p3701-0000"},
 		{"Jetson Linux 32", "proc/sys/kernel/osrelease", "4.9.253-tegra\n", "kernel", isMissing, "needs 5.10"},
-		{"no FPGA", slot + "vendor", "0x8086\n", "", isGood, ""}, // the driver says that it is one
+		{"no FPGA", slot + "vendor", "0x8086\n", "", isGood, ""}, // the driver identifies it
 		{"narrow", slot + "current_link_width", "4\n", "FPGA", isWarning, "x4 of x8"},
 		{"slow", slot + "current_link_speed", "2.5 GT/s PCIe\n", "FPGA", isWarning, "less than both ends can do"},
 		{"another driver", slot + "driver", "../drivers/vfio-pci", "driver", isMissing, "driven by vfio-pci"},
@@ -159,10 +160,10 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// protected are the flags of a function behind a strict IOMMU of its own.
+// protected has the flags of a function behind a strict IOMMU of its own.
 const protected = uapi.InfoIOMMU | uapi.InfoStrict | uapi.InfoCoherent
 
-// helps checks that what is wrong comes with a command, or with words that say what to do.
+// helps checks that a problem comes with a command, or with words that say what to do.
 func helps(t *testing.T, x finding) {
 	t.Helper()
 	says := func(word string) bool {
@@ -173,7 +174,7 @@ func helps(t *testing.T, x finding) {
 	}
 }
 
-// expect wants a finding; none for an empty name.
+// expect checks a finding. With an empty name it checks nothing.
 func expect(t *testing.T, list []finding, what string, g grade, says string) {
 	t.Helper()
 	if what == "" {
@@ -184,10 +185,10 @@ func expect(t *testing.T, list []finding, what string, g grade, says string) {
 	}
 }
 
-// elsewhere are programs of Jetson Linux and of Debian packages that this machine need not have.
+// elsewhere lists programs of Jetson Linux and Debian packages that this machine need not have.
 var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "dkms", "mokutil", "scp", "systemctl", "udevadm", "tegracast"}
 
-// exists checks that a command is one: bash can read it, and its programs are known.
+// exists checks that a command is valid: bash can parse it, and its programs are known.
 func exists(t *testing.T, line string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "bash", "-n", "-c", line).CombinedOutput(); err != nil {
@@ -202,11 +203,20 @@ func exists(t *testing.T, line string) {
 	}
 }
 
-// TestWhoFixes: who is not root reads that the commands are for root.
+// TestWhoFixes checks that other users than root are told that the commands are for root.
 func TestWhoFixes(t *testing.T) {
 	for uid, want := range map[int]string{0: "fix: ", 65534: "fix, as root: "} {
 		if got := remedy(uid); got != want {
 			t.Errorf("user %d: %q, want %q", uid, got, want)
 		}
+	}
+}
+
+// TestForeignNames checks that names from a device or a file cannot move the cursor.
+func TestForeignNames(t *testing.T) {
+	var out strings.Builder
+	list := []finding{{What: "board", Detail: "a\x1b[2Jboard", Command: "modprobe \x1b[2J"}}
+	if err := tellFindings(terminal.Env{Out: &out}, list, false, false); err != nil || strings.Contains(out.String(), "\x1b") {
+		t.Errorf("%q, %v", out.String(), err)
 	}
 }

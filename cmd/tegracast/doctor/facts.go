@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// A recorder is a file system that keeps what is read from it.
+// A recorder is a file system that stores what is read from it.
 type recorder struct {
 	root fs.FS
 
@@ -22,7 +22,7 @@ type recorder struct {
 
 func newRecorder(root fs.FS) *recorder { return &recorder{root: root, files: map[string][]byte{}} }
 
-// maxFact is how much of a file is kept, in bytes.
+// maxFact is the maximum size stored of a file, in bytes.
 const maxFact = 256 << 10
 
 func (r *recorder) keep(name string, b []byte) {
@@ -38,7 +38,7 @@ func (r *recorder) Open(name string) (fs.File, error) {
 		return nil, err
 	}
 	r.mu.Lock()
-	delete(r.files, name) // it is read from its beginning again
+	delete(r.files, name) // it is read again from the beginning
 	r.mu.Unlock()
 	return recordedFile{f, r, name}, nil
 }
@@ -81,20 +81,21 @@ func (r *recorder) ReadLink(name string) (string, error) {
 // Lstat implements fs.ReadLinkFS.
 func (r *recorder) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(r.root, name) }
 
-// Stat implements fs.StatFS: nothing is opened, as some device files do things when they are.
+// Stat implements fs.StatFS. It opens nothing, because opening some device files has effects.
 func (r *recorder) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.root, name) }
 
 // ReadDir implements fs.ReadDirFS.
 func (r *recorder) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(r.root, name) }
 
-// names are those of the files that were read, in order.
+// names returns the names of the files that were read, in order.
 func (r *recorder) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.files))
 }
 
-// text is what was read of a file: as it is, with lines in the place of a device tree's zero bytes, or in hexadecimal.
+// text returns what was read of a file: as it is, with line breaks in place of a device tree's zero bytes, or in
+// hexadecimal.
 func (r *recorder) text(name string) string {
 	r.mu.Lock()
 	b := bytes.Clone(r.files[name])

@@ -30,10 +30,11 @@ func (p patient) module() finding {
 	return finding{"module", isMissing, "the kernel module tegra_p2p is not installed: no repository has its package, it is beside tegracast_*.deb (make deb)", "apt-get install ./tegracast-dkms_*_all.deb"}
 }
 
-// idsOfFPGAs are a hint: AMD's vendor id, and NVIDIA's demonstration designs. A design may have any other.
+// idsOfFPGAs are the beginnings of PCI ids that hint at an FPGA: AMD's vendor id, and NVIDIA's demonstration designs. A
+// design may have any other id.
 var idsOfFPGAs = []string{"0x10ee ", "0x10de 0x0001"}
 
-// fpgas are the functions that may be an FPGA.
+// fpgas returns the functions that may be an FPGA.
 func (p patient) fpgas() (list []pciFunction) {
 	dirs, _ := fs.Glob(p.root, "sys/bus/pci/devices/*")
 	for _, dir := range dirs {
@@ -47,7 +48,7 @@ func (p patient) fpgas() (list []pciFunction) {
 	return list
 }
 
-// functions are what an FPGA may be on PCI Express.
+// functions checks the PCI Express functions that may be an FPGA.
 func (p patient) functions() []finding {
 	var list []finding
 	for _, f := range p.fpgas() {
@@ -59,8 +60,9 @@ func (p patient) functions() []finding {
 	return list
 }
 
-// controllers are the PCI Express controllers of a Jetson: those that have a bus, and those that were shut down at boot because
-// they had no link (pcie-tegra194.c: probe succeeds, and the controller is switched off).
+// controllers returns the PCI Express controllers of a Jetson: lit are those with a bus, by name; dark are those that
+// were shut down at boot because they had no link, as DRIVER/NAME (pcie-tegra194.c: probe succeeds, and the controller
+// is switched off).
 func (p patient) controllers() (lit, dark []string) {
 	drivers, _ := fs.Glob(p.root, "sys/bus/platform/drivers/tegra*-pcie/*.pcie")
 	for _, d := range drivers {
@@ -74,7 +76,7 @@ func (p patient) controllers() (lit, dark []string) {
 	return lit, dark
 }
 
-// absent says that there is no FPGA, and what brings it.
+// absent reports that there is no FPGA, and what to do.
 func (p patient) absent() finding {
 	const none = "no function with the PCI id of an FPGA (vendor 10ee, or 10de:0001) is on the bus, and none is bound to tegra_p2p"
 	lit, dark := p.controllers()
@@ -133,7 +135,7 @@ func (p patient) devices() finding {
 	}
 	var wrong, right []string
 	for _, name := range list {
-		if owners, _ := tegra.Owners(p.root, name); len(owners) > 0 { // it is not opened beside its owner
+		if owners, _ := tegra.Owners(p.root, name); len(owners) > 0 { // it is not opened while another process has it open
 			right = append(right, "/"+name+" is in use by "+owners[0].String())
 		} else if err := p.open("/" + name); errors.Is(err, fs.ErrPermission) && !strings.Contains(err.Error(), "IOMMU") {
 			return p.shut("/" + name)
@@ -149,7 +151,7 @@ func (p patient) devices() finding {
 	return finding{"device", isGood, strings.Join(right, "; "), ""}
 }
 
-// shut is about a device file that this user may not open: its group is tegracast, by the udev rule of the package.
+// shut reports a device file that this user may not open. The package's udev rule gives it to the group tegracast.
 func (p patient) shut(device string) finding {
 	if p.user == "tegracast" {
 		return finding{"device", isMissing, device + " cannot be opened by the service's user: the package's udev rule has not given it to the group tegracast", "udevadm trigger --action=add " + device}

@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// gpu opens what CUDA opens, as whoever runs doctor may: a service has device rules of its own beside that.
+// gpu checks that doctor's user can open the files that CUDA opens. For a service, device rules apply in addition.
 func (p patient) gpu() finding {
 	files := cudahost.DeviceFiles(p.root)
 	if len(files) == 0 {
@@ -24,5 +24,5 @@ func (p patient) gpu() finding {
 		return finding{"GPU", isGood, "its device files can be opened: " + strings.Join(paths, " "), ""}
 	}
 	trouble, remedy := cudahost.Trouble(files)
-	return finding{"GPU", isWarning, fmt.Sprintf("a GPU is there and is not used, since CUDA cannot open %s", trouble), remedy}
+	return finding{"GPU", isWarning, fmt.Sprintf("a GPU is present, but not used, because CUDA cannot open %s", trouble), remedy}
 }

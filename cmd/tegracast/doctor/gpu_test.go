@@ -10,7 +10,7 @@ import (
 	"testing/fstest"
 )
 
-// shutFiles are files that cannot be opened, for a reason.
+// shutFiles are files that cannot be opened, with the error.
 type shutFiles struct {
 	fstest.MapFS
 	why map[string]error
@@ -23,7 +23,8 @@ func (s shutFiles) Open(name string) (fs.File, error) {
 	return s.MapFS.Open(name)
 }
 
-// TestDoctorGPU: a GPU whose device files cannot be opened is a warning, which names the file and has a command.
+// TestDoctorGPU checks that a GPU whose device files cannot be opened gives a warning, which names the file and has a
+// command.
 func TestDoctorGPU(t *testing.T) {
 	const power, nvmap, render = "dev/nvgpu/igpu0/power", "dev/nvmap", "dev/dri/renderD128"
 	root := orin()

@@ -16,10 +16,11 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// errNoDevice says that a function has no device file of the module.
+// errNoDevice means that the module has no device file for a function.
 var errNoDevice = errors.New("no device file")
 
-// module asks the kernel module about the function, through its device file.
+// module returns the kernel module's information about the function, read through the function's device file, or
+// errNoDevice.
 func (f pciFunction) module() (info uapi.Info, device string, err error) {
 	names, _ := fs.Glob(f.p.root, "dev/tegra_p2p*")
 	for _, name := range names {
@@ -32,7 +33,8 @@ func (f pciFunction) module() (info uapi.Info, device string, err error) {
 	return uapi.Info{}, "", errNoDevice
 }
 
-// strict are the words for the kernel's command line. Jetson Linux has it in extlinux.conf, others in the boot loader's own place.
+// strict returns the advice to boot with a strict IOMMU, and on Jetson Linux, where the kernel's command line is in
+// extlinux.conf, a command for that.
 func (p patient) strict() (advice, command string) {
 	const words = "iommu.passthrough=0 iommu.strict=1"
 	const file = "/boot/extlinux/extlinux.conf"
@@ -42,8 +44,8 @@ func (p patient) strict() (advice, command string) {
 	return "add " + words + " to the kernel's command line, and reboot", "grep -q iommu.strict=1 " + file + " || sed -i '/^ *APPEND /s/$/ " + words + "/' " + file
 }
 
-// iommu says what keeps a function from other memory. The module is asked, since before Linux 5.15 the type of a group says DMA of
-// lazy domains, too (Documentation/ABI/testing/sysfs-kernel-iommu_groups).
+// iommu checks what keeps a function from accessing other memory. It asks the module, because before Linux 5.15 the type
+// of a group is DMA for lazy domains, too (Documentation/ABI/testing/sysfs-kernel-iommu_groups).
 func (f pciFunction) iommu() finding {
 	const what = "IOMMU"
 	if lacks := f.deviceTree(); lacks != "" {
@@ -75,7 +77,7 @@ func (f pciFunction) iommu() finding {
 	return lack(" is behind no IOMMU: it reaches all memory, and tegra_p2p refuses it")
 }
 
-// exposed makes a warning of a lack that allow_unsafe permits.
+// exposed turns a lack that allow_unsafe permits into a warning.
 func (f pciFunction) exposed(x finding) finding {
 	if f.p.text("sys/module/tegra_p2p/parameters/allow_unsafe") == "Y" {
 		x.Grade, x.Detail = isWarning, x.Detail+" (allow_unsafe=1 permits it)"
@@ -83,8 +85,8 @@ func (f pciFunction) exposed(x finding) finding {
 	return x
 }
 
-// controller finds the platform device of a function's PCI Express controller, such as 141a0000.pcie; "" for none. Its folder
-// has that of its root bus, pciDDDD:BB.
+// controller returns the folder of the platform device of a function's PCI Express controller, such as 141a0000.pcie,
+// or "". It contains the folder of its root bus, pciDDDD:BB.
 func (f pciFunction) controller() string {
 	domain, _, _ := strings.Cut(f.address, ":")
 	roots, _ := fs.Glob(f.p.root, "sys/bus/platform/devices/*/pci"+domain+":*")
@@ -94,7 +96,7 @@ func (f pciFunction) controller() string {
 	return path.Dir(roots[0])
 }
 
-// deviceTree names what the controller's node lacks, which no parameter of the kernel makes up for; "" for nothing.
+// deviceTree describes what the controller's node lacks and no kernel parameter can replace, or returns "".
 func (f pciFunction) deviceTree() string {
 	controller := f.controller()
 	if controller == "" || board.Identify(f.p.root).Family == board.Other || !f.p.exists(controller+"/of_node/compatible") {
@@ -113,13 +115,15 @@ func (f pciFunction) deviceTree() string {
 		"device tree, or add the property with an overlay", f.address, path.Base(controller), strings.Join(lacks, " and "))
 }
 
-// classes are names of PCI classes (the upper 16 bits of the file class) that share a slot with an FPGA.
+// classes maps PCI classes of cards that may share an IOMMU group with an FPGA (the upper 16 bits of the file class) to
+// names.
 var classes = map[string]string{
 	"0x0108": "an NVMe SSD", "0x0106": "a SATA controller", "0x0200": "a network card", "0x0280": "a wireless card", "0x0c03": "a USB controller",
 	"0x0300": "a display", "0x0302": "a GPU",
 }
 
-// neighbours are the other functions of the IOMMU group, in words: bridges do no DMA of their own, nor does the controller.
+// neighbours describes the other functions in the IOMMU group, without bridges and the controller, which do no DMA of
+// their own.
 func (f pciFunction) neighbours() (list []string) {
 	members, _ := fs.ReadDir(f.p.root, f.dir+"/iommu_group/devices")
 	for _, m := range members {
@@ -137,7 +141,7 @@ func (f pciFunction) neighbours() (list []string) {
 	return list
 }
 
-// group says which other functions share the IOMMU group, and so could be reached through the mappings of this one.
+// group reports which other functions share the IOMMU group, and could be reached through this function's mappings.
 func (f pciFunction) group() finding {
 	const what = "IOMMU group"
 	target, err := fs.ReadLink(f.p.root, f.dir+"/iommu_group")

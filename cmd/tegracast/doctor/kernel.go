@@ -14,12 +14,12 @@ import (
 	"github.com/tegracast/tegracast/board"
 )
 
-// release is the running kernel's.
+// release returns the release of the running kernel.
 func (p patient) release() string { return p.text("proc/sys/kernel/osrelease") }
 
 var kernelVersion = regexp.MustCompile(`^([0-9]+)\.([0-9]+)`)
 
-// olderThan says whether the running kernel is known to be older than a release of Linux.
+// olderThan reports whether the running kernel is known to be older than a release of Linux.
 func (p patient) olderThan(major, minor int) bool {
 	m := kernelVersion.FindStringSubmatch(p.release())
 	if m == nil {
@@ -30,7 +30,7 @@ func (p patient) olderThan(major, minor int) bool {
 	return first < major || first == major && second < minor
 }
 
-// kernel says whether the module can be compiled for the running kernel (docs/kernel-abi.md, "Kernels").
+// kernel reports whether the module can be compiled for the running kernel (docs/module.md, "Kernels").
 func (p patient) kernel() finding {
 	release := p.release()
 	switch {
@@ -42,7 +42,7 @@ func (p patient) kernel() finding {
 	return finding{"kernel", isGood, "Linux " + release, ""}
 }
 
-// moduleFor says for which kernels the module is there, and whether the running one is among them.
+// moduleFor reports whether the module is installed for the running kernel, and for which other kernels.
 func (p patient) moduleFor(release string) (here bool, others []string) {
 	for _, where := range []string{"updates", "updates/dkms", "extra"} {
 		files, _ := fs.Glob(p.root, "lib/modules/*/"+where+"/tegra_p2p.ko*")
@@ -58,7 +58,7 @@ func (p patient) moduleFor(release string) (here bool, others []string) {
 	return here, others
 }
 
-// headerFolders are where Kbuild looks for nv-p2p.h, in its order (tegra/kmod/Kbuild).
+// headerFolders are the folders in which Kbuild looks for nv-p2p.h, in its order (tegra/kmod/Kbuild).
 var headerFolders = []string{
 	"usr/src/nvidia/nvidia-oot/include/linux", "usr/src/linux-headers-tegra-oot*/include/linux", "usr/src/linux-headers-tegra-oot*/nvidia-oot/include/linux",
 	"lib/modules/%s/build/include/linux", "lib/modules/%s/build/nvidia/include/linux", "lib/modules/%s/build/../nvidia/include/linux",
@@ -76,7 +76,7 @@ func (p patient) nvp2pHeader(release string) string {
 	return ""
 }
 
-// headers are what DKMS compiles the module with.
+// headers checks for the kernel headers with which DKMS compiles the module.
 func (p patient) headers() finding {
 	const what = "headers"
 	release := p.release()
@@ -104,8 +104,8 @@ func (p patient) headers() finding {
 
 const dkmsTree = "var/lib/dkms/tegra_p2p"
 
-// dkms says how far DKMS has come. Its tree has VERSION/source once the module is added, VERSION/KERNEL/ARCH/module once it is
-// built, kernel-KERNEL-ARCH once it is installed, and VERSION/build/make.log when a build has failed (dkms(8)).
+// dkms reports the progress of DKMS. Its tree has VERSION/source once the module is added, VERSION/KERNEL/ARCH/module
+// once it is built, kernel-KERNEL-ARCH once it is installed, and VERSION/build/make.log after a failed build (dkms(8)).
 func (p patient) dkms() finding {
 	const what = "DKMS"
 	release := p.release()
@@ -143,7 +143,7 @@ func (p patient) dkms() finding {
 	return bad
 }
 
-// firstError is the first line of a compiler's log that speaks of an error.
+// firstError returns the first line of a compiler's log that mentions an error.
 func firstError(log string) string {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "rror: ") || strings.Contains(line, "***") || strings.Contains(line, "ERROR") {
@@ -153,10 +153,10 @@ func firstError(log string) string {
 	return "its log names no error"
 }
 
-// secureBoot is the EFI variable: four bytes of attributes, then 1 when it is on (UEFI 2.10 §3.3).
+// secureBoot is the file of the EFI variable: four bytes of attributes, then 1 if it is on (UEFI 2.10 §3.3).
 const secureBoot = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
-// signing says whether the kernel takes modules without a signature.
+// signing reports whether the kernel accepts modules without a signature.
 func (p patient) signing() finding {
 	const what = "signatures"
 	variable, _ := fs.ReadFile(p.root, secureBoot)
@@ -173,9 +173,9 @@ func (p patient) signing() finding {
 		return finding{what, isGood, "the kernel accepts signed modules only, and accepted tegra_p2p; " + boot, ""}
 	}
 	detail := "the kernel accepts signed modules only; " + boot + ". "
-	keys := []string{"var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub"} // Ubuntu's, and DKMS's own
+	keys := []string{"var/lib/shim-signed/mok/MOK.der", "var/lib/dkms/mok.pub"} // of Ubuntu and of DKMS
 	i := slices.IndexFunc(keys, p.exists)
-	if i < 0 || board.Identify(p.root).Family != board.Other { // a Jetson's UEFI starts the kernel without shim, which has the MOKs
+	if i < 0 || board.Identify(p.root).Family != board.Other { // a Jetson's UEFI starts the kernel without shim, which manages the MOKs
 		return finding{what, isMissing, detail + "Sign the module with a key that the kernel was built with: use /lib/modules/" + p.release() +
 			"/build/scripts/sign-file sha512 KEY CERTIFICATE tegra_p2p.ko; see docs/bringup.md", ""}
 	}

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestDoctorKernel: headers, DKMS and signatures. DKMS's tree is as dkms(8) of release 3 makes it (is_module_added and its
-// neighbours in dkms.in).
+// TestDoctorKernel covers headers, DKMS and signatures. DKMS's tree is as made by dkms(8) of release 3 (is_module_added
+// and its neighbours in dkms.in).
 func TestDoctorKernel(t *testing.T) {
 	const (
 		module    = "sys/module/tegra_p2p/parameters/allow_unsafe"

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// link compares a function's link with what both its ends can do.
+// link compares a function's link with the capabilities of both ends.
 func (f pciFunction) link() finding {
 	width, widest := f.width()
 	speed, fastest := f.speed()
@@ -34,7 +34,7 @@ func (f pciFunction) link() finding {
 	return finding{"FPGA", grade, detail + because + f.packets(), ""}
 }
 
-// packets is about the sizes of packets, where they are known.
+// packets describes the packet sizes if they are known.
 func (f pciFunction) packets() string {
 	own := f.config.sizes()
 	if own.payloadMax == 0 {
@@ -50,7 +50,7 @@ func (f pciFunction) packets() string {
 	return text
 }
 
-// powerSaving wants ASPM off: leaving L1 takes microseconds, in which frames wait in the FPGA.
+// powerSaving checks that ASPM is off: leaving L1 takes microseconds, in which frames wait in the FPGA.
 func (f pciFunction) powerSaving() finding {
 	const what = "ASPM"
 	files, _ := fs.Glob(f.p.root, f.dir+"/link/*")
@@ -78,7 +78,7 @@ func (f pciFunction) powerSaving() finding {
 	return finding{what, isGood, f.address + ": the link does not save power", ""}
 }
 
-// linkErrors names what the function and its port have counted (AER).
+// linkErrors reports the errors that the function and its port have counted (AER).
 func (f pciFunction) linkErrors() finding {
 	const what = "link errors"
 	ends := []pciFunction{f}

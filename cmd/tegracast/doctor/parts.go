@@ -11,18 +11,19 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A part is a file of the report.
+// A part is a file of the report, or its folder of facts.
 type part struct {
 	name, what string
 	write      func(ctx context.Context, w io.Writer) error
 }
 
-// parts are in the order of the report. The facts come last: they are what the others have read.
+// parts returns the parts in the order of the report. The facts come last, because they contain what the other parts have
+// read.
 func (r *reporter) parts() []part {
 	list := []part{
 		{"doctor.txt", "what doctor says", r.doctor(false)},
@@ -45,22 +46,22 @@ func (r *reporter) doctor(asJSON bool) func(context.Context, io.Writer) error {
 	return func(_ context.Context, w io.Writer) error {
 		list := r.p.examine()
 		r.ready = isReady(list)
-		return tellFindings(command.Env{Out: w}, list, r.ready, asJSON)
+		return tellFindings(terminal.Env{Out: w}, list, r.ready, asJSON)
 	}
 }
 
-// moreFacts are files that doctor has no question to, and whoever reads a report may have.
+// moreFacts are files that doctor does not check but that may help readers of the report.
 var moreFacts = []string{"proc/cmdline", "proc/devices", "proc/interrupts", "proc/modules", "proc/version", "etc/os-release", "sys/module/pcie_aspm/parameters/policy"}
 
 func (r *reporter) versions(_ context.Context, w io.Writer) error {
 	for _, name := range moreFacts {
-		_, _ = fs.ReadFile(r.facts, name) // what cannot be read is not among the facts
+		_, _ = fs.ReadFile(r.facts, name) // an unreadable file is not among the facts
 	}
 	fmt.Fprintf(w, "kernel %s\nJetson Linux: %s\n", r.p.release(), r.p.text("etc/nv_tegra_release"))
 	return r.version(w)
 }
 
-// kernelLines are about what a report is about.
+// kernelLines matches the relevant lines of the kernel's log.
 var kernelLines = regexp.MustCompile(`(?i)tegra_p2p|nv-?p2p|nvidia|nvgpu|pci|iommu|smmu|xdma|dkms|module verification|signature`)
 
 func (r *reporter) kernelText(_ context.Context, w io.Writer) error {

@@ -9,35 +9,35 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// grade is how bad a finding is.
+// grade is the severity of a finding.
 type grade string
 
 const (
 	isGood    grade = "good"
-	isNote    grade = "note"    // what there is, without judgement
-	isWarning grade = "warning" // it works, not as well as it could
-	isMissing grade = "missing" // it does not work without
+	isNote    grade = "note"    // neutral information
+	isWarning grade = "warning" // it works, but not as well as possible
+	isMissing grade = "missing" // nothing works without it
 )
 
-// finding is one thing that was looked at.
+// finding is the result of a check.
 type finding struct {
-	What    string `json:"what"`
-	Grade   grade  `json:"grade"`
-	Detail  string `json:"detail"`
-	Command string `json:"command,omitempty"` // that fixes it, for a shell of root
+	What    string `json:"what"`              // what was looked at
+	Grade   grade  `json:"grade"`             // `good`, `note`, `warning` or `missing`
+	Detail  string `json:"detail"`            // what was found
+	Command string `json:"command,omitempty"` // what fixes it, for a shell of root
 }
 
-// patient is the machine that is looked at: its files, and what files do not tell.
+// patient is the examined machine: its files, and information that files do not give.
 type patient struct {
 	root         fs.FS
-	user         string                               // who looks
-	synchronised func() bool                          // the clock is
+	user         string                               // user who runs doctor
+	synchronised func() bool                          // reports whether the clock is synchronised
 	open         func(path string) error              // opens a device of the kernel module
-	info         func(path string) (uapi.Info, error) // asks the module what a device of its is
-	kernelLog    func() string                        // what the kernel has said since boot; empty when it may not be read
+	info         func(path string) (uapi.Info, error) // returns the module's information about its device
+	kernelLog    func() string                        // the kernel's log since boot; empty if it may not be read
 }
 
-// text is a file's, without spaces around it; empty when it cannot be read.
+// text returns a file's content without surrounding spaces, or "" if it cannot be read.
 func (p patient) text(name string) string {
 	b, err := fs.ReadFile(p.root, name)
 	if err != nil {

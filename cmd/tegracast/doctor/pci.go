@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// pciConfig is a function's configuration space as /sys/bus/pci/devices/*/config has it: 256 or 4096 bytes for root, the first
-// 64 for others.
+// pciConfig is a function's configuration space as in /sys/bus/pci/devices/*/config: 256 or 4096 bytes for root, the
+// first 64 for others.
 type pciConfig []byte
 
 // Capability ids (PCI Express Base Specification 6.0 §7.5 and §7.7).
@@ -22,11 +22,11 @@ const (
 	capMSIX    = 0x11
 )
 
-// longest is what is read of a capability, in bytes.
+// longest is the maximum number of bytes that are read of a capability.
 const longest = 0x12
 
-// capability is the offset of a capability that is there as a whole, 0 for none. A list that leads in a circle ends after 48
-// entries, which is what fits.
+// capability returns the offset of a complete capability, or 0. It follows at most 48 entries, which is the maximum, so
+// that a cyclic list ends.
 func (c pciConfig) capability(id byte) int {
 	if len(c) < 256 {
 		return 0
@@ -41,10 +41,11 @@ func (c pciConfig) capability(id byte) int {
 
 func (c pciConfig) word(at int) int { return int(binary.LittleEndian.Uint16(c[at:])) }
 
-// expressSizes are limits of a function's packets in bytes: what is set, and what it can do. 0: not known.
+// expressSizes are limits of a function's packets in bytes: the current and the supported payload, and the read request.
+// 0: unknown.
 type expressSizes struct{ payload, payloadMax, read int }
 
-// sizes reads Device Capabilities and Device Control (§7.5.3.3, §7.5.3.4).
+// sizes returns the limits in Device Capabilities and Device Control (§7.5.3.3, §7.5.3.4).
 func (c pciConfig) sizes() expressSizes {
 	at := c.capability(capExpress)
 	if at == 0 {
@@ -54,7 +55,7 @@ func (c pciConfig) sizes() expressSizes {
 	return expressSizes{payload: 128 << (control >> 5 & 7), payloadMax: 128 << (capabilities & 7), read: 128 << (control >> 12 & 7)}
 }
 
-// powerSaving is what Link Control has of ASPM (§7.5.3.7); known is false without the register.
+// powerSaving returns the ASPM states enabled in Link Control (§7.5.3.7). known is false without the register.
 func (c pciConfig) powerSaving() (on []string, known bool) {
 	at := c.capability(capExpress)
 	if at == 0 {
@@ -69,7 +70,7 @@ func (c pciConfig) powerSaving() (on []string, known bool) {
 	return on, true
 }
 
-// vectors says which interrupts the function offers; "" when this is not known.
+// vectors describes the interrupts that the function offers, or returns "" if they are unknown.
 func (c pciConfig) vectors() string {
 	if len(c) < 256 {
 		return ""
@@ -90,23 +91,24 @@ func (c pciConfig) vectors() string {
 	return strings.Join(offers, ", ")
 }
 
-// A function is one on the PCI bus, by its folder /sys/bus/pci/devices/DDDD:BB:DD.F.
+// A pciFunction is a function on the PCI bus, by its folder /sys/bus/pci/devices/DDDD:BB:DD.F.
 type pciFunction struct {
 	p       patient
 	dir     string
 	address string
 	config  pciConfig
-	port    *pciFunction // the other end of its link; nil when there is none, or the function is one itself
+	port    *pciFunction // the other end of its link; nil: none, or the function itself is a port
 }
 
 func (p patient) function(dir string) pciFunction {
-	config, _ := fs.ReadFile(p.root, dir+"/config") // only root may read all of it
+	config, _ := fs.ReadFile(p.root, dir+"/config") // only root can read all of it
 	return pciFunction{p: p, dir: dir, address: path.Base(dir), config: config}
 }
 
 func (f pciFunction) text(name string) string { return f.p.text(f.dir + "/" + name) }
 
-// findPort finds the port above a function: the bridge of its domain whose secondary bus it is on.
+// findPort returns the port above a function: the bridge of its domain whose secondary bus is the function's. It
+// returns nil if there is none.
 func (f pciFunction) findPort() *pciFunction {
 	domain, rest, _ := strings.Cut(f.address, ":")
 	bus, err := strconv.ParseUint(strings.Split(rest, ":")[0], 16, 8)
@@ -123,14 +125,14 @@ func (f pciFunction) findPort() *pciFunction {
 	return nil
 }
 
-// width is the link's, as it is and at most, in lanes; 0 when it is not known.
+// width returns the current and the maximum width of the link in lanes; 0: unknown.
 func (f pciFunction) width() (now, most int) {
 	now, _ = strconv.Atoi(f.text("current_link_width"))
 	most, _ = strconv.Atoi(f.text("max_link_width"))
 	return now, most
 }
 
-// speed is the link's, as it is and at most, in GT/s; 0 when it is not known ("Unknown").
+// speed returns the current and the maximum speed of the link in GT/s; 0: unknown ("Unknown").
 func (f pciFunction) speed() (now, most float64) {
 	value := func(name string) float64 {
 		number, _, _ := strings.Cut(f.text(name), " ")
@@ -140,14 +142,14 @@ func (f pciFunction) speed() (now, most float64) {
 	return value("current_link_speed"), value("max_link_speed")
 }
 
-// aerCounter is one kind of error that a function or a port has counted.
+// aerCounter is the count of one kind of error of a function or a port.
 type aerCounter struct {
 	name string
 	n    uint64
 }
 
-// parseAER reads a file of counters: lines of a name and a number, the last one the sum (Documentation/ABI/testing/
-// sysfs-bus-pci-devices-aer_stats). Those of zero, and the sum, are left out.
+// parseAER parses a file of counters: lines of a name and a number, the last one the sum
+// (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats). It omits zeros and the sum.
 func parseAER(text string) (list []aerCounter) {
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)

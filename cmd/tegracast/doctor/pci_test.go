@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// changed is an Orin with everything, but for some files: "-" takes one away, a text that begins with "->" is a link.
+// changed returns a fully equipped Orin with some files changed: "-" removes one, a text that begins with "->" is a link.
 func changed(files map[string]string) fstest.MapFS {
 	root := orin()
 	for name, text := range files {
@@ -28,7 +28,7 @@ func changed(files map[string]string) fstest.MapFS {
 	return root
 }
 
-// A trial is a machine in which one thing is different, and what is said of it.
+// A trial is a machine with one difference, and the expected finding.
 type trial struct {
 	name  string
 	files map[string]string
@@ -54,9 +54,9 @@ func (tt trial) run(t *testing.T, change func(p *patient)) {
 	})
 }
 
-// TestDoctorLink: the link by both its ends. The port that can do 16 GT/s and runs with 8 for an SSD is that of linuxhw/LsPCI,
-// NVIDIA Orin NX Developer Kit. The XDMA that an AGX Orin trained to one of four lanes is one that a person reported: xc7z100,
-// 10ee:7024, lanes reversed on the carrier.
+// TestDoctorLink covers the link by both its ends. The port that supports 16 GT/s and runs at 8 for an SSD is that of
+// linuxhw/LsPCI, NVIDIA Orin NX Developer Kit. The XDMA that an AGX Orin trained to one of four lanes is from a user's
+// report: xc7z100, 10ee:7024, lanes reversed on the carrier.
 func TestDoctorLink(t *testing.T) {
 	for _, tt := range []trial{
 		{"a port that can do more", map[string]string{
@@ -90,8 +90,8 @@ func withByte(config string, at int, value byte) string {
 	return string(b)
 }
 
-// noRoom is what Linux 6.10 and later say of a BAR that fits nowhere, and what 5.15 said (the words are of two reports on
-// linux-pci; sizes and places are those of an Orin).
+// noRoom has the messages of Linux 6.10 and later about a BAR that fits nowhere, and those of 5.15 (the wording is from
+// two reports on linux-pci; sizes and places are those of an Orin).
 const noRoom = `<6>[    9.1] pci 0005:01:00.0: BAR 0 [mem size 0x10000000]: can't assign; no space
 <6>[    9.1] pci 0005:01:00.0: BAR 0 [mem size 0x10000000]: failed to assign
 <6>[    9.1] pci 0005:01:00.0: VF BAR 2 [mem size 0x02000000 64bit pref]: can't assign; no space
@@ -100,7 +100,7 @@ const noRoom = `<6>[    9.1] pci 0005:01:00.0: BAR 0 [mem size 0x10000000]: can'
 <6>[    9.3] pci 0004:01:00.0: BAR 4 [mem size 0x00100000]: failed to assign
 `
 
-// TestDoctorBARs: BARs and interrupts.
+// TestDoctorBARs covers BARs and interrupts.
 func TestDoctorBARs(t *testing.T) {
 	for _, tt := range []trial{
 		{"two", nil, "BARs", isGood, "0005:01:00.0: BAR 0 1 MiB, BAR 1 64 KiB"},
@@ -129,8 +129,8 @@ func TestDoctorBARs(t *testing.T) {
 	}
 }
 
-// TestDoctorIOMMU: what holds the function back, asked of the module where it answers. The group with the SSD has the members that
-// an Orin's log names for its controller 4 (Jetson Linux 36.4.4), and an FPGA.
+// TestDoctorIOMMU covers what restricts the function's accesses, as reported by the module if it answers. The group with
+// the SSD has the members that an Orin's log names for its controller 4 (Jetson Linux 36.4.4), and an FPGA.
 func TestDoctorIOMMU(t *testing.T) {
 	info := func(flags uint32, err error) func(*patient) {
 		return func(p *patient) {
@@ -173,9 +173,9 @@ func TestDoctorIOMMU(t *testing.T) {
 	}
 }
 
-// TestDoctorNoFPGA: a Jetson's controller that had no link at boot is switched off, and its driver stays bound (pcie-tegra194.c,
-// tegra_pcie_config_rp: -ENOMEDIUM is no error; the log of an Orin with Jetson Linux 36.4.4 shows 141e0000.pcie so, "Phy link
-// never came up").
+// TestDoctorNoFPGA covers a Jetson's controller that had no link at boot. It is switched off, and its driver stays bound
+// (pcie-tegra194.c, tegra_pcie_config_rp: -ENOMEDIUM is no error; the log of an Orin with Jetson Linux 36.4.4 shows this
+// for 141e0000.pcie, "Phy link never came up").
 func TestDoctorNoFPGA(t *testing.T) {
 	empty := map[string]string{"dev/tegra_p2p0": "-", "sys/class/tegra_p2p/tegra_p2p0/device": "-"}
 	for name := range orin() {
@@ -202,11 +202,11 @@ func TestDoctorNoFPGA(t *testing.T) {
 	}
 }
 
-// FuzzDoctorFiles: whatever is in the files, nothing panics.
+// FuzzDoctorFiles checks that no content of the files causes a panic.
 func FuzzDoctorFiles(f *testing.F) {
 	f.Add([]byte(space(0x48, 1, 32, 2, 1)), "RxErr 1\nTOTAL 1", noRoom, "0x1 0x2 0x200\n")
 	f.Add([]byte(space(0x50, 4, 0, 2, 1)), "Bad TLP x\n\n", "pci 0005:01:00.0: BAR 2: no space for [mem size 0x1]", strings.Repeat(noBAR, 7))
-	last := make([]byte, 256) // a capability that reaches beyond the end
+	last := make([]byte, 256) // a capability that extends beyond the end
 	last[0x34], last[0xf0] = 0xf0, capExpress
 	f.Add(last, "", "", "")
 	f.Fuzz(func(t *testing.T, config []byte, aer, log, resource string) {

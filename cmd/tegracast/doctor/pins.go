@@ -12,7 +12,7 @@ import (
 )
 
 func deviceInfo(path string) (uapi.Info, error) {
-	f, err := os.Open(path) // for reading: the last close of a writer resets the function
+	f, err := os.Open(path) // read-only: the last close of a writer resets the function
 	if err != nil {
 		return uapi.Info{}, err
 	}
@@ -20,8 +20,8 @@ func deviceInfo(path string) (uapi.Info, error) {
 	return uapi.GetInfo(int(f.Fd()))
 }
 
-// pinning says how the module pins memory for every function that is bound to it. Of a device that does not answer, devices
-// tells why.
+// pinning reports how the module pins memory for each function bound to it. The check devices reports why a device does
+// not answer.
 func (p patient) pinning() []finding {
 	var list []finding
 	names, _ := fs.Glob(p.root, "dev/tegra_p2p*")
@@ -61,8 +61,8 @@ func (p patient) pins(device string, flags uint32) finding {
 	return finding{"pinning", isGood, gup + why, ""}
 }
 
-// nvp2p reports whether CUDA of this board pins through nv-p2p: that of Jetson Linux 35 and 36 (JetPack 5 and 6). CUDA 13, which
-// Jetson Linux 38 and later have, and all there is for Thor, leaves it to pin_user_pages (docs/gpudirect.md).
+// nvp2p reports whether CUDA of this board pins through nv-p2p, as that of Jetson Linux 35 and 36 (JetPack 5 and 6) does.
+// CUDA 13 of Jetson Linux 38 and later, which includes every CUDA for Thor, uses pin_user_pages (docs/module.md).
 func (p patient) nvp2p() bool {
 	id := board.Identify(p.root)
 	return id.Family != board.Other && id.Family != board.Thor && (strings.HasPrefix(id.L4T, "35.") || strings.HasPrefix(id.L4T, "36."))

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestDoctorPins: where CUDA needs nv-p2p and the module does not use it, doctor says why, and what to do; where CUDA does not,
-// pin_user_pages is as good.
+// TestDoctorPins checks that doctor gives the reason and a remedy if CUDA needs nv-p2p and the module does not use it,
+// and that pin_user_pages is good where CUDA does not need it.
 func TestDoctorPins(t *testing.T) {
 	const (
 		orin36 = "tegra234-p3737-0000+p3701-0000"

@@ -14,34 +14,34 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// reportStream is how long each stream of a report takes.
+// reportStream is the duration of each stream in a report.
 const reportStream = time.Minute
 
-// A reporter makes the report of a machine.
+// A reporter makes a machine's report.
 type reporter struct {
-	e       command.Env
-	p       patient // reads through facts
+	e       terminal.Env
+	p       patient // reads files through facts
 	facts   *recorder
 	private redactor
-	stream  time.Duration // of each trial of streaming
+	stream  time.Duration // duration of each stream
 	config  string        // the service's configuration, which may name a camera
 	journal func(ctx context.Context) ([]byte, error)
-	version func(io.Writer) error // prints which program this is
+	version func(io.Writer) error // prints the program's version
 	ready   bool
 }
 
-// A chapter is a part that has been written.
+// A chapter is the text of a part.
 type chapter struct {
 	name, what, text string
 	err              error
 }
 
-// Report writes the report of this machine to a file, which must not exist. version prints which program this is. It returns
-// command.ErrChecked when something is missing for a real FPGA.
-func Report(ctx context.Context, e command.Env, file string, version func(io.Writer) error) error {
+// Report writes a report on this machine to a file, which must not exist. version prints the program's version. Report
+// returns terminal.ErrChecked if something is missing for a real FPGA.
+func Report(ctx context.Context, e terminal.Env, file string, version func(io.Writer) error) error {
 	p := thisMachine()
 	r := &reporter{
 		e: e, version: version, facts: newRecorder(p.root), private: newRedactor(p.root), stream: reportStream,
@@ -53,12 +53,12 @@ func Report(ctx context.Context, e command.Env, file string, version func(io.Wri
 		return err
 	}
 	if !r.ready {
-		return command.ErrChecked
+		return terminal.ErrChecked
 	}
 	return nil
 }
 
-// unitJournal is what the service has written to the journal.
+// unitJournal returns the last lines of the service's log from the journal.
 func unitJournal(ctx context.Context) ([]byte, error) {
 	b, err := exec.CommandContext(ctx, "journalctl", "--no-pager", "--quiet", "--no-hostname", "--output=short-monotonic", "--lines=2000", "--unit=tegracast").Output()
 	var exit *exec.ExitError
@@ -68,14 +68,14 @@ func unitJournal(ctx context.Context) ([]byte, error) {
 	return b, err
 }
 
-// write makes the report. The file comes into being complete, or not at all.
+// write makes the report in a file that must not exist yet. It writes the file completely or not at all.
 func (r *reporter) write(ctx context.Context, file string) (err error) {
 	if _, err := os.Lstat(file); err == nil {
-		return command.UsageError{Err: fmt.Errorf("--report %s: the file exists: give another name", file)}
+		return terminal.UsageError{Err: fmt.Errorf("--report %s: the file exists: give another name", file)}
 	}
 	out, err := os.CreateTemp(filepath.Dir(file), ".tegracast-report-*")
 	if err != nil {
-		return command.UsageError{Err: fmt.Errorf("--report %s: %w: name a folder that can be written to", file, err)}
+		return terminal.UsageError{Err: fmt.Errorf("--report %s: %w: name a folder that can be written to", file, err)}
 	}
 	defer func() {
 		if err != nil {
@@ -103,7 +103,7 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// chapters writes all parts. One that fails says why, and the next one follows; an error is that of ctx.
+// chapters runs all parts. A part that fails contains its error. The returned error is that of ctx.
 func (r *reporter) chapters(ctx context.Context) ([]chapter, error) {
 	var list []chapter
 	for _, p := range r.parts() {
@@ -129,14 +129,17 @@ func (r *reporter) chapters(ctx context.Context) ([]chapter, error) {
 
 const readmeHead = `A report of tegracast doctor --report.
 
-Nothing private is in it: names of the machine and of its users, serial numbers,
-UUIDs, addresses of networks (MAC, IP; not those of a machine to itself), mail
-addresses and keys were replaced by words in angle brackets. No pixels are in it.
-It is text; look through it before you pass it on.
+Words in angle brackets stand for what the program has recognised as private: the
+names of the machine and of its users, its serial numbers, UUIDs, addresses of
+networks (MAC, IP; not those of a machine to itself), hosts, users and passwords
+in URLs, tokens behind "Bearer", mail addresses and public keys. It does not
+recognise everything: names of other machines outside of URLs, of files and of
+outputs, and secrets in other forms stay. No pixels are in it. It is text: look
+through it before you pass it on.
 
 `
 
-// pack writes the archive: README.txt first.
+// pack writes the archive, with README.txt first.
 func (r *reporter) pack(w io.Writer, list []chapter) error {
 	readme := readmeHead
 	for _, c := range list {

@@ -16,10 +16,10 @@ import (
 	"testing/fstest"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// What is private of the machine of privateOrin, one of each kind.
+// Private data of the machine of privateOrin, one of each kind.
 const (
 	privateHost   = "kitchen-orin-7"
 	privateShort  = "muri"
@@ -39,7 +39,7 @@ var allPrivate = []string{
 	strings.ToUpper(privateMAC), strings.ReplaceAll(privateMAC, ":", "-"), "Berta",
 }
 
-// privateOrin is an Orin whose files, logs and card are full of what is nobody's business.
+// privateOrin is an Orin with private data in its files, logs and card.
 func privateOrin() fstest.MapFS {
 	card := []byte(space(0x48, 1, 32, 2, 1))
 	copy(card[0x100:], []byte{3, 0, 1, 0, 0xde, 0xad, 0xbe, 0xef, 1, 2, 3, 4}) // Device Serial Number
@@ -67,19 +67,20 @@ var privateJournal = "tegracast[1]: raw to " + privateIPv4 + ":5004 and [" + pri
 
 const privateKeyType = "ssh-ed25519"
 
-// testReporter makes reports of an Orin in files, with a short stream.
+// testReporter makes reports of an Orin given by files, with a short stream.
 func testReporter(root fstest.MapFS, progress io.Writer) *reporter {
 	facts := newRecorder(root)
 	p := ofPatient(facts, usesNVP2P|protected)
 	p.kernelLog = func() string { return privateLog }
 	return &reporter{
-		e: command.Env{Out: io.Discard, Err: progress}, p: p, facts: facts, private: newRedactor(root), stream: 300 * time.Millisecond, config: "/nowhere/tegracast.yaml",
+		e: terminal.Env{Out: io.Discard, Err: progress}, p: p, facts: facts, private: newRedactor(root), stream: 300 * time.Millisecond, config: "/nowhere/tegracast.yaml",
 		version: func(io.Writer) error { return nil },
 		journal: func(context.Context) ([]byte, error) { return []byte(privateJournal), nil },
 	}
 }
 
-// TestDoctorReport: the archive has all its parts, README.txt first, says what failed, and has nothing private in any byte.
+// TestDoctorReport checks that the archive has all its parts, README.txt first, names the failures, and contains nothing
+// private.
 func TestDoctorReport(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.tar")
 	var progress bytes.Buffer
@@ -140,8 +141,8 @@ func TestDoctorReport(t *testing.T) {
 	}
 }
 
-// TestDoctorReportFile: a file that is there stays as it is, a folder that is not there is said at once, and an interrupted
-// report leaves nothing behind.
+// TestDoctorReportFile checks that an existing file is kept, a missing folder is reported at once, and an interrupted
+// report leaves no file.
 func TestDoctorReportFile(t *testing.T) {
 	dir := t.TempDir()
 	there := filepath.Join(dir, "there.tar")
@@ -149,7 +150,7 @@ func TestDoctorReportFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{there: "the file exists", filepath.Join(dir, "nowhere", "x.tar"): "can be written to"} {
-		var usage command.UsageError
+		var usage terminal.UsageError
 		if err := testReporter(orin(), io.Discard).write(t.Context(), file); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", file, err)
 		}
@@ -166,12 +167,36 @@ func TestDoctorReportFile(t *testing.T) {
 	}
 }
 
-// TestRedactorLeaves what is about the machine's kind, and what is on its bus.
+// TestRedactorRemoves covers private data in the forms found in logs and configurations.
+func TestRedactorRemoves(t *testing.T) {
+	r := newRedactor(fstest.MapFS{
+		"etc/hostname": {Data: []byte("cam7\n")}, "sys/class/net/eth0/address": {Data: []byte("48:b0:2d:11:22:33\n")},
+		"sys/class/net/lo/address": {Data: []byte("00:00:00:00:00:00\n")},
+	})
+	for text, want := range map[string]string{
+		"cam7_front, cam7Front, CAM7-1 cam7_cam7, xcam7, cam70":    "<host>_front, <host>Front, <host>-1 <host>_<host>, xcam7, cam70",
+		"https://media.example/whip/v1 https://[2001:db8::1]:1/x":  "https://<host>/whip/v1 https://<host>:1/x",
+		"rtsp://me:p!ss@media.example:8554/live, nats://bus:4222":  "rtsp://<user>@<host>:8554/live, nats://<host>:4222",
+		"rtsp://me:p/s@s?@media/live user:p!ss@host.":              "rtsp://<user>@<host>/live <user>@<host>",
+		"http://127.0.0.1:8080/x http://localhost:1 http://[::1]/": "http://127.0.0.1:8080/x http://localhost:1 http://[::1]/",
+		"Authorization: Bearer abc.def-1~x bearer sesame":          "Authorization: Bearer <secret> bearer <secret>",
+		`"authorization":"Basic bWU6cGFzcw==" token=sesame&x=1`:    `"authorization":"Basic <secret>" token=<secret>&x=1`,
+		"3c6d667671f1 enx3c6d667671f1 3C6D.6676.71F1 123456789012": "<mac> <mac> <mac> 123456789012",
+		"x48b02d112233y 48-b0-2d-11-22-33":                         "x<mac>y <mac>",
+	} {
+		if got := r.clean(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestRedactorLeaves checks that data about the machine's model and its bus stay.
 func TestRedactorLeaves(t *testing.T) {
 	r := newRedactor(fstest.MapFS{"etc/hostname": {Data: []byte("ubuntu\n")}, "proc/sys/kernel/hostname": {Data: []byte("tegra")}})
 	for _, text := range []string{
 		"tegra194-pcie 141a0000.pcie: Phy link never came up", "pci 0005:01:00.0: BAR 0 [mem 0x2b28000000-0x2b280fffff]", "pci_bus 0005:00", "14:09:38",
 		"127.0.0.1:8080", "[::1]:5004", "std::string", "5.15.148-tegra", "NVIDIA", "36.4.3", "R36 (release), REVISION: 4.3, GCID: 38968081",
+		"bus@0: pcie@141a0000: probed", "[mem 0x2b2800000000-0x2b280fffffff 64bit pref]", "password_file: /etc/tegracast/x", "main.go:12",
 	} {
 		if got := r.clean(text); got != text {
 			t.Errorf("%q became %q", text, got)
@@ -179,7 +204,7 @@ func TestRedactorLeaves(t *testing.T) {
 	}
 }
 
-// FuzzRedactor: whatever stands around them, addresses and names do not stay.
+// FuzzRedactor checks that addresses and names are removed in any context.
 func FuzzRedactor(f *testing.F) {
 	f.Add("eth0: ", ", IRQ 239", []byte{3, 0, 1, 0x10})
 	f.Add("", "", []byte{})
@@ -192,6 +217,21 @@ func FuzzRedactor(f *testing.F) {
 		}
 		if got := r.clean(before + " " + privateMAC + " " + after); strings.Contains(got, privateMAC) {
 			t.Errorf("%q", got)
+		}
+		for _, x := range []struct{ text, secret string }{
+			{"rtsp://me:s3same!@media.example:8554/live", "s3same"},
+			{"https://secret-host.example/whip", "secret-host"},
+			{"me:s3same!@h", "s3same"},
+			{"Bearer s3same", "s3same"},
+			{"token=s3same", "s3same"},
+			{"3c6d667671f1", "3c6d667671f1"},
+		} {
+			if strings.Contains(before+after, x.secret) {
+				continue
+			}
+			if got := r.clean(before + " " + x.text + " " + after); strings.Contains(got, x.secret) {
+				t.Errorf("%q is in %q", x.secret, got)
+			}
 		}
 		configText(config)
 	})

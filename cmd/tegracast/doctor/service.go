@@ -12,20 +12,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
 const serviceUnit = "tegracast.service"
 
-// A manager is the service manager's programs.
+// A manager runs the service manager's programs.
 type manager struct {
-	e    command.Env
-	here func() bool                                                          // systemd runs this machine (sd_booted(3))
+	e    terminal.Env
+	here func() bool                                                          // reports whether systemd runs this machine (sd_booted(3))
 	run  func(ctx context.Context, out, errw io.Writer, line ...string) error // runs a program
-	self func() (string, error)                                               // the path of this one
+	self func() (string, error)                                               // returns the path of this program
 }
 
-func newManager(e command.Env) manager {
+func newManager(e terminal.Env) manager {
 	return manager{
 		e: e, self: os.Executable,
 		here: func() bool { _, err := os.Stat("/run/systemd/system"); return err == nil },
@@ -37,13 +37,13 @@ func newManager(e command.Env) manager {
 	}
 }
 
-// Service runs doctor as the installed service is run.
-func Service(ctx context.Context, e command.Env, asJSON bool) error {
-	return newManager(e).look(ctx, asJSON)
+// Service runs doctor in the environment of the installed service.
+func Service(ctx context.Context, e terminal.Env, asJSON bool) error {
+	return newManager(e).runDoctor(ctx, asJSON)
 }
 
-// look runs doctor as the unit is run: systemd-run(1) starts it with those of the unit's settings that say what it may do.
-func (m manager) look(ctx context.Context, asJSON bool) error {
+// runDoctor runs doctor by systemd-run(1) with those settings of the unit that restrict it.
+func (m manager) runDoctor(ctx context.Context, asJSON bool) error {
 	if !m.here() {
 		return errors.New("--service: systemd does not run this machine: leave --service out")
 	}
@@ -67,7 +67,7 @@ func (m manager) look(ctx context.Context, asJSON bool) error {
 	var exit *exec.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.ExitCode() == 1:
-		return command.ErrChecked // doctor has said why, or systemd-run has
+		return terminal.ErrChecked // doctor or systemd-run has printed the reason
 	case errors.As(err, &exit):
 		return fmt.Errorf("--service: doctor does not start with the settings of %s (status %d): run it as root, and from /usr/bin, since the unit cannot see home folders", serviceUnit, exit.ExitCode())
 	case err != nil:
@@ -76,8 +76,9 @@ func (m manager) look(ctx context.Context, asJSON bool) error {
 	return nil
 }
 
-// sandboxKeys are the settings that say what a service may do (systemd.exec(5), systemd.resource-control(5)), or how they begin.
-// Its folders are left out: who makes them takes them away again, and the service's own are in use.
+// sandboxKeys are the settings, or their prefixes, that restrict a service (systemd.exec(5),
+// systemd.resource-control(5)). The settings of its folders are omitted, because a unit removes folders that it creates,
+// and the service is using its own.
 var sandboxKeys = []string{
 	"User", "Group", "SupplementaryGroups", "DevicePolicy", "DeviceAllow", "CapabilityBoundingSet", "AmbientCapabilities", "NoNewPrivileges",
 	"SecureBits", "SystemCall*", "MemoryDenyWriteExecute", "LockPersonality", "Restrict*", "Protect*", "Private*", "ProcSubset", "Limit*", "UMask",
@@ -85,7 +86,8 @@ var sandboxKeys = []string{
 	"TemporaryFileSystem", "Environment", "EnvironmentFile", "IPAddressAllow", "IPAddressDeny",
 }
 
-// sandbox takes those settings out of a unit with its drop-ins, in their order, as KEY=VALUE (systemd.syntax(7)).
+// sandbox returns the settings of a unit and its drop-ins that sandboxKeys names, in order, as KEY=VALUE
+// (systemd.syntax(7)).
 func sandbox(unit string) (settings []string) {
 	section := ""
 	joined := strings.ReplaceAll(unit, "\\\n", " ")

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// TestDoctorService: the unit's settings go to systemd-run in their order, its folders and its ways to start do not.
+// TestDoctorService checks that the unit's settings are passed to systemd-run in order, without its folders and start
+// commands.
 func TestDoctorService(t *testing.T) {
 	unit, err := os.ReadFile("../../../systemd/tegracast.service")
 	if err != nil {
@@ -29,7 +30,7 @@ func TestDoctorService(t *testing.T) {
 	var out strings.Builder
 	fails := map[string]error{}
 	m := manager{
-		e: command.Env{Out: &out, Err: io.Discard}, here: func() bool { return true }, self: func() (string, error) { return "/usr/bin/tegracast", nil },
+		e: terminal.Env{Out: &out, Err: io.Discard}, here: func() bool { return true }, self: func() (string, error) { return "/usr/bin/tegracast", nil },
 		run: func(_ context.Context, out, _ io.Writer, line ...string) error {
 			lines = append(lines, line)
 			if line[0] == "systemctl" {
@@ -40,7 +41,7 @@ func TestDoctorService(t *testing.T) {
 			return fails[line[0]]
 		},
 	}
-	if err := m.look(t.Context(), true); err != nil || out.String() != "ready\n" {
+	if err := m.runDoctor(t.Context(), true); err != nil || out.String() != "ready\n" {
 		t.Fatalf("%v, %q", err, out.String())
 	}
 	if want := "systemctl cat --no-pager tegracast.service"; strings.Join(lines[0], " ") != want {
@@ -65,7 +66,7 @@ func TestDoctorService(t *testing.T) {
 		}
 	}
 	fails["systemd-run"] = exec.CommandContext(t.Context(), "false").Run()
-	if err := m.look(t.Context(), false); !errors.Is(err, command.ErrChecked) {
+	if err := m.runDoctor(t.Context(), false); !errors.Is(err, terminal.ErrChecked) {
 		t.Errorf("what doctor has found: %v", err)
 	}
 	for name, tt := range map[string]struct {
@@ -76,21 +77,21 @@ func TestDoctorService(t *testing.T) {
 		"no program":     {func() { fails["systemd-run"] = exec.ErrNotFound }, "not found"},
 	} {
 		tt.change()
-		if err := m.look(t.Context(), false); err == nil || !strings.Contains(err.Error(), tt.says) {
+		if err := m.runDoctor(t.Context(), false); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	fails["systemctl"] = errors.New("exit status 1")
-	if err := m.look(t.Context(), false); err == nil || !strings.Contains(err.Error(), "no unit tegracast.service: install the package") {
+	if err := m.runDoctor(t.Context(), false); err == nil || !strings.Contains(err.Error(), "no unit tegracast.service: install the package") {
 		t.Errorf("no unit: %v", err)
 	}
 	m.here = func() bool { return false }
-	if err := m.look(t.Context(), false); err == nil || !strings.Contains(err.Error(), "systemd does not run this machine") {
+	if err := m.runDoctor(t.Context(), false); err == nil || !strings.Contains(err.Error(), "systemd does not run this machine") {
 		t.Errorf("no systemd: %v", err)
 	}
 }
 
-// TestDoctorShut: a device file that is shut is the group's matter for a person, and udev's for the service.
+// TestDoctorShut checks the remedy for an unreadable device file: the group for a user, udev for the service.
 func TestDoctorShut(t *testing.T) {
 	for user, want := range map[string]finding{
 		"berta":     {What: "device", Grade: isWarning, Command: "usermod -a -G tegracast \"$SUDO_USER\""},
@@ -105,7 +106,7 @@ func TestDoctorShut(t *testing.T) {
 	}
 }
 
-// FuzzSandbox: only settings of the list come out, as KEY=VALUE in one line.
+// FuzzSandbox checks that only settings of the list are returned, as KEY=VALUE in one line.
 func FuzzSandbox(f *testing.F) {
 	f.Add("[Service]\nUser=x\nDeviceAllow=a \\\n b\n[Unit]\nUser=y\n")
 	f.Fuzz(func(t *testing.T, unit string) {
@@ -117,7 +118,7 @@ func FuzzSandbox(f *testing.F) {
 	})
 }
 
-// TestSocketBuffersOfThePackage: the file that the package installs has what doctor asks for.
+// TestSocketBuffersOfThePackage checks that the file in the package has the sizes that doctor requires.
 func TestSocketBuffersOfThePackage(t *testing.T) {
 	text, err := os.ReadFile("../../../systemd/tegracast.sysctl")
 	if err != nil {

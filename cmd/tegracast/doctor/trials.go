@@ -19,10 +19,10 @@ import (
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/appliance"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -31,7 +31,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// moduleText is what the module says of each of its devices.
+// moduleText prints the module's information about each of its devices.
 func (r *reporter) moduleText(_ context.Context, w io.Writer) error {
 	names, _ := fs.Glob(r.p.root, "dev/tegra_p2p*")
 	if names == nil {
@@ -64,7 +64,7 @@ func pinsThrough(info uapi.Info) string {
 	return "pin_user_pages"
 }
 
-// regions asks for the BARs.
+// regions prints the six BARs of a device.
 func regions(w io.Writer, device string) error {
 	f, err := os.Open(device)
 	if err != nil {
@@ -81,10 +81,10 @@ func regions(w io.Writer, device string) error {
 	return nil
 }
 
-// pinSizes are those of a page, of descriptors, and of a frame of 4K.
+// pinSizes are the sizes of a page, of descriptors, and of a frame of 4K.
 var pinSizes = []int{tegra.PageSize, 1 << 20, 32 << 20}
 
-// pins pins memory for the FPGA, and times it. The module takes one way for all its life; the other one needs it loaded again.
+// pins pins memory for the FPGA and measures the time. The module uses one way of pinning until it is reloaded.
 func (r *reporter) pins(ctx context.Context, w io.Writer) error {
 	var errs []error
 	for _, backend := range r.backends() {
@@ -93,7 +93,7 @@ func (r *reporter) pins(ctx context.Context, w io.Writer) error {
 	return errors.Join(errs...)
 }
 
-// backends are the kinds of memory that this machine may have.
+// backends returns the kinds of memory that this machine may have.
 func (r *reporter) backends() []string {
 	if r.p.library(cudaLibrary) == "" {
 		return []string{"host"}
@@ -101,9 +101,9 @@ func (r *reporter) backends() []string {
 	return []string{"host", "cuda"}
 }
 
-// quietEnv is for the parts: what they log is in the report.
-func quietEnv(w io.Writer) command.Env {
-	return command.Env{Out: w, Err: io.Discard, Log: slog.New(slog.NewTextHandler(w, nil))}
+// quietEnv returns an environment for parts that puts their log into the report.
+func quietEnv(w io.Writer) terminal.Env {
+	return terminal.Env{Out: w, Err: io.Discard, Log: slog.New(slog.NewTextHandler(w, nil))}
 }
 
 func (r *reporter) pinsOf(ctx context.Context, w io.Writer, backend string) (err error) {
@@ -128,7 +128,7 @@ func (r *reporter) pinsOf(ctx context.Context, w io.Writer, backend string) (err
 	return nil
 }
 
-// pinOnce says how one pin went.
+// pinOnce pins memory once and describes the result.
 func pinOnce(hw capture.Hardware, size int, direction tegra.Direction) string {
 	what := fmt.Sprintf("%s %v", bytesText(uint64(size)), direction)
 	began := time.Now()
@@ -142,7 +142,8 @@ func pinOnce(hw capture.Hardware, size int, direction tegra.Direction) string {
 	return fmt.Sprintf("%s: %d segments, pinned in %v, unpinned in %v, error %v", what, len(s.Memory.Segments), pinned, time.Since(began), err)
 }
 
-// loopback is the validation run with a device and a kind of memory.
+// loopback returns a function that performs the validation run with a device and a kind of memory, and prints its
+// result.
 func (r *reporter) loopback(name, backend string) func(context.Context, io.Writer) error {
 	return func(ctx context.Context, w io.Writer) error {
 		if backend == "cuda" && len(r.backends()) < 2 {
@@ -167,7 +168,7 @@ func (r *reporter) streamModel(ctx context.Context, w io.Writer) error {
 	return streamToItself(ctx, w, c, r.stream)
 }
 
-// streamCamera streams the service's configuration, where that has a camera of an FPGA.
+// streamCamera streams the service's configuration if it has a camera of an FPGA.
 func (r *reporter) streamCamera(ctx context.Context, w io.Writer) error {
 	c, err := config.Load(r.config)
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *reporter) streamCamera(ctx context.Context, w io.Writer) error {
 	return fmt.Errorf("%s has no source with fpga: only the model could be streamed, see stream-model.txt", r.config)
 }
 
-// streamToItself runs a configuration for a while, with every stream sent to this machine, and receives them.
+// streamToItself runs a configuration for a while, with every stream sent to this machine, and receives the streams.
 func streamToItself(ctx context.Context, w io.Writer, c *config.Appliance, length time.Duration) (err error) {
 	for i := range c.Outputs {
 		if k, ok := c.Outputs[i].Kind.(*config.RTP); ok {
@@ -193,7 +194,7 @@ func streamToItself(ctx context.Context, w io.Writer, c *config.Appliance, lengt
 		}
 	}
 	e := quietEnv(&lockedWriter{w: w})
-	listening, deafen := context.WithCancel(context.Background()) // for longer than what is sent
+	listening, deafen := context.WithCancel(context.Background()) // longer than the sender
 	defer deafen()
 	r := receivers{ctx: listening, e: e}
 	sending, stop := context.WithCancel(ctx)
@@ -212,10 +213,10 @@ func streamToItself(ctx context.Context, w io.Writer, c *config.Appliance, lengt
 	return err
 }
 
-// receivers receive streams until ctx ends; each of the reports says then what has come.
+// receivers receive streams until ctx ends. Then each report describes what was received.
 type receivers struct {
 	ctx     context.Context
-	e       command.Env
+	e       terminal.Env
 	running sync.WaitGroup
 	reports []func() error
 }
@@ -246,7 +247,7 @@ func (r *receivers) open(streams []appliance.Stream) error {
 	return nil
 }
 
-// evenPort finds an even UDP port of this machine whose successor is free, too (RFC 3550 §11).
+// evenPort returns an even UDP port of this machine that is free together with the next one (RFC 3550 §11).
 func evenPort() (int, error) {
 	for range 100 {
 		port, free := 10000+2*rand.IntN(10000), true
@@ -265,7 +266,7 @@ func evenPort() (int, error) {
 	return 0, errors.New("there are no two free UDP ports")
 }
 
-// lockedWriter is written to by logs and by what they are about.
+// lockedWriter serialises writes by the log and by other writers.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

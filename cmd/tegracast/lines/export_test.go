@@ -2,7 +2,7 @@
 
 package lines
 
-// What the tests count on.
+// Constants for the tests.
 const (
 	Trusted    = trusted
 	BlinkEvery = blinkEvery

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// edgePin takes the times of edges, and matches them with the frames of a source.
+// edgePin matches the times of edges with the frames of a source.
 type edgePin struct {
 	line    Input
 	matcher *capture.Matcher
@@ -31,7 +31,7 @@ func (p *edgePin) run(ctx context.Context) {
 	}
 }
 
-// secondOffset is a time's distance from the nearest whole second, from -0.5 s on and below 0.5 s.
+// secondOffset returns a time's distance from the nearest whole second, from -0.5 s up to but not including 0.5 s.
 func secondOffset(t time.Time) time.Duration {
 	off := time.Duration(t.Nanosecond())
 	if off >= time.Second/2 {
@@ -40,7 +40,7 @@ func secondOffset(t time.Time) time.Duration {
 	return off
 }
 
-// frame takes a frame's time.
+// frame passes a frame's times to the matcher.
 func (p *edgePin) frame(f *pipeline.Frame) { p.matcher.Frame(f.Times) }
 
 func (p *edgePin) close() error { return p.line.Close() }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lines works the board's GPIO lines while an appliance runs: trigger, strobe, the FPGA's reset, a status LED, and the
-// times of edges that come in.
+// Package lines operates the board's GPIO lines while an appliance runs: trigger, strobe, the FPGA's reset, a status LED,
+// and the times of incoming edges.
 package lines
 
 import (
@@ -19,23 +19,20 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Config is what lines work with.
+// Config is the configuration of Lines.
 type Config struct {
 	Board   Board                              // nil: the machine's own lines
-	Cameras func() []Camera                    // whose states the LED shows
-	Health  func() (ready bool, stalled error) // the same
-	// Record is told the times of the edges that trigger the recording of an output.
+	Cameras func() []capture.State             // states of the cameras, which the LED shows
+	Health  func() (ready bool, stalled error) // state of the pipeline, which the LED shows
+	// Record receives the times of edges that trigger the recording of an output.
 	Record func(output string, at time.Time)
 	Logger *slog.Logger
 }
 
-// Camera is a source that says what it is doing.
-type Camera interface{ State() capture.State }
-
-// Lines are the lines that are open. All methods may be called concurrently.
+// Lines are the open lines. All methods may be called concurrently.
 type Lines struct {
 	cfg     Config
-	flashes chan time.Time                       // from trigger to strobe: a pulse begins
+	flashes chan time.Time                       // from trigger to strobe: start of a pulse
 	watch   atomic.Pointer[map[string][]watcher] // by source
 
 	mu   sync.Mutex
@@ -45,13 +42,13 @@ type Lines struct {
 // openPin is a pin with its goroutine.
 type openPin struct {
 	pin
-	source string // that it looks at
-	where  string // on the board
+	source string // the source whose frames it uses
+	where  string // its place on the board
 	cancel context.CancelFunc
 	done   chan struct{} // nil before it runs
 }
 
-// New returns no line yet.
+// New returns Lines without an open line.
 func New(cfg Config) *Lines {
 	if cfg.Board == nil {
 		cfg.Board = chips{}
@@ -59,7 +56,7 @@ func New(cfg Config) *Lines {
 	return &Lines{cfg: cfg, flashes: make(chan time.Time, 1), list: map[string]*openPin{}}
 }
 
-// Open opens a line; it begins to work with Start. An error has the line's place in the configuration.
+// Open opens a line, which works after Start. An error has the line's place in the configuration.
 func (p *Lines) Open(l *config.Line) error {
 	next, err := p.make(l)
 	if err != nil {
@@ -82,7 +79,7 @@ func (p *Lines) make(l *config.Line) (pin, error) {
 			return nil, err
 		}
 		return &recordPin{line: line, tell: func(at time.Time) { p.cfg.Record(l.Output, at) }}, nil
-	case *config.PPS: // the nearest frame is taken
+	case *config.PPS: // matches the nearest frame
 		return p.input(l, true, capture.MatcherConfig{Tolerance: l.Period / 2})
 	}
 	line, err := p.cfg.Board.Output(l.Pin, consumer(l))
@@ -101,7 +98,7 @@ func (p *Lines) make(l *config.Line) (pin, error) {
 	return &ledPin{outPin: out, state: p.mood}, nil
 }
 
-// input opens a line whose edges are matched with frames.
+// input opens an input line, whose edges are matched with frames.
 func (p *Lines) input(l *config.Line, pps bool, m capture.MatcherConfig) (pin, error) {
 	line, err := p.cfg.Board.Input(l.Pin, consumer(l))
 	if err != nil {
@@ -110,10 +107,10 @@ func (p *Lines) input(l *config.Line, pps bool, m capture.MatcherConfig) (pin, e
 	return &edgePin{line: line, matcher: capture.NewMatcher(m), pps: pps}, nil
 }
 
-// consumer is how the kernel names who has the line.
+// consumer returns the kernel's name for the user of a line.
 func consumer(l *config.Line) string { return "tegracast-" + l.Name }
 
-// publish tells the sources which pins look at their frames.
+// publish updates the list of pins that use each source's frames.
 func (p *Lines) publish() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +123,7 @@ func (p *Lines) publish() {
 	p.watch.Store(&all)
 }
 
-// Seen shows a source's frame to the lines that look at it. It allocates nothing.
+// Seen passes a source's frame to the lines that use it. It does not allocate.
 func (p *Lines) Seen(source string, f *pipeline.Frame) {
 	if all := p.watch.Load(); all != nil {
 		for _, w := range (*all)[source] {
@@ -135,7 +132,7 @@ func (p *Lines) Seen(source string, f *pipeline.Frame) {
 	}
 }
 
-// Start runs those lines that do not run yet, until ctx ends.
+// Start starts the lines that do not run yet. They run until ctx ends.
 func (p *Lines) Start(ctx context.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -152,7 +149,7 @@ func (p *Lines) Start(ctx context.Context) {
 	}
 }
 
-// Close stops and closes the lines that names has, which puts them back as they were. With nil it closes all.
+// Close stops and closes the lines in names, and restores their previous state. With nil it closes all.
 func (p *Lines) Close(names map[string]bool) error {
 	var gone []*openPin
 	p.mu.Lock()
@@ -175,7 +172,7 @@ func (p *Lines) Close(names map[string]bool) error {
 	return errors.Join(errs...)
 }
 
-// Books are the books of the open lines, by name.
+// Books returns the counters of the open lines, by name.
 func (p *Lines) Books() map[string]Books {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -188,7 +185,7 @@ func (p *Lines) Books() map[string]Books {
 	return list
 }
 
-// Reset pulses the reset line of the FPGA behind a device file. It returns false when there is no such line.
+// Reset pulses the reset line of the FPGA behind a device file. It returns false if there is no such line.
 func (p *Lines) Reset(ctx context.Context, device string) (bool, error) {
 	p.mu.Lock()
 	x := p.list[config.ResetLine]
@@ -203,14 +200,14 @@ func (p *Lines) Reset(ctx context.Context, device string) (bool, error) {
 	return true, r.pulse(ctx)
 }
 
-// mood is that of all cameras, and of the pipeline behind them.
+// mood returns the combined state of all cameras and of the pipeline.
 func (p *Lines) mood() mood {
 	started, stalled := p.cfg.Health()
 	if stalled != nil {
 		return moodBlink
 	}
-	for _, c := range p.cfg.Cameras() {
-		switch c.State() {
+	for _, state := range p.cfg.Cameras() {
+		switch state {
 		case capture.Restarting, capture.Reopening, capture.Resetting:
 			return moodBlink
 		case capture.Starting, capture.Ended:

@@ -20,7 +20,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// states is a camera in any state, which a test sets while it is looked at.
+// states is a camera whose state the test can change concurrently.
 type states struct{ atomic.Int64 }
 
 func (s *states) State() capture.State { return capture.State(s.Load()) }
@@ -60,7 +60,8 @@ func startPins(t *testing.T, section string, cfg lines.Config) (*lines.Lines, *l
 	return p, b
 }
 
-// TestTriggerOut: pulses neither drift nor bunch together, the strobe goes with each, and what comes much too late is left out.
+// TestTriggerOut checks that pulses neither drift nor bunch, that the strobe accompanies each, and that pulses that would
+// be much too late are omitted.
 func TestTriggerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b := startPins(t, "{trigger: {line: T, rate: 30000/1001, width: 2ms}, strobe: {line: S, width: 5ms}}", lines.Config{})
@@ -92,7 +93,8 @@ func TestTriggerOut(t *testing.T) {
 	})
 }
 
-// TestStrobeFollowsExposures: a frame is known long after its exposure; those that come are lit from beginning to end.
+// TestStrobeFollowsExposures checks that exposures are lit completely, although a frame is only known long after its
+// exposure.
 func TestStrobeFollowsExposures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const period, length, readout = 33300 * time.Microsecond, 4 * time.Millisecond, 30 * time.Millisecond
@@ -101,7 +103,7 @@ func TestStrobeFollowsExposures(t *testing.T) {
 		for i := range 100 {
 			start := begin.Add(time.Duration(i) * period)
 			time.Sleep(time.Until(start.Add(length + readout)))
-			if i%10 != 5 { // a frame that was lost was exposed, too
+			if i%10 != 5 { // a lost frame was exposed as well
 				p.Seen("camera", &pipeline.Frame{Sequence: uint64(i), Times: pipeline.Times{ExposureStart: start, ExposureEnd: start.Add(length)}})
 			}
 		}
@@ -118,13 +120,14 @@ func TestStrobeFollowsExposures(t *testing.T) {
 				t.Logf("flash %d: %v after the exposure's beginning, %v long", i, since, widths[i])
 			}
 		}
-		if late > 1 { // the first ones have the configured period, not the measured one
+		if late > 1 { // the first ones use the configured period, not the measured one
 			t.Errorf("%d flashes are no good", late)
 		}
 	})
 }
 
-// TestLED: off until all has started, on while all streams, blinking while something recovers or stalls.
+// TestLED checks that the LED is off until everything has started, on while everything streams, and blinks during a
+// recovery or a stall.
 func TestLED(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := new(states), new(states)
@@ -132,7 +135,7 @@ func TestLED(t *testing.T) {
 		two.Store(int64(capture.Starting))
 		var stalls atomic.Bool
 		_, b := startPins(t, "{led: {line: L, active_low: true}}", lines.Config{
-			Cameras: func() []lines.Camera { return []lines.Camera{one, two} },
+			Cameras: func() []capture.State { return []capture.State{one.State(), two.State()} },
 			Health: func() (bool, error) {
 				if stalls.Load() {
 					return true, errors.New("stalls")
@@ -144,7 +147,7 @@ func TestLED(t *testing.T) {
 		for _, tt := range []struct {
 			state  capture.State
 			stalls bool
-			lit    int // of eight looks in two seconds
+			lit    int // of eight checks in two seconds
 		}{
 			{capture.Starting, false, 0},
 			{capture.Streaming, false, 8},
@@ -170,7 +173,8 @@ func TestLED(t *testing.T) {
 	})
 }
 
-// TestReset: the line is active for its time, and the device may be opened only later; another device is left alone.
+// TestReset checks that the line is active for its time, that the device may only be opened later, and that other devices
+// are unaffected.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := linestest.New()
@@ -200,7 +204,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// TestFramesPassLinesWithoutAllocation: lines look at frames on the frames' own way.
+// TestFramesPassLinesWithoutAllocation checks that lines do not allocate on the path of frames.
 func TestFramesPassLinesWithoutAllocation(t *testing.T) {
 	p, b := startPins(t, "{strobe: {line: S}, trigger_in: {line: I}, pps: {line: P}}", lines.Config{})
 	f := &pipeline.Frame{}
@@ -210,10 +214,10 @@ func TestFramesPassLinesWithoutAllocation(t *testing.T) {
 		f.Times.ExposureEnd = f.Times.ExposureStart
 		p.Seen("camera", f)
 	}
-	for range 2000 { // the matchers' lists get their room
+	for range 2000 { // fills the matchers' lists
 		look()
 	}
-	defer b.Hold()() // the strobe's own goroutine waits
+	defer b.Hold()() // keeps the strobe's own goroutine waiting
 	if n := testing.AllocsPerRun(1000, look); n > 0.5 {
 		t.Errorf("%v allocations a frame", n)
 	}

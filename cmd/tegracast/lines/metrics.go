@@ -13,10 +13,10 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// Metrics are the books of the lines.
+// Metrics exports the counters of the lines.
 type Metrics struct{ Lines *Lines }
 
-// Describe implements prometheus.Collector: lines come and go.
+// Describe implements prometheus.Collector. It sends nothing, because lines come and go.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -51,7 +51,8 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// Status is what a status line says of the lines: nothing of those without news.
+// Status returns the lines' part of a status line. It omits strobe, reset, LED and the lines of recordings unless they
+// have errors.
 func Status(all map[string]Books) string {
 	var s strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {

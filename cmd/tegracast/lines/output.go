@@ -20,7 +20,7 @@ type outPin struct {
 
 	pulses, missed, errors atomic.Uint64
 	on                     atomic.Bool
-	failing                bool // the last change of the line failed: the log is told once
+	failing                bool // the last change of the line failed: a failure is logged once
 }
 
 func (o *outPin) close() error { return o.line.Close() }
@@ -29,7 +29,7 @@ func (o *outPin) books() Books {
 	return Books{Output: true, On: o.on.Load(), Pulses: o.pulses.Load(), Missed: o.missed.Load(), Errors: o.errors.Load()}
 }
 
-// set drives the line. One goroutine at a time does.
+// set drives the line. It must not be called concurrently.
 func (o *outPin) set(value int) error {
 	err := o.line.Set(value)
 	if err != nil {
@@ -44,7 +44,7 @@ func (o *outPin) set(value int) error {
 	return err
 }
 
-// flash drives 1 for a while, or until ctx ends, and then 0.
+// flash drives 1 for a while or until ctx ends, and then 0.
 func (o *outPin) flash(ctx context.Context, d time.Duration) error {
 	if err := o.set(1); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (o *outPin) flash(ctx context.Context, d time.Duration) error {
 	return o.set(0)
 }
 
-// wait waits; it returns false when ctx ends first.
+// wait waits for d. It returns false if ctx ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
@@ -69,8 +69,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// triggerPin makes pulses at a rate that does not drift. A beat that came a whole period too late is left out and counted:
-// two triggers at once would be none.
+// triggerPin makes pulses at a rate that does not drift. It omits and counts a pulse that would be late by a whole
+// period, because two pulses in quick succession would not trigger twice.
 type triggerPin struct {
 	*outPin
 	period, width time.Duration
@@ -91,20 +91,20 @@ func (t *triggerPin) run(ctx context.Context) {
 		case t.flashes <- time.Now():
 		default: // no strobe
 		}
-		_ = t.flash(ctx, t.width) // was counted
+		_ = t.flash(ctx, t.width) // set has counted the failure
 	}
 }
 
-// resetPin resets the FPGA on demand.
+// resetPin resets the FPGA on request.
 type resetPin struct {
 	*outPin
 	config config.Reset
-	mu     sync.Mutex // two cameras of one card recover at a time
+	mu     sync.Mutex // two cameras of one card may recover at the same time
 }
 
 func (r *resetPin) run(ctx context.Context) { <-ctx.Done() }
 
-// pulse resets the FPGA and returns when it may be opened.
+// pulse resets the FPGA, and then waits until it may be opened.
 func (r *resetPin) pulse(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -124,16 +124,16 @@ func (r *resetPin) close() error {
 	return r.outPin.close()
 }
 
-// A mood is what the status LED shows.
+// A mood is a state shown by the status LED.
 type mood int
 
 const (
-	moodOff   mood = iota // not all is started
-	moodOn                // all streams, or waits for its trigger
-	moodBlink             // something recovers, or stalls
+	moodOff   mood = iota // not everything has started
+	moodOn                // everything streams or waits for its trigger
+	moodBlink             // something recovers or is stalled
 )
 
-// blinkEvery is half of the LED's period.
+// blinkEvery is half the period of a blinking LED.
 const blinkEvery = 250 * time.Millisecond
 
 type ledPin struct {

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Output and Input are lines of the board (gpio.Output, gpio.Input); Close puts a line back as it was.
+// Output and Input are lines of the board (gpio.Output, gpio.Input). Close restores the line's previous state.
 type Output interface {
 	Set(value int) error
 	Close() error
@@ -23,7 +23,7 @@ type Input interface {
 	Close() error
 }
 
-// Board opens lines; outputs are driven with 0, inputs report rising edges.
+// Board opens lines. Outputs start at 0, inputs report rising edges.
 type Board interface {
 	Output(l gpio.Line, consumer string) (Output, error)
 	Input(l gpio.Line, consumer string) (Input, error)
@@ -50,25 +50,25 @@ func (chips) Input(l gpio.Line, consumer string) (Input, error) {
 	return in, nil
 }
 
-// A pin is a line at work.
+// A pin is a line in operation.
 type pin interface {
 	run(ctx context.Context) // until ctx ends
 	close() error            // after run
 	books() Books
 }
 
-// Books are what a line counts; an output has pulses, an input edges.
+// Books has the counters of a line. An output has pulses, an input edges.
 type Books struct {
-	Where          string // on the board
+	Where          string // its place on the board
 	Output         bool
-	On             bool // what an output is driven with, if not inverted
-	Records        bool // the edges trigger a recording: they are matched with nothing
+	On             bool // state of an output before inversion
+	Records        bool // the edges trigger a recording and are not matched
 	Pulses, Missed uint64
 	Errors         uint64
 	Lost           uint64
 	Match          capture.MatchStats
-	PPS            time.Duration // offset of the machine's clock; of the pulse per second only
+	PPS            time.Duration // offset of the machine's clock, for the pulse per second only
 }
 
-// watcher is a pin that looks at the frames of a source, on the source's own goroutine.
+// watcher is a pin that gets the frames of a source, on the source's own goroutine.
 type watcher interface{ frame(f *pipeline.Frame) }

@@ -10,26 +10,27 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// strobePin is on with each pulse of the trigger, for a width; or, without a trigger, while the source exposes. When that
-// will be is known from the frames so far: a camera that runs by its own timer exposes again a period later.
+// strobePin is on for width from each pulse of the trigger. Without a trigger it is on during the source's exposures,
+// or for width from their start. It predicts these from past frames: a free-running camera exposes again after a
+// period.
 type strobePin struct {
 	*outPin
 	width   time.Duration    // 0: as long as the exposure
-	flashes <-chan time.Time // of the trigger; nil: by the frames
+	flashes <-chan time.Time // of the trigger; nil: follows the frames
 	nominal time.Duration    // the source's frame period
 
-	exposures chan exposure // the last one
+	exposures chan exposure // the latest one
 	last      exposure      // used by frame only
 }
 
-// exposure is one of a row.
+// exposure is one of a periodic series.
 type exposure struct {
 	sequence       uint64
 	start          time.Time
 	length, period time.Duration
 }
 
-// trusted is for how many periods without a frame a camera is taken to expose as before.
+// trusted is the number of periods without a frame for which a camera is assumed to go on exposing.
 const trusted = 8
 
 func newStrobePin(out *outPin, l *config.Line, width time.Duration, flashes <-chan time.Time) *strobePin {
@@ -40,20 +41,20 @@ func newStrobePin(out *outPin, l *config.Line, width time.Duration, flashes <-ch
 	return s
 }
 
-// frame takes the exposure of a frame.
+// frame passes the exposure of a frame to run.
 func (s *strobePin) frame(f *pipeline.Frame) {
 	if f.Times.ExposureStart.IsZero() {
 		return
 	}
 	e := exposure{f.Sequence, f.Times.ExposureStart, f.Times.ExposureEnd.Sub(f.Times.ExposureStart), s.nominal}
 	if n := time.Duration(e.sequence - s.last.sequence); !s.last.start.IsZero() && n > 0 && n <= trusted {
-		if p := e.start.Sub(s.last.start) / n; (p - s.nominal).Abs() < s.nominal/8 { // else a clock has made a step
+		if p := e.start.Sub(s.last.start) / n; (p - s.nominal).Abs() < s.nominal/8 { // otherwise a clock has stepped
 			e.period = p
 		}
 	}
 	s.last = e
 	select {
-	case <-s.exposures: // what nobody has taken yet
+	case <-s.exposures: // drops one that was not taken yet
 	default:
 	}
 	s.exposures <- e
@@ -64,7 +65,7 @@ func (s *strobePin) run(ctx context.Context) {
 		s.follow(ctx)
 		return
 	}
-	var lit time.Time // the exposure that was lit last
+	var lit time.Time // the last lit exposure
 	for {
 		select {
 		case e := <-s.exposures:
@@ -75,12 +76,12 @@ func (s *strobePin) run(ctx context.Context) {
 	}
 }
 
-// follow lights with the trigger's pulses.
+// follow flashes with the trigger's pulses.
 func (s *strobePin) follow(ctx context.Context) {
 	for {
 		select {
 		case at := <-s.flashes:
-			if time.Since(at) < s.width { // else nobody followed it at its time
+			if time.Since(at) < s.width { // otherwise it was not handled in time
 				_ = s.flash(ctx, s.width)
 			}
 		case <-ctx.Done():
@@ -89,7 +90,8 @@ func (s *strobePin) follow(ctx context.Context) {
 	}
 }
 
-// predict lights exposures that are to come, until the camera is silent for long or ctx ends. It returns the last one.
+// predict lights future exposures until the camera has been silent for long or ctx ends. It returns the start of the
+// last lit exposure.
 func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time.Time {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -111,11 +113,11 @@ func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time
 		if length == 0 {
 			length = e.length
 		}
-		_ = s.flash(ctx, length-time.Since(at)) // was counted
+		_ = s.flash(ctx, length-time.Since(at)) // set has counted the failure
 	}
 }
 
-// next is the beginning of the first exposure that was not lit and has not passed by more than an eighth of a period.
+// next returns the start of the first exposure that was not lit and is not past by more than an eighth of a period.
 func (e exposure) next(now, lit time.Time) time.Time {
 	after := now.Add(-e.period / 8)
 	if least := lit.Add(e.period / 2); least.After(after) {

@@ -18,27 +18,27 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A lane is one direction, and what was measured of it. Without memory the card does not have it.
+// A lane is one direction with its measurements. It has no memory if the card lacks the direction.
 type lane struct {
 	memory   fpga.Memory
 	bytes    uint64
 	elapsed  time.Duration
 	counters xdma.Counters
-	parts    uint64 // segments of memory, of all transfers
+	parts    uint64 // memory segments of all transfers
 	latency  pipeline.Histogram
 }
 
-// A copier copies one surface to the other through the card; or one of them only, where the card has one direction.
+// A copier copies one surface to the other through the card, or uses only one of them if the card has a single direction.
 type copier struct {
 	src, dst *capture.Surface
 	hand     hand
 	engine   engine
 	lanes    [2]lane // by fpga.Direction
-	compares bool    // the bytes go both ways
+	compares bool    // the card has both directions
 
-	moved func(bytes int) // is told how much of a copy is done
+	moved func(bytes int) // receives the number of bytes moved so far in the current copy
 
-	reason atomic.Value // tegra.Reason: why the kernel has taken the memory back
+	reason atomic.Value // tegra.Reason for which the kernel has revoked the memory
 }
 
 // newCopier opens the engine and pins the surfaces.
@@ -81,7 +81,7 @@ func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options,
 	return c, nil
 }
 
-// copy moves the whole surface through the engine's memory, window by window.
+// copy copies the whole surface through the engine's memory, window by window.
 func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	window := c.engine.window()
 	for off := 0; off < c.src.Memory.Size(); off += window {
@@ -96,7 +96,7 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 			err := l.transfer(bounded, c.engine, fpga.Direction(dir), l.memory.Slice(off, n))
 			cancel()
 			if err != nil {
-				if ctx.Err() == nil { // else there is nothing to explain
+				if ctx.Err() == nil { // otherwise ctx is the reason
 					err = c.explained(err)
 				}
 				return fmt.Errorf("%d bytes from byte %d on: %w", n, off, err)
@@ -106,11 +106,11 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// revocationTime is how long after the engine the program may hear that the kernel has taken memory back.
+// revocationTime is the time within which the program learns of a revocation after an error of the engine.
 const revocationTime = 200 * time.Millisecond
 
-// explained is err, with the reason when the kernel has taken the surfaces back: the engine may notice that first, as an error
-// of its own.
+// explained returns err, with the reason if the kernel has revoked the surfaces. The engine may report its own error
+// first.
 func (c *copier) explained(err error) error {
 	late := time.NewTimer(revocationTime)
 	defer late.Stop()
@@ -126,7 +126,7 @@ func (c *copier) explained(err error) error {
 	return err
 }
 
-// transfer moves one window. Its descriptors live as long as it does: of a large surface they would be thousands.
+// transfer moves one window. It allocates descriptors per window, because a large surface would need thousands.
 func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem fpga.Memory) (err error) {
 	t, err := e.prepare(dir, mem)
 	if err != nil {
@@ -134,7 +134,7 @@ func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem f
 	}
 	defer func() {
 		closeErr := t.Close()
-		if errors.Is(closeErr, xdma.ErrBusy) || errors.Is(closeErr, edu.ErrBusy) { // what it still does ends in the IOMMU
+		if errors.Is(closeErr, xdma.ErrBusy) || errors.Is(closeErr, edu.ErrBusy) { // the IOMMU stops its remaining accesses
 			closeErr = errors.Join(closeErr, t.Abandon())
 		}
 		err = errors.Join(err, closeErr)
@@ -152,7 +152,8 @@ func (l *lane) transfer(ctx context.Context, e engine, dir fpga.Direction, mem f
 	return nil
 }
 
-// once fills, copies and compares. A copy that ctx cuts short does not count.
+// once makes one copy: it fills the surfaces, copies one to the other, and compares them. A copy that ctx interrupts
+// does not count.
 func (c *copier) once(ctx context.Context, o Options, i int, r *Result) error {
 	if err := c.hand.fill(ctx, uint64(i)); err != nil {
 		return err
@@ -167,7 +168,8 @@ func (c *copier) once(ctx context.Context, o Options, i int, r *Result) error {
 	return nil
 }
 
-// compare looks whether the bytes of the last copy have arrived as they were sent.
+// compare checks that the bytes of the last copy have arrived unchanged. If they have not, it counts the copy as wrong
+// in r; that is no error. If the card has a single direction, it does nothing.
 func (c *copier) compare(ctx context.Context, r *Result, size int) error {
 	if !c.compares {
 		return nil
@@ -183,7 +185,7 @@ func (c *copier) compare(ctx context.Context, r *Result, size int) error {
 	return nil
 }
 
-// Close gives everything back.
+// Close releases everything.
 func (c *copier) Close() error {
 	var errs []error
 	if c.hand != nil {
@@ -197,7 +199,8 @@ func (c *copier) Close() error {
 	return errors.Join(errs...)
 }
 
-// result compares what the host counted with what the engine counted: every descriptor may end in a partial beat.
+// result returns the measurements of a lane, and whether the host's count agrees with the engine's. Every descriptor
+// may end in a partial beat.
 func (l *lane) result(dir fpga.Direction, width int, hz float64) LaneResult {
 	slack := l.parts * uint64(2*width)
 	r := LaneResult{
@@ -210,7 +213,7 @@ func (l *lane) result(dir fpga.Direction, width int, hz float64) LaneResult {
 	if l.counters.Cycles > 0 {
 		r.EngineRate = float64(l.counters.Bytes) * hz / float64(l.counters.Cycles)
 	}
-	// The engine is busy for a part of what the host waits for, so its own rate is never the lower one.
+	// The engine is busy only for a part of the time that the host waits, so its own rate is never the lower one.
 	r.Agree = r.EngineBytes >= r.Bytes && r.EngineBytes <= r.Bytes+slack && r.EngineRate >= 0.99*r.Bandwidth
 	return r
 }

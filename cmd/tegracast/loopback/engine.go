@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/edu"
 	"github.com/tegracast/tegracast/fpga/model"
@@ -19,27 +19,27 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// engine is what the validation run needs of a DMA engine with memory behind it.
+// engine is a DMA engine with memory behind it, as the validation run uses it.
 type engine interface {
-	// window is how much of that memory one transfer may use, in bytes.
+	// window returns how much of the engine's memory one transfer may use, in bytes.
 	window() int
-	// has says whether there is a channel of that direction.
+	// has reports whether there is a channel of that direction.
 	has(dir fpga.Direction) bool
-	// width is that of the data path in bytes; 0: the engine has no counters to compare with.
+	// width returns the width of the data path in bytes, or 0 if the engine has no counters.
 	width() int
-	// prepare makes the transfer between all of mem and the beginning of the engine's memory.
+	// prepare returns a transfer between all of mem and the start of the engine's memory.
 	prepare(dir fpga.Direction, mem fpga.Memory) (transfer, error)
 }
 
 // Card is the memory on the card that a validation run goes through.
 type Card struct {
-	Address uint64  // of its first byte, on the card's side
+	Address uint64  // of its first byte, in the card's address space
 	Window  int     // bytes
-	Channel int     // of the DMA engine, each way
-	Clock   float64 // of the engine's data path, in MHz
+	Channel int     // DMA channel in both directions
+	Clock   float64 // clock of the engine's data path in MHz
 }
 
-// DefaultCard fits the FPGA model, and designs with a block RAM at address 0.
+// DefaultCard returns a Card for the FPGA model, and for designs with a block RAM at address 0.
 func DefaultCard() Card { return Card{Window: model.DefaultRAM, Clock: model.ClockHz / 1e6} }
 
 func (m Card) check() error {
@@ -56,7 +56,7 @@ func (m Card) check() error {
 	return nil
 }
 
-// openerOf finds the engine of a board.
+// openerOf returns the opener for a board's engine.
 func openerOf(b *device.Board) opener {
 	if b.Edu() {
 		return openEdu
@@ -64,23 +64,23 @@ func openerOf(b *device.Board) opener {
 	return openXDMA
 }
 
-// Settle stops the engine of a board, and lifts the fence that was left behind.
+// Settle stops a board's engine, and lifts a fence that was left.
 func Settle(ctx context.Context, b *device.Board) error {
 	_, err := openerOf(b)(ctx, b.Hardware, DefaultCard())
 	return err
 }
 
-// opener finds a device's engine.
+// opener opens a device's engine.
 type opener func(ctx context.Context, hw capture.Hardware, card Card) (engine, error)
 
-// transfer can be run as often as wanted. Abandon is Close when the engine does not stop.
+// transfer can be run repeatedly. Abandon replaces Close if the engine does not stop.
 type transfer interface {
 	Run(ctx context.Context) (xdma.Result, error)
 	Close() error
 	Abandon() error
 }
 
-// fencedTransfer is a transfer whose memory goes to nobody else while the engine may use it.
+// fencedTransfer is a transfer whose memory is not reused while the engine may access it.
 type fencedTransfer struct {
 	transfer
 	fencer tegra.Fencer
@@ -121,12 +121,12 @@ type eduEngine struct {
 	fencer tegra.Fencer
 }
 
-// openEdu finds the device. A fence that is there before is lifted when the engine is idle.
+// openEdu opens the device. It lifts an existing fence if the engine is idle.
 func openEdu(_ context.Context, hw capture.Hardware, card Card) (engine, error) {
 	if card != DefaultCard() {
-		return nil, command.UsageError{Err: errors.New("QEMU's edu has one channel and one buffer: leave out --address, --window, --channel and --clock")}
+		return nil, terminal.UsageError{Err: errors.New("QEMU's edu has one channel and one buffer: leave out --address, --window, --channel and --clock")}
 	}
-	fencer := hw.Pinner.(tegra.Fencer) // as every tegra.Device
+	fencer := hw.Pinner.(tegra.Fencer) // implemented by every tegra.Device
 	generation, fenced := fencer.Fenced()
 	d, err := edu.Open(edu.Config{Registers: hw.BARs[0].Registers, Interrupts: hw.Interrupts})
 	if err != nil || !fenced {

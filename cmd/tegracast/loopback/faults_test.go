@@ -12,15 +12,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/fpga/xdma"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// loopbackFaults says what a validation run under each fault may say. Nothing means that it has to succeed.
+// loopbackFaults lists the errors that a validation run may report under each fault. An empty entry means that it must
+// succeed.
 var loopbackFaults = map[model.FaultID]struct {
 	says  []string // one of them, if the run fails
 	fatal bool     // the device may not come back
@@ -39,8 +40,8 @@ var loopbackFaults = map[model.FaultID]struct {
 	model.F12: {says: []string{"reset while it was in use", "reset state"}},
 }
 
-// A validation run under faults is right to the byte, or ends with the right error within its time; the next one on the
-// same device works.
+// TestFaultsInLoopback checks that a validation run under faults either copies every byte correctly or ends with the
+// right error in time, and that the next run on the same device works.
 func TestFaultsInLoopback(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		for _, rate := range []float64{0.01, 0.1} {
@@ -54,7 +55,7 @@ func TestFaultsInLoopback(t *testing.T) {
 }
 
 func checkLoopback(t *testing.T, id model.FaultID, rate float64, seed uint64) {
-	e := command.Env{Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
+	e := terminal.Env{Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
 	plan := model.FaultPlan{Seed: seed, Rates: map[model.FaultID]float64{id: rate}}
 	m, err := device.NewModel(cudahost.Config{Backend: "host", Logger: e.Log}, seed, func(sim *tegrasim.Sim) model.Config {
 		cfg := model.Loopback(sim)
@@ -89,7 +90,7 @@ func checkLoopback(t *testing.T, id model.FaultID, rate float64, seed uint64) {
 	if right == 0 && !loopbackFaults[id].fatal {
 		t.Error("no run was right")
 	}
-	if err := m.Close(); err != nil { // pins and descriptors that nobody gave back
+	if err := m.Close(); err != nil { // fails if pins or descriptors were not released
 		t.Errorf("close: %v", err)
 	}
 }

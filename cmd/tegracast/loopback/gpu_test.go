@@ -12,14 +12,15 @@ import (
 	"testing"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 	"github.com/tegracast/tegracast/tegra"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// TestLoopbackKernelsOnCPU runs the tests of the validation run on CUDA with a stand-in that runs its kernels on the CPU.
+// TestLoopbackKernelsOnCPU runs the tests of the validation run on CUDA with a stand-in that executes the kernels on the
+// CPU.
 func TestLoopbackKernelsOnCPU(t *testing.T) {
 	const testdata = "../../../pipeline/isp/cuda/testdata"
 	env := cudatest.StandIn(t, t.TempDir(), testdata+"/device.cpp", testdata)
@@ -35,14 +36,14 @@ func TestLoopbackKernelsOnCPU(t *testing.T) {
 	}
 }
 
-// TestLoopbackCompiles has NVIDIA's own compiler make the kernels of the validation run for Orin.
+// TestLoopbackCompiles compiles the kernels of the validation run for Orin with NVIDIA's compiler.
 func TestLoopbackCompiles(t *testing.T) {
 	if _, _, err := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler)).Compile("loopback.cu", loopbackSource); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// TestGPULoopback: every byte through the model of the FPGA, on both kinds of memory.
+// TestGPULoopback copies through the FPGA model, with both kinds of memory.
 func TestGPULoopback(t *testing.T) {
 	needGPU(t)
 	for _, c := range []struct {
@@ -52,7 +53,7 @@ func TestGPULoopback(t *testing.T) {
 	}{{1, 2, "both", 4}, {4097, 3, "both", 4}, {4 << 20, 3, "both", 4}, {70000, 10, "h2c", 2}} {
 		o := DefaultOptions()
 		o.Memory, o.Size, o.Count, o.Direction = "cuda", c.size, c.count, c.direction
-		r, err := Run(t.Context(), command.Env{Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}, o)
+		r, err := Run(t.Context(), terminal.Env{Out: io.Discard, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}, o)
 		if err == nil {
 			err = r.Print(io.Discard, o)
 		}
@@ -66,7 +67,8 @@ func TestGPULoopback(t *testing.T) {
 	}
 }
 
-// needGPU skips without a GPU: CI has none. `make gpu-test` builds the binary that runs these tests where there is one.
+// needGPU skips the test without a GPU. CI has none. `make gpu-test` builds the binary that runs these tests on a machine
+// with one.
 func needGPU(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TEGRACAST_GPU") == "" {
@@ -74,7 +76,8 @@ func needGPU(t *testing.T) {
 	}
 }
 
-// TestGPULoopbackHands: the kernels fill and compare as the CPU does it, and find the first wrong byte wherever it is.
+// TestGPULoopbackHands checks that the kernels fill and compare like the CPU, and find the first wrong byte at any
+// position.
 func TestGPULoopbackHands(t *testing.T) {
 	needGPU(t)
 	memory, err := cudahost.Open(cudahost.Config{Backend: "cuda"})

@@ -17,23 +17,23 @@ import (
 
 // A hand fills the surfaces of the validation run and compares them.
 type hand interface {
-	// fill puts bytes into src that differ with every seed, and into dst what differs from them in every byte. It and mismatch
-	// return early when ctx ends.
+	// fill writes bytes to src that depend on the seed, and to every byte of dst a value other than that of the byte of
+	// src at the same position. fill and mismatch return early when ctx ends.
 	fill(ctx context.Context, seed uint64) error
-	// mismatch is where the first size bytes of dst are not what src was filled with, or anything was written behind
-	// them: where the pin was rounded up.
+	// mismatch returns the first position at which the first size bytes of dst differ from the content of src, or at
+	// which the bytes after them, where the pin was rounded up, were written. ok reports that there is none.
 	mismatch(ctx context.Context, size int) (at int, ok bool, err error)
 	Close() error
 }
 
-// newHand is the GPU on CUDA's memory, so that what it and the FPGA see of it is compared; else the CPU. Kernels are compiled until ctx
-// ends.
+// newHand returns the GPU for CUDA's memory, so that the GPU's and the FPGA's views are compared, else the CPU. The
+// compilation of kernels ends with ctx.
 func newHand(ctx context.Context, memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
 	if cuda, ok := memory.(*cudahost.CUDA); ok {
 		cuda.Device.Interrupt = ctx.Done()
 		h, err := newGPUHand(cuda, src, dst)
 		if err != nil {
-			return nil, err // and no nil of its type
+			return nil, err // not a nil *gpuHand
 		}
 		return h, nil
 	}
@@ -42,10 +42,10 @@ func newHand(ctx context.Context, memory cudahost.Allocator, src, dst *capture.S
 
 type cpuHand struct{ src, dst []byte }
 
-// portion is how many bytes the CPU works on before it looks whether it shall end: some milliseconds' work.
+// portion is the number of bytes that the CPU processes before it checks ctx: a few milliseconds' work.
 const portion = 4 << 20
 
-// portions calls do for one part of the surfaces after the other, until ctx ends or do returns false.
+// portions calls do for consecutive parts of the surfaces, until ctx ends or do returns false.
 func (h *cpuHand) portions(ctx context.Context, do func(from, to int) bool) error {
 	for from := 0; from < len(h.src); from += portion {
 		if err := ctx.Err(); err != nil {
@@ -101,13 +101,13 @@ func (h *cpuHand) Close() error { return nil }
 //go:embed loopback.cu
 var loopbackSource string
 
-// handArgs is Args of loopback.cu.
+// handArgs is struct Args of loopback.cu.
 type handArgs struct {
 	src, dst, wrong   uintptr
 	words, size, seed uint64
 }
 
-// gpuHand has kernels do it.
+// gpuHand is a hand that uses kernels of its own on the GPU.
 type gpuHand struct {
 	args          handArgs
 	stream        *cudahost.Stream
@@ -156,8 +156,8 @@ func (h *gpuHand) open(memory *cudahost.CUDA) error {
 	return err
 }
 
-// launch returns when the kernel is done: what it wrote is in memory, where the FPGA reads it next. That the FPGA has
-// completed what it writes was observed on this goroutine, before (GPUDirect RDMA 12.9 §11.7).
+// launch runs a kernel, and returns when it is done and its writes are in memory, where the FPGA reads them next. The
+// completion of the FPGA's writes was observed before on this goroutine (GPUDirect RDMA 12.9 §11.7).
 func (h *gpuHand) launch(k *cudahost.Kernel) error {
 	const threads, most = 256, 4096
 	blocks := min(most, (h.args.words+threads-1)/threads)
@@ -190,7 +190,7 @@ func (h *gpuHand) mismatch(_ context.Context, size int) (at int, ok bool, err er
 	return int(^wrong), wrong == 0, nil
 }
 
-// Close gives everything back.
+// Close releases everything.
 func (h *gpuHand) Close() error {
 	var errs []error
 	if h.stream != nil {

@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/capture"
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// Run opens the device, does the validation run, and closes it.
-func Run(ctx context.Context, e command.Env, o Options) (r Result, err error) {
+// Run opens the device, performs the validation run, and closes it.
+func Run(ctx context.Context, e terminal.Env, o Options) (r Result, err error) {
 	if o.Device == ModelName {
 		m, err := device.NewModel(cudahost.Config{Backend: o.Memory, Logger: e.Log}, 1, func(sim *tegrasim.Sim) model.Config { return model.Loopback(sim) })
 		if err != nil {
@@ -38,9 +38,9 @@ func Run(ctx context.Context, e command.Env, o Options) (r Result, err error) {
 	return r, errors.Join(err, board.Close())
 }
 
-// validate is one validation run. What the SMMU refused is a fault, too: the engine does not learn of a write that went
-// astray.
-func validate(ctx context.Context, e command.Env, m *device.Model, o Options) (Result, error) {
+// validate performs one validation run. An access refused by the SMMU is a fault, too, because the engine does not notice
+// a stray write.
+func validate(ctx context.Context, e terminal.Env, m *device.Model, o Options) (Result, error) {
 	_, before := m.Sim.Faults()
 	result, err := runLoopback(ctx, e, m.Card.Hardware, openXDMA, o)
 	if faults, n := m.Sim.Faults(); n > before {
@@ -49,26 +49,27 @@ func validate(ctx context.Context, e command.Env, m *device.Model, o Options) (R
 	return result, err
 }
 
-func runLoopback(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options) (r Result, err error) {
+func runLoopback(ctx context.Context, e terminal.Env, hw capture.Hardware, open opener, o Options) (r Result, err error) {
 	r = Result{Device: o.Device, Model: o.Device == ModelName, Memory: hw.Memory.Backend(), Size: o.Size}
 	for _, kind := range surfaceKinds(hw.Memory) {
 		if r.Interrupted {
 			break
 		}
-		if err := kind.run(ctx, e, hw, open, o, &r); err != nil {
+		if err := kind.runCopies(ctx, e, hw, open, o, &r); err != nil {
 			return r, err
 		}
 	}
 	return r, nil
 }
 
-// A surfaceKind is one of the kinds of memory that a validation run is made with.
+// A surfaceKind is a kind of memory used by a validation run.
 type surfaceKind struct {
-	name  string // empty: there is one only
+	name  string // empty: there is only one
 	flags cudahost.Flags
 }
 
-// surfaceKinds are the specification's two where the GPU shares the memory (GPUDirect RDMA 12.9 §13.4.3).
+// surfaceKinds returns the kinds of memory to validate: default and write-combined memory of CUDA (GPUDirect RDMA 12.9
+// §13.4.3), or the only kind of the host back end.
 func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 	if memory.Backend() == "cuda" {
 		return []surfaceKind{{"default", cudahost.Mapped}, {"write-combined", cudahost.Mapped | cudahost.WriteCombined}}
@@ -76,12 +77,12 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 	return []surfaceKind{{flags: cudahost.Default}}
 }
 
-// large is a size in bytes at which memory may take a second to make.
+// large is the size in bytes from which on the allocation of surfaces may take a second.
 const large = 64 << 20
 
-// run adds what it finds to r.
-func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware, open opener, o Options, r *Result) (err error) {
-	if command.Terminal(e.Err) && o.Size >= large {
+// runCopies performs the run and adds its results to r.
+func (k surfaceKind) runCopies(ctx context.Context, e terminal.Env, hw capture.Hardware, open opener, o Options, r *Result) (err error) {
+	if terminal.Is(e.Err) && o.Size >= large {
 		fmt.Fprintf(e.Err, "surfaces of %d bytes are being made\n", o.Size)
 	}
 	c, err := newCopier(ctx, hw, open, o, k.flags)
@@ -96,7 +97,7 @@ func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware
 	r.Compared = c.compares
 	shown, before := time.Now(), r.Copies
 	c.moved = func(bytes int) {
-		if command.Terminal(e.Err) && time.Since(shown) > time.Second {
+		if terminal.Is(e.Err) && time.Since(shown) > time.Second {
 			shown = time.Now()
 			fmt.Fprintf(e.Err, "%d of %d copies, and %d %% of the next\n", r.Copies-before, o.Count, 100*int64(bytes)/int64(o.Size))
 		}
@@ -109,12 +110,12 @@ func (k surfaceKind) run(ctx context.Context, e command.Env, hw capture.Hardware
 			return fmt.Errorf("copy %d of %d: %w", i+1, o.Count, err)
 		}
 	}
-	k.tell(c, o, r)
+	k.addLanes(c, o, r)
 	return nil
 }
 
-// tell adds the lanes that something was measured of.
-func (k surfaceKind) tell(c *copier, o Options, r *Result) {
+// addLanes adds the measured lanes of the requested directions to the result.
+func (k surfaceKind) addLanes(c *copier, o Options, r *Result) {
 	for _, dir := range []fpga.Direction{fpga.H2C, fpga.C2H} {
 		if (o.Direction == "both" || o.Direction == dir.String()) && c.lanes[dir].bytes > 0 {
 			l := c.lanes[dir].result(dir, c.engine.width(), o.Card.Clock*1e6)

@@ -9,20 +9,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga/model"
 	"github.com/tegracast/tegracast/tegra/tegrasim"
 )
 
-// TestOneDirection measures cards whose memory is reached one way only.
+// TestOneDirection measures cards whose memory is accessible in one direction only.
 func TestOneDirection(t *testing.T) {
 	memory, stream := model.MemoryMapped, model.Stream
 	for _, c := range []struct {
 		name, direction string
 		h2c, c2h        model.Interface
-		want            string // the beginning of the output, or the error
+		want            string // the start of the output, or the error
 	}{
 		{"read only", "c2h", stream, memory, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nmeasured: the FPGA model in this program"},
 		{"write only", "h2c", memory, stream, "3 copies of 150000 bytes, compared with nothing: the card has one direction\nmeasured: the FPGA model in this program"},
@@ -32,7 +32,7 @@ func TestOneDirection(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out bytes.Buffer
-			e := command.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
+			e := terminal.Env{Out: &out, Err: io.Discard, Log: slog.New(slog.DiscardHandler)}
 			m, err := device.NewModel(cudahost.Config{Backend: "host", Logger: e.Log}, 1, func(sim *tegrasim.Sim) model.Config {
 				return model.Config{Bus: sim, H2C: []model.Interface{c.h2c}, C2H: []model.Interface{c.c2h}}
 			})

@@ -11,14 +11,14 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// ModelName is the device that needs no hardware.
+// ModelName is the name of the FPGA model as a device, which needs no hardware.
 const ModelName = "model"
 
-// Options are what a validation run does.
+// Options are the parameters of a validation run.
 type Options struct {
 	Device    string        // ModelName, or a device file of the kernel module
-	Memory    string        // host, cuda, or auto: cuda where there is a GPU
-	Direction string        // h2c, c2h or both: what is measured
+	Memory    string        // host, cuda, or auto: cuda if there is a GPU
+	Direction string        // measured directions: h2c, c2h or both
 	Size      int           // of a surface, in bytes
 	Count     int           // of copies
 	Limit     time.Duration // for one transfer
@@ -26,15 +26,15 @@ type Options struct {
 	Card      Card
 }
 
-// transferLimit bounds one transfer: 1 GiB over the slowest link takes 10 s.
+// transferLimit is the time limit of one transfer: 1 GiB over the slowest link takes 10 s.
 const transferLimit = 30 * time.Second
 
-// DefaultOptions are those of the command.
+// DefaultOptions returns the command's defaults.
 func DefaultOptions() Options {
 	return Options{Device: ModelName, Memory: "host", Direction: "both", Size: 1 << 20, Count: 10, Limit: transferLimit, Card: DefaultCard()}
 }
 
-// Check refuses what cannot be.
+// Check refuses invalid values.
 func (o Options) Check() error {
 	switch {
 	case o.Device != ModelName && !filepath.IsAbs(o.Device):
@@ -51,7 +51,8 @@ func (o Options) Check() error {
 	return o.Card.check()
 }
 
-// ways says whether the bytes go both ways, and can be compared.
+// ways reports whether the card has both directions, so that bytes can be compared. It refuses a card that lacks a
+// direction to measure.
 func (o Options) ways(e engine) (both bool, err error) {
 	toCard, fromCard := e.has(fpga.H2C), e.has(fpga.C2H)
 	switch {
@@ -60,9 +61,11 @@ func (o Options) ways(e engine) (both bool, err error) {
 	case !toCard && !fromCard:
 		return false, fmt.Errorf("the card has no memory-mapped channel %d: name another one with --channel", o.Card.Channel)
 	case toCard && o.Direction != "h2c":
-		return false, fmt.Errorf("the card has no memory-mapped channel %d from card to host: use --direction h2c, which measures and compares nothing", o.Card.Channel)
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from card to host: "+
+			"use --direction h2c, which measures, but cannot compare", o.Card.Channel)
 	case fromCard && o.Direction != "c2h":
-		return false, fmt.Errorf("the card has no memory-mapped channel %d from host to card: use --direction c2h, which measures and compares nothing", o.Card.Channel)
+		return false, fmt.Errorf("the card has no memory-mapped channel %d from host to card: "+
+			"use --direction c2h, which measures, but cannot compare", o.Card.Channel)
 	}
 	return false, nil
 }

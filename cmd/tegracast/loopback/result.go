@@ -7,43 +7,43 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Result is what a validation run found.
+// Result is the result of a validation run.
 type Result struct {
-	Device string `json:"device"` // ModelName, or the device file
-	Model  bool   `json:"model"`  // the FPGA was the one in software: rates and latencies are this processor's
-	Memory string `json:"memory"` // of the surfaces: host or cuda
-	Size   int    `json:"size_bytes"`
+	Device string `json:"device"`     // `model` or the device file
+	Model  bool   `json:"model"`      // the FPGA model was measured, not a card: rates and latencies are this processor's
+	Memory string `json:"memory"`     // of the surfaces: `host` or `cuda`
+	Size   int    `json:"size_bytes"` // of a surface
 
-	Copies      int  `json:"copies"`
+	Copies      int  `json:"copies"`                // copies made
 	Interrupted bool `json:"interrupted,omitempty"` // by a signal, before all copies were made
 
-	Compared bool         `json:"compared"` // else the card has one direction only
-	Wrong    int          `json:"wrong"`
-	Mismatch string       `json:"first_mismatch,omitempty"`
-	Lanes    []LaneResult `json:"directions"`
+	Compared bool         `json:"compared"`                 // bytes were compared; false if the card has one direction
+	Wrong    int          `json:"wrong"`                    // copies with a wrong byte
+	Mismatch string       `json:"first_mismatch,omitempty"` // first wrong byte
+	Lanes    []LaneResult `json:"directions"`               // by direction and kind of CUDA memory
 
-	Interrupts uint64 `json:"interrupts,omitempty"` // that the kernel module has passed on
+	Interrupts uint64 `json:"interrupts,omitempty"` // passed on by the kernel module
 }
 
-// LaneResult is what was measured in one direction.
+// LaneResult has the measurements in one direction.
 type LaneResult struct {
-	Direction    string               `json:"direction"`
-	Memory       string               `json:"memory,omitempty"` // the kind, where there are several
-	Bytes        uint64               `json:"bytes"`
-	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, doorbell to completion
-	Counted      bool                 `json:"engine_has_counters"`     // else what follows is 0
-	EngineBytes  uint64               `json:"engine_bytes"`            // beats of the data path, a partial one whole
+	Direction    string               `json:"direction"`               // `h2c` to the card, `c2h` from it
+	Memory       string               `json:"memory,omitempty"`        // `default` or `write-combined`, of CUDA
+	Bytes        uint64               `json:"bytes"`                   // bytes moved
+	Bandwidth    float64              `json:"bytes_per_second"`        // by this machine's clock, from doorbell to completion
+	Counted      bool                 `json:"engine_has_counters"`     // if not, the next three are 0
+	EngineBytes  uint64               `json:"engine_bytes"`            // bytes by the engine's count of beats, where a partial beat counts as whole
 	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
-	EngineRate   float64              `json:"engine_bytes_per_second"` // by those cycles and --clock
-	Agree        bool                 `json:"counters_agree"`          // true also without counters
+	EngineRate   float64              `json:"engine_bytes_per_second"` // by cycles and `--clock`
+	Agree        bool                 `json:"counters_agree"`          // they agree with what was moved; true without counters
 	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
 }
 
-// name is the direction, and of which memory.
+// name returns the direction, and the kind of memory if there are several.
 func (l LaneResult) name() string {
 	if l.Memory == "" {
 		return l.Direction
@@ -51,7 +51,7 @@ func (l LaneResult) name() string {
 	return l.Direction + ", " + l.Memory + " memory"
 }
 
-// engine is what the engine says itself.
+// engine describes the engine's own counters.
 func (l LaneResult) engine() string {
 	note := "agrees"
 	switch {
@@ -63,14 +63,14 @@ func (l LaneResult) engine() string {
 	return fmt.Sprintf("%d bytes, %.3f GB/s, %s", l.EngineBytes, l.EngineRate/1e9, note)
 }
 
-// Print tells the result, and returns an error when it is not good.
+// Print prints the result, and returns an error if the run was interrupted or its result is not good.
 func (r Result) Print(w io.Writer, o Options) error {
 	agree := true
 	for _, l := range r.Lanes {
 		agree = agree && l.Agree
 	}
 	if o.JSON {
-		if err := command.WriteJSON(w, r); err != nil {
+		if err := terminal.WriteJSON(w, r); err != nil {
 			return err
 		}
 	} else {

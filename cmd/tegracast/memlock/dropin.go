@@ -12,13 +12,14 @@ import (
 	"strings"
 )
 
-// DropIn sets the limit of the installed service: the package makes it, and the machine's administrator changes it.
+// DropIn is the path of the drop-in that sets the limit of the installed service. The package creates it, and the
+// machine's administrator may change it.
 const DropIn = "/etc/systemd/system/tegracast.service.d/50-memlock.conf"
 
 const remedy = "raise LimitMEMLOCK= in " + DropIn + ", then systemctl daemon-reload and systemctl restart tegracast"
 
-// OfService is the limit of the installed service, by the drop-in in the file system root; nil: there is none. A drop-in that systemd
-// would not read, or that this does not, is an error.
+// OfService returns the limit of the installed service, from the drop-in in the file system root, or nil if there is no
+// drop-in, or if it sets no limit or infinity. A drop-in that systemd or this function cannot read is an error.
 func OfService(root fs.FS) (*Limit, error) {
 	unit, err := fs.ReadFile(root, strings.TrimPrefix(DropIn, "/"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -51,7 +52,8 @@ func OfService(root fs.FS) (*Limit, error) {
 
 var sizes = regexp.MustCompile(`^(\d+)([KMGT]?)(?::(?:\d+[KMGT]?|infinity))?$`)
 
-// parse reads the value of LimitMEMLOCK= (systemd.exec(5), Process Properties): the soft limit, or a soft and a hard one.
+// parse reads the value of LimitMEMLOCK= (systemd.exec(5), Process Properties): the soft limit, or a soft and a hard
+// one. It returns nil for infinity.
 func parse(value string) (*Limit, error) {
 	if value == "infinity" || value == "infinity:infinity" {
 		return nil, nil

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package memlock compares the memory that the frames of a configuration need with how much may be locked (RLIMIT_MEMLOCK).
+// Package memlock compares the memory that a configuration's frames need with the limit of locked memory
+// (RLIMIT_MEMLOCK).
 package memlock
 
 import (
@@ -14,17 +15,17 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A Limit is the most memory that may be locked. The kernel compares it with what is locked (mlock) and with what the kernel module has
-// pinned, each by itself.
+// A Limit is the maximum amount of memory that may be locked. The kernel compares it separately with locked memory
+// (mlock) and with memory pinned by the kernel module.
 type Limit struct {
 	Bytes  uint64
 	From   string // what sets it
 	Remedy string // how to raise it
-	Pins   bool   // only pinned memory is compared with it
+	Pins   bool   // applies only to pinned memory
 }
 
-// Own is the limit of this process; nil: it has none. Outside the service only pins are compared with it: memory that cannot be locked
-// may be swapped out, and is used all the same.
+// Own returns the limit of this process, or nil if it has none. Outside the service it applies only to pinned memory:
+// memory that cannot be locked is used all the same, and may be swapped out.
 func Own(service bool) *Limit {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit); err != nil || limit.Cur == unix.RLIM_INFINITY || mayLockAll() {
@@ -44,8 +45,8 @@ func mayLockAll() bool {
 	return err == nil && data[0].Effective&(1<<unix.CAP_IPC_LOCK) != 0
 }
 
-// Check refuses a configuration whose frames need more than the limit, at the place of the part that needs the most. A nil Limit
-// refuses none.
+// Check refuses a configuration whose frames need more than the limit, with the place of the part that needs the most. A
+// nil Limit accepts every configuration.
 func (l *Limit) Check(c *config.Appliance) error {
 	if l == nil {
 		return nil
@@ -74,7 +75,7 @@ func (l *Limit) Check(c *config.Appliance) error {
 	return nil
 }
 
-// refuse is the error of a configuration that needs sum bytes, most of them for one part.
+// refuse returns the error for a configuration that needs sum bytes, of which part needs the most.
 func (l *Limit) refuse(part Pool, most, sum uint64, verb string) error {
 	lower := "the outputs shorter queues"
 	if part.Source {
@@ -84,7 +85,7 @@ func (l *Limit) refuse(part Pool, most, sum uint64, verb string) error {
 		part.Slots, text(most, true), verb, text(sum, true), text(l.Bytes, false), l.From, lower, l.Remedy)
 }
 
-// text is a number of bytes in KiB or MiB. up: rounded up.
+// text formats a number of bytes in KiB or MiB, rounded up if up is true.
 func text(n uint64, up bool) string {
 	shift, unit := 10, "KiB"
 	if n >= 10<<20 {
@@ -96,12 +97,12 @@ func text(n uint64, up bool) string {
 	return fmt.Sprintf("%d %s", n>>shift, unit)
 }
 
-// onGPU reports whether frames are memory of CUDA, which the program does not lock. memory is the configuration's.
+// onGPU reports whether frames are in CUDA's memory, which the program does not lock. memory is the configuration's key.
 func onGPU(memory string) bool {
 	return memory == "cuda" || memory == "auto" && len(cudahost.DeviceFiles(os.DirFS("/"))) > 0
 }
 
-// locked returns the bytes of a pool that the host back end locks.
+// locked returns the number of bytes of a pool that the host back end locks.
 func locked(p Pool) uint64 {
 	var flags cudahost.Flags
 	if p.Shared {
@@ -114,11 +115,12 @@ func locked(p Pool) uint64 {
 	return uint64(p.Slots * cudahost.LockedBytes(size, flags))
 }
 
-// pinned returns the most bytes that the kernel module charges for a pool: its slots, and the descriptors of the DMA engine.
+// pinned returns the maximum number of bytes that the kernel module charges for a pool: its slots, and the DMA engine's
+// descriptors.
 func pinned(p Pool) uint64 {
 	const (
-		perPage = 64                 // a descriptor of 32 bytes and its write-back of 32, where memory lies in single pages
-		perSlot = 3 * tegra.PageSize // the frame's trailer, and what descriptors are rounded up by
+		perPage = 64                 // a descriptor of 32 bytes and its write-back of 32, if memory consists of single pages
+		perSlot = 3 * tegra.PageSize // the frame's trailer, and the rounding of the descriptors
 		perPool = 32 * tegra.PageSize
 	)
 	slot := pages(p.Size)

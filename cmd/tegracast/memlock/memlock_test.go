@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 )
 
-// TestOfService: the drop-in is read as systemd reads it, and a mistake in it is told with its line.
+// TestOfService checks that the drop-in is read as systemd reads it, and that a mistake in it is reported with its line.
 func TestOfService(t *testing.T) {
 	for unit, want := range map[string]string{
 		"":                                   "no limit",
@@ -59,10 +59,11 @@ isp: [{name: isp}]
 outputs: [{name: back, from: isp, queue: 4, fpga: {}}]
 `
 	frame = 4096 * 2160 * 2 // of the camera, and of the isp's pictures
-	slots = 9               // of the isp's pool: 4 wait, 3 are with the FPGA, and the isp has 2
+	slots = 9               // of the isp's pool: 4 wait, 3 are with the FPGA, and the isp holds 2
 )
 
-// TestCheck: what is pinned, and in the service what is locked, must fit; the part that needs the most is named.
+// TestCheck checks that pinned memory and, in the service, locked memory must fit, and that the part that needs the most
+// is named.
 func TestCheck(t *testing.T) {
 	model := strings.NewReplacer("device: /dev/tegra_p2p0, width: 4096, height: 2160", "width: 1920, height: 1080",
 		"fpga: {device: /dev/tegra_p2p0, camera: 1, ", "model: {").Replace(fpga)
@@ -71,7 +72,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		limit      *Limit
-		want       string // empty: it is not refused
+		want       string // empty: accepted
 	}{
 		{"no limit", fpga, nil, ""},
 		{"enough to pin", fpga, &Limit{Bytes: (16 + slots) * frame * 103 / 100, Pins: true}, ""},

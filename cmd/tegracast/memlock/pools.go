@@ -8,19 +8,19 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A Pool is the memory of the frames that a source, or a stage in one format, hands on.
+// A Pool is the memory of the frames that a source delivers, or of those that a stage delivers in one format.
 type Pool struct {
-	Source bool // it is a source's, else a stage's
+	Source bool // of a source, not a stage
 	Slots  int
 	Size   int  // of a frame, bytes
-	Paged  bool // a source's slots that are rounded up to whole pages
+	Paged  bool // each slot of the source is rounded up to whole pages
 	Shared bool // other processes may map it
-	Pins   int  // how many streams of FPGAs on PCI Express it is pinned for
+	Pins   int  // number of FPGA streams on PCI Express for which it is pinned
 	At     yamlfile.Place
 }
 
-// Pools lists the memory of all frames. It has nothing of a source whose file says its format only when it is opened, of the stages
-// behind that, and of the pictures that the page shows. A stage of which it is not known whether it finds a GPU counts as one that does.
+// Pools lists the memory of all frames, except for a source whose format is unknown until its file is opened, the stages
+// after it, and the pictures for the page. A stage that may find a GPU is counted as if it does.
 func Pools(a *config.Appliance) (list []Pool) {
 	for i := range a.Sources {
 		s := &a.Sources[i]
@@ -41,8 +41,8 @@ func Pools(a *config.Appliance) (list []Pool) {
 	return list
 }
 
-// stagePools has a pool for each format that is wanted of a stage: a slot for every frame that those who want it may hold, for those in
-// the stage's hands, and one more, as pipeline's graph makes them.
+// stagePools returns a pool for each format requested from a stage: a slot for every frame that its consumers may hold,
+// for those that the stage holds, and one more, as allocated by package pipeline's graph.
 func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 	source := a.Source(s.Source)
 	at := map[pipeline.Format]int{} // in list
@@ -78,12 +78,12 @@ func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 	return list
 }
 
-// input is the format of the frames that a stage reads.
+// input returns the format of the frames that a stage reads.
 func input(a *config.Appliance, s *config.Stage) pipeline.Format {
 	f := a.Source(s.Source).Format
 	if k, is := s.Kind.(*config.Kernel); is {
 		c := k.Config()
-		f, _ = c.Input(f) // a kernel that cannot have its format is refused when it is opened
+		f, _ = c.Input(f) // a kernel with an impossible format is refused when it is opened
 	}
 	return f
 }
@@ -98,13 +98,13 @@ func pins(a *config.Appliance, o *config.Output) int {
 	return 0
 }
 
-// holding returns the number of frames of a format that an output holds at once.
+// holding returns the maximum number of frames of a format that an output holds.
 func holding(o *config.Output, own pipeline.Format) int {
 	switch k := o.Kind.(type) {
 	case *config.RTP:
 		c := k.Config(o.Name)
 		return c.Holds(own)
-	case *config.FPGAStream: // a capture.FPGAOutput: two are with the device, and one waits for room there
+	case *config.FPGAStream: // of capture.FPGAOutput: two are with the device, and one waits for room there
 		return 3
 	}
 	return max(o.Holds, 1)

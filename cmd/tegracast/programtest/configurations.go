@@ -2,14 +2,14 @@
 
 package programtest
 
-// Small is a configuration with one of each: a source, an isp and an output.
+// Small is a configuration with one source, one isp and one output.
 const Small = `sources: [{name: camera, model: {width: 320, height: 240}}]
 isp: [{name: isp}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 `
 
-// WithKernels is a configuration with kernels: one that finds results, one that paints. Its files are found from folders below
-// cmd/tegracast.
+// WithKernels is a configuration with two kernels: one that finds results, and one that draws. Its paths are valid in
+// folders below cmd/tegracast.
 const WithKernels = `sources: [{name: camera, model: {width: 320, height: 240}}]
 isp: [{name: isp}]
 kernels:
@@ -20,8 +20,8 @@ outputs:
   - {name: lines, from: motion, results: {udp: ["127.0.0.1:5010"]}}
 `
 
-// WithAuto is a configuration with an isp's section auto to be filled in. The isp is linear, so that a picture's mean tells the
-// light.
+// WithAuto is a format for a configuration with an isp's section auto. The isp is linear, so that a picture's mean shows
+// the light.
 const WithAuto = `
 memory: host
 sources: [{name: camera, model: {width: 640, height: 360, rate: 30}}]
@@ -29,7 +29,7 @@ isp: [{name: isp, gamma: 1, white_balance: {red: 1.5, blue: 1.1}, auto: %s}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 `
 
-// WriteCombined is a configuration of frames in write-combined memory, with the ports of its three outputs to be filled in.
+// WriteCombined is a format for a configuration of frames in write-combined memory, with the ports of its three outputs.
 const WriteCombined = `
 memory: cuda
 web: {listen: none}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package programtest builds the program for tests, starts it and what it works with, and reads what they say.
 package programtest
 
 import (
@@ -21,7 +20,7 @@ import (
 // Path is the import path of the program.
 const Path = "github.com/tegracast/tegracast/cmd/tegracast"
 
-// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM is one that was built before, for machines without Go.
+// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM names a prebuilt one, for machines without Go.
 var program = sync.OnceValues(func() (string, error) {
 	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
 		return exe, nil
@@ -38,13 +37,18 @@ var program = sync.OnceValues(func() (string, error) {
 	return exe, nil
 })
 
-// folder is where the program is built, if a test asks for it.
+// folder is the directory in which the program is built if a test needs it.
 var folder string
 
-// Main runs the tests of a package and removes what they have built: the whole of their TestMain.
+// Main runs the tests of a package with a state folder of their own, removes what they have built, and ends the
+// process. It is meant to be the whole TestMain.
 func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "tegracast-test-"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if err := os.Setenv("XDG_STATE_HOME", filepath.Join(folder, "state")); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
@@ -53,7 +57,7 @@ func Main(m *testing.M) {
 	os.Exit(status)
 }
 
-// Program is the path of the program.
+// Program returns the path of the program.
 func Program(t testing.TB) string {
 	t.Helper()
 	exe, err := program()
@@ -63,56 +67,62 @@ func Program(t testing.TB) string {
 	return exe
 }
 
-// Process is the program or a peer at work.
+// Process is a running program or peer.
 type Process struct {
 	*exec.Cmd
 	name string
-	Out  bytes.Buffer // stdout
-	Err  bytes.Buffer // stderr
-	done chan error
+	Out  bytes.Buffer  // stdout
+	Err  bytes.Buffer  // stderr
+	done chan struct{} // closed at its end
 }
 
-// Start runs a command that is killed at the end of the test if it still runs then.
+// Start starts a command. If it still runs at the end of the test, it is killed.
 func Start(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
 	return StartCommand(t, exec.Command(name, args...))
 }
 
-// StartCommand starts a command that is killed at the end of the test if it still runs then.
+// StartCommand starts a command. If it still runs at the end of the test, it is killed.
 func StartCommand(t testing.TB, c *exec.Cmd) *Process {
 	t.Helper()
-	p := &Process{Cmd: c, name: filepath.Base(c.Path), done: make(chan error, 1)}
+	p := &Process{Cmd: c, name: filepath.Base(c.Path), done: make(chan struct{})}
 	p.Stdout, p.Stderr = &p.Out, &p.Err
 	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan struct{})
-	go func() { p.done <- p.Cmd.Wait(); close(ended) }()
+	go func() { _ = p.Cmd.Wait(); close(p.done) }()
 	t.Cleanup(func() {
 		_ = p.Process.Kill()
-		<-ended
+		<-p.done
 	})
 	return p
 }
 
-// End waits for the process, and returns the exit status.
-func (p *Process) End(t testing.TB, bound time.Duration) int {
+// Wait waits for the process, and returns its exit status. If the process does not end within bound, the test fails.
+func (p *Process) Wait(t testing.TB, bound time.Duration) int {
 	t.Helper()
+	if err := p.Within(bound); err != nil {
+		t.Fatal(err)
+	}
+	return p.ProcessState.ExitCode()
+}
+
+// Within waits for the process. If the process does not end in time, Within kills it and returns an error.
+func (p *Process) Within(bound time.Duration) error {
 	select {
 	case <-p.done:
-		return p.ProcessState.ExitCode()
+		return nil
 	case <-time.After(bound):
 		_ = p.Process.Kill()
-		<-p.done
-		t.Fatalf("%s did not end within %v\nstdout: %s\nstderr: %s", p.name, bound, p.Out.String(), p.Err.String())
-		return -1
+		<-p.done // ends: it was killed
+		return fmt.Errorf("%s did not end within %v\nstdout: %s\nstderr: %s", p.name, bound, p.Out.String(), p.Err.String())
 	}
 }
 
-// Need waits for a peer to end well.
+// Need waits for a peer, which must end with status 0.
 func (p *Process) Need(t testing.TB, bound time.Duration) {
 	t.Helper()
-	if s := p.End(t, bound); s != 0 {
+	if s := p.Wait(t, bound); s != 0 {
 		t.Fatalf("%s: status %d\nstderr: %s", p.name, s, p.Err.String())
 	}
 }
@@ -123,18 +133,18 @@ func StartProgram(t testing.TB, args ...string) *Process {
 	return Start(t, Program(t), args...)
 }
 
-// Stop sends SIGTERM and expects status 0.
+// Stop sends SIGTERM and checks that the status is 0.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if s := p.End(t, time.Minute); s != 0 {
+	if s := p.Wait(t, time.Minute); s != 0 {
 		t.Errorf("status %d on SIGTERM\nstderr: %s", s, p.Err.String())
 	}
 }
 
-// Await waits until something is in a file.
+// Await waits until a file is not empty.
 func Await(t testing.TB, path string) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {
@@ -145,7 +155,7 @@ func Await(t testing.TB, path string) {
 	t.Fatalf("%s was not written", path)
 }
 
-// Write puts text into a new file.
+// Write writes text to a new file and returns its path.
 func Write(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -155,9 +165,16 @@ func Write(t testing.TB, name, text string) string {
 	return path
 }
 
-// Quiet runs a test of streaming at full rate up to three times: on a machine that is busy with something else packets get
-// lost, and that is no fault of the program. A test that was disturbed each time is skipped. Wrong bytes are a fault, and f reports
-// them to t itself.
+// NotShort skips a test that takes several seconds, most of which it waits, if tests are to be short (make check).
+func NotShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("SHORT: it waits for several seconds: make test runs it")
+	}
+}
+
+// Quiet runs a test of streaming at full rate up to three times, because a busy machine loses packets, which is not the
+// program's fault. A test that was disturbed each time is skipped. Wrong bytes are a fault, which f reports to t itself.
 func Quiet(t *testing.T, f func(t *testing.T) error) {
 	t.Helper()
 	rtptest.Need(t, rtptest.Tries(t, func() error { return f(t) }))

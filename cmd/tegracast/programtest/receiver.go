@@ -17,17 +17,17 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// segments is how many packets the sender hands over at most as one datagram (pipeline/rtp/send, maxSegments), which the kernel drops
-// and counts as one.
+// segments is the maximum number of packets that the sender passes to the kernel as one datagram (pipeline/rtp/send,
+// maxSegments), which the kernel drops and counts as one.
 const segments = 64
 
-// Blames says whether what was lost was lost at the receiver's socket.
+// Blames reports whether the receiver's socket accounts for all losses.
 func (v Verdict) Blames(overflow uint64) bool {
 	return v.Lost >= overflow && v.Lost <= overflow*segments
 }
 
-// Received ends a receiver whose socket has been empty for a second, and returns what it has seen and what the kernel has
-// dropped at its socket.
+// Received ends a receiver once its socket has been empty for a second, and returns its result and the number of
+// datagrams that the kernel has dropped at its socket.
 func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) {
 	t.Helper()
 	var waiting uint64
@@ -43,11 +43,11 @@ func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) 
 	if err := p.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	p.End(t, time.Minute) // its status tells of losses
+	p.Wait(t, time.Minute) // its status reports losses
 	return p.Verdict(t), overflow
 }
 
-// Listening waits until a process's network namespace has the port open.
+// Listening waits until the port is open in a process's network namespace.
 func Listening(t *testing.T, pid, port int) {
 	t.Helper()
 	for range 6000 {
@@ -59,8 +59,8 @@ func Listening(t *testing.T, pid, port int) {
 	t.Fatalf("nobody listens at port %d", port)
 }
 
-// socket is how many bytes wait in the port's socket, and how many datagrams the kernel dropped because its buffer was full
-// (proc_net(5), udp: rx_queue, drops).
+// socket returns the number of bytes waiting in the port's socket, and the number of datagrams that the kernel dropped
+// because its buffer was full (proc_net(5), udp: rx_queue, drops).
 func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))
@@ -83,13 +83,13 @@ func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
 	return waiting, drops, open
 }
 
-// Verdict is what probe --json prints.
+// Verdict is the JSON that probe --json prints.
 type Verdict struct {
 	Clean bool `json:"clean"`
 	receive.Stats
 }
 
-// Verdict is what probe --json has printed.
+// Verdict returns the output of probe --json.
 func (p *Process) Verdict(t *testing.T) (v Verdict) {
 	t.Helper()
 	if err := json.Unmarshal(p.Out.Bytes(), &v); err != nil {
@@ -98,10 +98,10 @@ func (p *Process) Verdict(t *testing.T) (v Verdict) {
 	return v
 }
 
-// VmRSS is what /proc/PID/status says of a process's memory.
+// VmRSS matches a process's memory in /proc/PID/status.
 var VmRSS = regexp.MustCompile(`(?m)^VmRSS:\s+([0-9]+) kB$`)
 
-// Resident is a process's memory in KiB.
+// Resident returns a process's memory in KiB.
 func Resident(t *testing.T, pid int) float64 {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -111,7 +111,7 @@ func Resident(t *testing.T, pid int) float64 {
 	return Found(t, VmRSS, string(b))
 }
 
-// Found is the number that a pattern's parentheses match.
+// Found returns the number that a pattern's parentheses match.
 func Found(t *testing.T, pattern *regexp.Regexp, text string) float64 {
 	t.Helper()
 	m := pattern.FindStringSubmatch(text)

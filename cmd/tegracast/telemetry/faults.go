@@ -13,22 +13,22 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// Recording publishes what a recording has to tell.
+// Recording publishes an event of a recording.
 func (b *Bus) Recording(n record.News) {
 	e := bus.Happened{Kind: bus.KindRecording, Output: n.Output, File: n.File}
 	if t := n.Trigger; t != nil {
 		moment := time.Unix(0, t.At).UTC()
 		e = bus.Happened{Kind: bus.KindTrigger, Output: n.Output, Cause: t.Cause, Moment: &moment, Frame: &t.Frame}
 	}
-	b.tell(e)
+	b.queueEvent(e)
 }
 
-// Handler publishes warnings and errors of the log as faults.
+// Handler returns a handler that publishes the log's warnings and errors as faults.
 func (b *Bus) Handler() slog.Handler { return &handler{bus: b} }
 
 type handler struct {
 	bus   *Bus
-	attrs []slog.Attr // with the names of the groups that they are in
+	attrs []slog.Attr // with the names of their groups
 	group string
 }
 
@@ -50,7 +50,7 @@ func (h *handler) Handle(_ context.Context, r slog.Record) error {
 		e.Fields[h.group+a.Key] = a.Value.Resolve().String()
 		return true
 	})
-	h.bus.tell(e)
+	h.bus.queueEvent(e)
 	return nil
 }
 

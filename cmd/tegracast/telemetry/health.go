@@ -4,29 +4,29 @@ package telemetry
 
 import (
 	"context"
+	"os"
 	"time"
 
+	"github.com/tegracast/tegracast/board"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/bus"
-	"github.com/tegracast/tegracast/pipeline/web"
 )
 
-// Appliance is what is told of one.
+// Appliance has the published properties of an appliance.
 type Appliance struct {
-	Version string // of the program
-	Model   string // of the board; empty: it has none
+	Version string // version of the program
+	Model   string // of the board; empty: unknown
 	Stats   func() pipeline.Stats
 	Health  func() (ready bool, stalled error)
-	Outputs func() []web.Output
-	Sensors func() []web.Reading
+	Outputs func() []bus.OutputHealth // without counters and errors
 }
 
 const (
-	every = 10 * time.Second // from one message of health to the next one
-	look  = time.Second      // after which a change is told at once
+	every = 10 * time.Second // interval of the health messages
+	look  = time.Second      // a change is published after this interval at the latest
 )
 
-// Watch publishes the health of an appliance until ctx ends, and that it has.
+// Watch publishes the health of an appliance until ctx ends, and finally that it has ended.
 func (b *Bus) Watch(ctx context.Context, a Appliance) {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -45,7 +45,7 @@ func (b *Bus) Watch(ctx context.Context, a Appliance) {
 				b.health(a, c, began)
 			}
 		} else {
-			last = time.Time{} // who opens it is told at once
+			last = time.Time{} // a newly opened bus gets a message at once
 		}
 		select {
 		case <-tick.C:
@@ -65,17 +65,16 @@ func (b *Bus) health(a Appliance, c bus.Condition, began time.Time) {
 		c.Sources = append(c.Sources, bus.SourceHealth{Name: s.Name, Captured: s.Captured, Lost: s.Lost, Idle: s.Idle})
 	}
 	c.Outputs = []bus.OutputHealth{}
-	for _, o := range a.Outputs() {
-		h := bus.OutputHealth{Name: o.Name, Sends: o.Sends, To: o.To, RTSP: o.RTSP}
+	for _, h := range a.Outputs() {
 		for _, x := range st.Outputs {
-			if x.Name == o.Name {
+			if x.Name == h.Name {
 				h.Delivered, h.Dropped, h.Error = x.Delivered, x.Drops(), x.Error
 			}
 		}
 		c.Outputs = append(c.Outputs, h)
 	}
-	for _, r := range a.Sensors() {
+	for _, r := range board.Readings(os.DirFS("/")) {
 		c.Sensors = append(c.Sensors, bus.SensorHealth{Name: r.Name, Value: r.Value, Unit: r.Unit, Alarm: r.Alarm})
 	}
-	_ = b.with(func(p *bus.Publisher) error { p.Health(c); return nil }) // it may be closed by now
+	_ = b.with(func(p *bus.Publisher) error { p.Health(c); return nil }) // the bus may have been closed
 }

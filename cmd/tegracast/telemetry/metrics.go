@@ -4,12 +4,12 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// Describe implements prometheus.Collector: a reload may open it.
+// Describe implements prometheus.Collector. It sends nothing, because a reload may open the bus.
 func (b *Bus) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (b *Bus) Collect(ch chan<- prometheus.Metric) {
-	st, is := b.stats()
+	st, is := b.Stats()
 	if !is {
 		return
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package telemetry connects an appliance with the message bus: results of its outputs, triggers, recordings, faults of the log, and the
-// board's health.
+// Package telemetry connects an appliance with the message bus: results of its outputs, triggers, recordings, faults from
+// the log, and the board's health. It also exports the board's sensors as metrics, and logs when the board is throttled.
 package telemetry
 
 import (
@@ -13,35 +13,35 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/config/readers"
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline/bus"
-	"github.com/tegracast/tegracast/pipeline/web"
+	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// waiting is how many events may wait, as while a reload exchanges the publisher.
+// waiting is the maximum number of events that wait, for example while a reload replaces the publisher.
 const waiting = 256
 
-// A Bus publishes, while it is open. All methods may be called concurrently.
+// A Bus publishes messages while it is open. All methods may be called concurrently.
 type Bus struct {
 	open   atomic.Bool
 	events chan bus.Happened
-	missed atomic.Uint64 // events for which there was no room
+	missed atomic.Uint64 // events dropped for lack of room
 
 	mu        sync.RWMutex
-	publisher *bus.Publisher // nil: there is none
+	publisher *bus.Publisher // nil: none
 	close     func() error
 }
 
-// New is closed.
+// New returns a closed Bus.
 func New() *Bus { return &Bus{events: make(chan bus.Happened, waiting)} }
 
-// Open publishes as c says, and keeps in folder what waits; nil: nothing is published any more. What was open is closed before.
-func (b *Bus) Open(c *readers.Bus, folder string, log *slog.Logger) error {
+// Open starts publishing as c configures it, and stores waiting messages in folder. If c is nil, nothing is published.
+// A previous publisher is closed first; if that fails, Open returns the error and opens no other.
+func (b *Bus) Open(c *config.Bus, folder string, log *slog.Logger) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	defer func() { b.open.Store(b.publisher != nil) }()
-	err := b.end()
+	err := b.closePublisher()
 	if err != nil || c == nil {
 		return err
 	}
@@ -70,15 +70,15 @@ func (b *Bus) Open(c *readers.Bus, folder string, log *slog.Logger) error {
 	return nil
 }
 
-// Close has the publisher give the server what it can, and keep the rest.
+// Close ends publishing: the publisher sends what it can, and stores the rest.
 func (b *Bus) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.open.Store(false)
-	return b.end()
+	return b.closePublisher()
 }
 
-func (b *Bus) end() error {
+func (b *Bus) closePublisher() error {
 	if b.publisher == nil {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (b *Bus) end() error {
 	return err
 }
 
-// forward publishes events in their order, and those that wait when ctx ends.
+// forward publishes events in order until ctx has ended and none waits.
 func (b *Bus) forward(ctx context.Context, p *bus.Publisher) {
 	for {
 		for range b.missed.Swap(0) {
@@ -108,8 +108,8 @@ func (b *Bus) forward(ctx context.Context, p *bus.Publisher) {
 	}
 }
 
-// tell publishes an event. It never waits.
-func (b *Bus) tell(e bus.Happened) {
+// queueEvent queues an event. It never blocks.
+func (b *Bus) queueEvent(e bus.Happened) {
 	if !b.open.Load() {
 		return
 	}
@@ -120,7 +120,7 @@ func (b *Bus) tell(e bus.Happened) {
 	}
 }
 
-// with calls f with the publisher, if there is one.
+// with calls f with the publisher and returns its error. If there is no publisher, it returns an error.
 func (b *Bus) with(f func(*bus.Publisher) error) error {
 	b.mu.RLock()
 	defer b.mu.RUnlock()
@@ -130,48 +130,34 @@ func (b *Bus) with(f func(*bus.Publisher) error) error {
 	return f(b.publisher)
 }
 
-// Results publishes the results of frames of an output.
-func (b *Bus) Results(output string) func(pipeline.Report) error {
-	return func(r pipeline.Report) error {
+// Results returns a function that publishes the results of an output's frames.
+func (b *Bus) Results(output string) func(report.Report) error {
+	return func(r report.Report) error {
 		return b.with(func(p *bus.Publisher) error { return p.Results(output, r) })
 	}
 }
 
-// stats are the publisher's; false: there is none.
-func (b *Bus) stats() (st bus.Stats, is bool) {
+// Stats returns the publisher's counters, or false if nothing is published.
+func (b *Bus) Stats() (st bus.Stats, is bool) {
 	is = b.with(func(p *bus.Publisher) error { st = p.Stats(); return nil }) == nil
 	return st, is
 }
 
-func lost(st bus.Stats) uint64 { return st.Full + st.Failed + st.Refused }
-
-// View is for the state of everything; nil: nothing is published.
-func (b *Bus) View() *web.Bus {
-	st, is := b.stats()
-	if !is {
-		return nil
-	}
-	return &web.Bus{
-		Server: st.Server, Connected: st.Connected, Trouble: st.Trouble, Published: st.Published, Waiting: st.Waiting,
-		Stored: st.Stored, Lost: lost(st),
-	}
-}
-
-// Status is for a status line; empty: nothing is published.
+// Status returns the bus's part of a status line, or "" if nothing is published.
 func (b *Bus) Status() string {
-	st, is := b.stats()
+	st, is := b.Stats()
 	switch {
 	case !is:
 		return ""
 	case !st.Connected:
-		return fmt.Sprintf("  | bus away, %d messages wait, lost %d", st.Waiting, lost(st))
+		return fmt.Sprintf("  | bus away, %d messages wait, lost %d", st.Waiting, st.Lost())
 	}
-	return fmt.Sprintf("  | bus %d messages lost %d", st.Published, lost(st))
+	return fmt.Sprintf("  | bus %d messages lost %d", st.Published, st.Lost())
 }
 
-// Print prints what the server has got.
+// Print prints the publisher's counters.
 func (b *Bus) Print(w io.Writer) {
-	if st, is := b.stats(); is {
-		fmt.Fprintf(w, "bus: %d messages published, %d wait, lost %d\n", st.Published, st.Waiting, lost(st))
+	if st, is := b.Stats(); is {
+		fmt.Fprintf(w, "bus: %d messages published, %d wait, lost %d\n", st.Published, st.Waiting, st.Lost())
 	}
 }

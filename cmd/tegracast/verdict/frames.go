@@ -7,12 +7,13 @@ import (
 	"io"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/printable"
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// JudgeFrames says whether every frame that a receiver asked for has come and is right, in words, too.
+// JudgeFrames reports whether every frame that a receiver requested has arrived correctly, and describes the result.
 func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean bool, verdict string) {
 	switch {
 	case st.Frames == 0 && st.Trouble != "":
@@ -37,19 +38,19 @@ func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean b
 	return true, "clean since the FPGA"
 }
 
-// Frames is what receive prints as JSON (docs/json.md).
+// Frames is the JSON that receive prints (docs/json.md).
 type Frames struct {
-	Clean   bool   `json:"clean"`
-	Verdict string `json:"verdict"`
-	Format  string `json:"format"`
+	Clean   bool   `json:"clean"`   // every frame came and is right
+	Verdict string `json:"verdict"` // the same in words, with advice
+	Format  string `json:"format"`  // pixels, size and rate
 	frames.ReceivedStats
 }
 
-// PrintFrames tells what a receiver has got, with the verdict.
+// PrintFrames prints a receiver's counters with the verdict.
 func PrintFrames(w io.Writer, address string, f pipeline.Format, every int, st frames.ReceivedStats, asJSON bool) error {
 	clean, verdict := JudgeFrames(f, every, st)
 	if asJSON {
-		return command.WriteJSON(w, Frames{clean, verdict, f.String(), st})
+		return terminal.WriteJSON(w, Frames{clean, verdict, f.String(), st})
 	}
 	times := func(p pipeline.Percentiles) string {
 		if p.Count == 0 {
@@ -71,7 +72,9 @@ connections %d%s; UCX %s here, %s there, protocol %d
 last frame  %.3f s before the end
 latency     %s (what the frame shows to its last byte)
 transfer    %s (sender's turn to the last byte)
-`, st.Stream, address, verdict, f, st.Frames, st.Lost, st.Broken, st.Mismatched, st.Missing, st.Matched, st.Traced, st.Unverified,
-		st.Results, st.Connections, ended, st.Release, st.SenderUCX, st.Version, st.Silence.Seconds(), times(st.Latency), times(st.Transfer))
+`, printable.Text(st.Stream), address, printable.Text(verdict), f,
+		st.Frames, st.Lost, st.Broken, st.Mismatched, st.Missing, st.Matched, st.Traced, st.Unverified,
+		st.Results, st.Connections, ended, st.Release, printable.Text(st.SenderUCX),
+		st.Version, st.Silence.Seconds(), times(st.Latency), times(st.Transfer))
 	return err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package verdict says what a received stream is worth.
+// Package verdict judges received streams.
 package verdict
 
 import (
@@ -8,23 +8,24 @@ import (
 	"io"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/command"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/printable"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// silenceLimit is how long a stream may say nothing: three frame periods, but at least a second.
+// silenceLimit returns how long a stream may be silent: three frame periods, but at least a second.
 func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
 
-// Judge says whether everything that the stream promised has arrived, in words, too.
+// Judge reports whether everything that the stream announced has arrived, and describes the result.
 func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
-		return false, fmt.Sprintf("silence: no packet came to port %d: is the sender running, and does it send to this host?", m.Port)
+		return false, fmt.Sprintf("silence: no packet arrived at port %d: is the sender running, and does it send to this host?", m.Port)
 	case st.OtherSender != "":
 		return false, fmt.Sprintf("NOT clean: another sender (%s) sends to this port, too: %d packets: stop it, or give it another port",
 			st.OtherSender, st.Foreign)
-	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0:
+	case st.Frames == 0 || st.Lost > 0 || st.Damaged > 0 || st.Mismatched > 0 || st.Malformed > 0 || st.Late > 0:
 		return false, "NOT clean" + whose(st)
 	case !st.Ended && st.Silence > silenceLimit(m):
 		return false, fmt.Sprintf("NOT clean: silent for the last %.1f s, without BYE: did the sender or the network fail?", st.Silence.Seconds())
@@ -38,11 +39,13 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	return true, "clean"
 }
 
-// whose says where packets were lost, as far as this machine knows.
+// whose describes where packets were lost, as far as this machine can tell.
 func whose(st receive.Stats) string {
 	switch {
 	case st.Lost == 0 && st.SourceDamaged > 0:
 		return fmt.Sprintf(": %d frames were damaged before they were sent: the sender's log says why", st.SourceDamaged)
+	case st.Lost == 0 && st.Damaged == 0 && st.Late > 0:
+		return fmt.Sprintf(": %d packets came after their frame had been given up: does the sender repeat timestamps, or send frames in another order?", st.Late)
 	case st.Lost == 0 || st.Drops < 0:
 		return ""
 	case st.Drops == 0:
@@ -56,20 +59,20 @@ func whose(st receive.Stats) string {
 		st.Drops, more)
 }
 
-// Stream is what probe prints of a stream as JSON (docs/json.md).
+// Stream is the JSON that probe prints about a stream (docs/json.md).
 type Stream struct {
-	Name     string `json:"stream,omitempty"` // of several
-	Clean    bool   `json:"clean"`
-	Verdict  string `json:"verdict"`
-	Promised bool   `json:"checksum_promised"`
+	Name     string `json:"stream,omitempty"`  // its description's file, `#2` for the second stream
+	Clean    bool   `json:"clean"`             // all that was promised came
+	Verdict  string `json:"verdict"`           // the same in words, with advice
+	Promised bool   `json:"checksum_promised"` // the description promises checksums
 	receive.Stats
 }
 
-// Print tells what a receiver has got of a stream, with the verdict. A name tells the stream from others; it may be empty.
+// Print prints a receiver's counters with the verdict. name distinguishes several streams, and may be empty.
 func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool) error {
 	clean, verdict := Judge(m, st)
 	if asJSON {
-		return command.WriteJSON(w, Stream{name, clean, verdict, m.Checksum, st})
+		return terminal.WriteJSON(w, Stream{name, clean, verdict, m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"
 	if st.Packets > 1 {
@@ -99,7 +102,8 @@ pixels      CRC right in %d frames, wrong in %d, not checked in %d
 jitter      %s
 latency     %s
 buffer      %d bytes, datagrams dropped here %s
-`, name, m.Payload, m.Address, m.Port, verdict, st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+`, printable.Text(name), m.Payload, m.Address, m.Port, printable.Text(verdict),
+		st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
 		last, st.Frames, st.Damaged, st.SourceDamaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
 	return nil
 }

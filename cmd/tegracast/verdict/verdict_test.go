@@ -10,6 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
+	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
 func TestJudge(t *testing.T) {
@@ -28,12 +29,13 @@ func TestJudge(t *testing.T) {
 		says  string
 	}{
 		"good":                {promised, good, true, "clean"},
-		"nothing":             {promised, receive.Stats{}, false, "no packet came"},
+		"nothing":             {promised, receive.Stats{}, false, "no packet arrived"},
 		"lost":                {promised, with(func(s *receive.Stats) { s.Lost = 1 }), false, "NOT clean"},
 		"lost here":           {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 100, 2 }), false, "NOT clean: this machine was too slow and dropped 2 datagrams:"},
 		"lost on both":        {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 1000, 2 }), false, "dropped 2 datagrams, and other packets were lost on their way here:"},
 		"lost on the way":     {promised, with(func(s *receive.Stats) { s.Lost = 100 }), false, "NOT clean: none of the lost packets was dropped at this socket"},
 		"lost somewhere":      {promised, with(func(s *receive.Stats) { s.Lost, s.Drops = 100, -1 }), false, "NOT clean"},
+		"late":                {promised, with(func(s *receive.Stats) { s.Late = 3 }), false, "NOT clean: 3 packets came after their frame had been given up"},
 		"two senders":         {promised, with(func(s *receive.Stats) { s.Foreign, s.OtherSender = 7, "SSRC 99" }), false, "another sender (SSRC 99) sends to this port"},
 		"wrong pixels":        {promised, with(func(s *receive.Stats) { s.Mismatched = 1 }), false, "NOT clean"},
 		"fell silent":         {promised, with(func(s *receive.Stats) { s.Silence = 1100 * time.Millisecond }), false, "silent for the last 1.1 s"},
@@ -50,7 +52,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// What was not measured is not printed as a perfect zero.
+// TestReportOfNothing checks that a missing measurement is not printed as a perfect zero.
 func TestReportOfNothing(t *testing.T) {
 	out := &strings.Builder{}
 	if err := Print(out, "", rtp.Media{}, receive.Stats{}, false); err != nil {
@@ -60,5 +62,21 @@ func TestReportOfNothing(t *testing.T) {
 		if !strings.Contains(out.String(), line) {
 			t.Errorf("%q is not in\n%s", line, out.String())
 		}
+	}
+}
+
+// TestForeignNames checks that a sender's description of itself cannot move the cursor or begin a line.
+func TestForeignNames(t *testing.T) {
+	const hostile = "x\x1b[2J\nclean"
+	var out strings.Builder
+	if err := Print(&out, hostile, rtp.Media{}, receive.Stats{Packets: 1, Foreign: 1, OtherSender: hostile}, false); err != nil {
+		t.Fatal(err)
+	}
+	st := frames.ReceivedStats{Stream: hostile, SenderUCX: hostile, Trouble: hostile}
+	if err := PrintFrames(&out, "h:1", pipeline.Format{}, 1, st, false); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); strings.Contains(text, "\x1b") || strings.Contains(text, "\nclean") || strings.Count(text, "x?[2J?clean") != 5 {
+		t.Errorf("%q", text)
 	}
 }

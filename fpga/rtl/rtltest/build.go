@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Build returns the path of the design in dir, with its checks, as a shared library. It is built in the folder cache, with these arguments
-// of Verilator beside the usual ones, if it is not there. --assert has the checks evaluated.
+// Build returns the path of the design in dir, with its checks, as a shared library. It builds the library in the
+// folder cache, with the extra arguments for Verilator, unless it exists. --assert enables the checks.
 func Build(dir, cache string, extra ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -50,14 +50,14 @@ func Build(dir, cache string, extra ...string) (string, error) {
 	}
 	if err := os.Rename(work, filepath.Join(cache, name)); err != nil {
 		if _, there := os.Stat(path); there == nil {
-			return path, nil // another process was quicker
+			return path, nil // another process was faster
 		}
 		return "", err
 	}
 	return path, nil
 }
 
-// contentOf is a name for what is built of these files, by these arguments.
+// contentOf returns a name for the result of building these files with these arguments.
 func contentOf(files, args []string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, args)

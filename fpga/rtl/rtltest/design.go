@@ -18,17 +18,17 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// Of the design that stands behind a DMA engine. Its clock is one that Verilator keeps up with, so the design's time is that of
-// the machine.
+// Properties of the design behind a DMA engine. Verilator can simulate its clock in real time, so the design's time is
+// that of the machine.
 const (
-	ClockNS   = 1000 // the period of its clock
+	ClockNS   = 1000 // period of the design's clock in ns
 	MaxWidth  = 1920
 	MaxHeight = 1080
 
-	beatsLog2 = 18 // of a frame of MaxWidth * MaxHeight samples of 16 bits
+	beatsLog2 = 18 // logarithm of the beats of a frame of MaxWidth * MaxHeight samples of 16 bits, rounded up
 )
 
-// Shift is by how many samples the test pattern moves to the left from frame to frame.
+// Shift is the number of samples by which the test pattern moves to the left per frame.
 const Shift = 2
 
 // ResetExposure is the reset value of EXPOSURE in the simulation.
@@ -42,7 +42,7 @@ type Design struct {
 	c   uintptr
 }
 
-// library is what sim/harness.cpp has for this.
+// library has the functions of sim/harness.cpp used here.
 type library struct {
 	create    func(seed uint64, pattern uint32, trace string) uintptr
 	free      func(c uintptr)
@@ -62,8 +62,8 @@ type library struct {
 	broken    func(c uintptr, to *byte, room uint32) uint32
 }
 
-// Open simulates the design in dir, which is fpga/rtl. With pattern it sends its test pattern (Sensor), else what Shoot gives it.
-// At its end the test fails if a rule of AXI was broken.
+// Open simulates the design in dir, which is fpga/rtl. With pattern it sends its test pattern (Sensor), otherwise the
+// lines passed to Shoot. The test is skipped if Verilator is missing, and fails at its end if a rule of AXI was broken.
 func Open(t testing.TB, dir string, pattern bool) *Design {
 	t.Helper()
 	if _, err := exec.LookPath("verilator"); err != nil {
@@ -117,7 +117,7 @@ func bit(b bool) uint32 {
 	return 0
 }
 
-// Sensor is what the test pattern looks like, as a sensor of the model has it.
+// Sensor returns a sensor of the model that delivers the test pattern.
 func Sensor(t testing.TB, width, height int, format fpga.FourCC, period time.Duration) *model.Sensor {
 	t.Helper()
 	s, err := model.NewSensor(model.SensorConfig{
@@ -130,7 +130,7 @@ func Sensor(t testing.TB, width, height int, format fpga.FourCC, period time.Dur
 	return s
 }
 
-// Texture is the test pattern's picture.
+// Texture returns the test pattern's picture.
 func Texture(width, height int, f fpga.FourCC) []byte {
 	var b []byte
 	for y := range height {
@@ -146,7 +146,7 @@ func Texture(width, height int, f fpga.FourCC) []byte {
 	return b
 }
 
-// Read32 implements fpga.Registers. It takes some cycles of AXI4-Lite.
+// Read32 implements fpga.Registers. It takes some AXI4-Lite cycles.
 func (d *Design) Read32(off uint32) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,14 +217,16 @@ func (d *Design) Interrupt() bool {
 	return d.lib.interrupt(d.c) != 0
 }
 
-// Pressure lets the channel accept a beat in so many of 256 cycles, for up to burst cycles at a time.
+// Pressure sets the back pressure: the channel is ready with a probability of ready/256, drawn again after 1 to burst
+// cycles, at random.
 func (d *Design) Pressure(ready, burst uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lib.pressure(d.c, ready, burst, 0)
 }
 
-// Shoot has the sensor read out these lines when the next exposure ends that has none yet.
+// Shoot queues these lines as one readout. At the end of each exposure, the sensor begins the first readout in the
+// queue.
 func (d *Design) Shoot(lines ...[]uint16) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -236,7 +238,7 @@ func (d *Design) Shoot(lines ...[]uint16) {
 	d.lib.shot(d.c, &samples[0], &lengths[0], uint32(len(lengths)))
 }
 
-// Halt has the sensor stand still where it is, or go on.
+// Halt halts the sensor where it is, or lets it continue.
 func (d *Design) Halt(halted bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -19,53 +19,54 @@ import (
 // ErrConfig is wrapped by the errors of a Config that contradicts the card.
 var ErrConfig = errors.New("no such card")
 
-// What the card is when Config does not say.
+// Default properties of the card.
 const (
 	Vendor = 0x10ee   // Xilinx
 	Device = 0x7028   // PCI Express of generation 2 with 8 lanes
 	Class  = 0x058000 // memory controller, other
 
-	// Vectors is how many the card's vector registers can name.
+	// Vectors is the number of vectors that the card's vector registers can name.
 	Vectors = 32
 
-	dmaBAR    = 1 // of model.Device.BARs, which are 3
+	dmaBAR    = 1 // index of the DMA BAR in model.Device.BARs
 	cardBARs  = 3
 	msixTable = 0x8000 // in the DMA BAR, PG195
 	msixPBA   = 0x8fe0
 )
 
-// Config is a card.
+// Config is the configuration of a card.
 type Config struct {
-	// Card is the model. Its Bus is left nil: it is the machine's memory. Its MSI may be 0: it follows the function's, when
-	// that has no MSI-X.
+	// Card is the model. Its Bus must be nil, and is set to the machine's memory. If its MSI is 0 and the function has
+	// no MSI-X, MSI is set to the function's.
 	Card model.Config
 
-	// Function is what the machine sees. No vendor is Vendor and Device, no class is Class.
+	// Function is the function as seen by the machine. Without a vendor it uses Vendor and Device, without a class it
+	// uses Class.
 	//
-	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs); they come without registers, and
-	// the last ones may be left out. None: three BARs of 64 KiB and 32 bits. Of MSIX only Vectors is given, up to 32: the
-	// table lies in the DMA BAR. Line, Reset and Present are the card's own.
+	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers. The
+	// last ones may be omitted. Without BARs there are three of 64 KiB and 32 bits. In MSIX only Vectors may be set, up
+	// to 32: the table is in the DMA BAR. Line, Reset and Present are set to the card's.
 	//
-	// Neither MSIX nor MSI nor INTx: MSI-X and MSI, 32 vectors each.
+	// Without MSIX, MSI and INTx it has MSI-X and MSI with 32 vectors each.
 	Function vfiouser.Function
 	INTx     bool // the function has an interrupt line, INTA#
 }
 
-// Endpoint is a slot with the card in it. Its methods may be called concurrently.
+// Endpoint is a slot with a card. Its methods may be called concurrently.
 type Endpoint struct {
 	cfg    Config
 	memory vfiouser.Memory
 	server *vfiouser.Server
 	served chan error
 
-	mu   sync.Mutex // held while a card comes or goes
+	mu   sync.Mutex // held while a card is inserted or removed
 	card atomic.Pointer[card]
-	away atomic.Bool // the slot is empty
+	away atomic.Bool // Remove has emptied the slot
 
-	refusals atomic.Bool // are expected
+	refusals atomic.Bool // refusals are expected
 }
 
-// card is what is in the slot.
+// card is the card in the slot.
 type card struct {
 	device  *model.Device
 	bars    []fpga.BAR
@@ -73,8 +74,8 @@ type card struct {
 	stop    context.CancelFunc
 }
 
-// New puts a card into a slot, which waits for a machine. The caller closes it. An error wraps ErrConfig, or
-// vfiouser.ErrFunction.
+// New inserts a card into a slot that waits for a machine. The caller must close it. The error wraps ErrConfig or
+// vfiouser.ErrFunction, or is that of the socket.
 func New(cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg, served: make(chan error, 1)}
 	f, err := e.describe()
@@ -92,7 +93,7 @@ func New(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// describe completes what the configuration leaves to the card.
+// describe completes the function with the card's properties.
 func (e *Endpoint) describe() (f vfiouser.Function, err error) {
 	f = e.cfg.Function
 	if e.cfg.Card.Bus != nil {
@@ -123,7 +124,7 @@ func (e *Endpoint) describe() (f vfiouser.Function, err error) {
 	return f, e.layOut(&f)
 }
 
-// layOut puts the card's registers into the BARs.
+// layOut connects the card's registers to the BARs.
 func (e *Endpoint) layOut(f *vfiouser.Function) error {
 	f.BARs = slices.Clone(f.BARs)
 	if len(f.BARs) == 0 {
@@ -148,7 +149,7 @@ func (e *Endpoint) layOut(f *vfiouser.Function) error {
 	return nil
 }
 
-// window is a BAR of whichever card is in the slot.
+// window is a BAR of the current card in the slot.
 type window struct {
 	e   *Endpoint
 	bar int
@@ -167,13 +168,13 @@ func (w window) Write32(off, v uint32) {
 	}
 }
 
-// Path is the socket for QEMU (vfiouser.Server.Path).
+// Path returns the socket's path for QEMU (vfiouser.Server.Path).
 func (e *Endpoint) Path() string { return e.server.Path() }
 
-// Books are the server's.
+// Books returns the server's counters.
 func (e *Endpoint) Books() vfiouser.Books { return e.server.Books() }
 
-// Card is the model that is in the slot, nil when it was killed or removed.
+// Card returns the model in the slot, or nil after Kill or Remove.
 func (e *Endpoint) Card() *model.Device {
 	if c := e.card.Load(); c != nil {
 		return c.device
@@ -181,8 +182,8 @@ func (e *Endpoint) Card() *model.Device {
 	return nil
 }
 
-// Insert puts a new card, in its reset state, in the place of one that was killed or removed. The function's
-// configuration space is as it was.
+// Insert inserts a new card, in its reset state, after the previous one was killed or removed. The function's
+// configuration space is unchanged.
 func (e *Endpoint) Insert() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -195,7 +196,7 @@ func (e *Endpoint) Insert() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &card{device: device, bars: device.BARs(), stop: cancel}
-	c.running.Go(func() { _ = device.Run(ctx) }) // it fails only the second time
+	c.running.Go(func() { _ = device.Run(ctx) }) // fails only when called twice
 	for v := range Vectors {
 		c.running.Go(func() {
 			for device.Interrupts().Wait(ctx, v) == nil {
@@ -208,16 +209,16 @@ func (e *Endpoint) Insert() error {
 	return nil
 }
 
-// Kill ends the card's logic: its registers read all ones, and there is no DMA when it returns. The configuration space
-// answers, as that of a core in hardware does.
-func (e *Endpoint) Kill() { e.end(false) }
+// Kill stops the card's logic. Its registers read as all ones, and there is no DMA after Kill returns. The configuration
+// space still answers, like that of a hardware core.
+func (e *Endpoint) Kill() { e.removeCard(false) }
 
-// Remove takes the card off the bus without a word: registers and configuration space read all ones, and there is no DMA
-// when it returns. QEMU's port does not see it and says that the link is up; Linux waits a minute for such a function
-// after a reset.
-func (e *Endpoint) Remove() { e.end(true) }
+// Remove takes the card off the bus without notice. Registers and configuration space read as all ones, and there is no
+// DMA after Remove returns. QEMU's port does not notice and reports that the link is up. After a reset Linux waits a
+// minute for such a function.
+func (e *Endpoint) Remove() { e.removeCard(true) }
 
-func (e *Endpoint) end(away bool) {
+func (e *Endpoint) removeCard(away bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if away {
@@ -229,11 +230,11 @@ func (e *Endpoint) end(away bool) {
 	}
 }
 
-// ExpectRefusals says that the machine will refuse accesses of the card, and that Close is not to complain.
+// ExpectRefusals announces that the machine will refuse accesses of the card, so that Close does not report them.
 func (e *Endpoint) ExpectRefusals() { e.refusals.Store(true) }
 
-// Close ends card and connection. The error is that of the socket, or names an access that a machine has refused, unless that is
-// expected: it wraps vfiouser.ErrUnmapped.
+// Close closes the card and the connection. The error is that of the socket. If a machine has refused an access, and refusals
+// are not expected, the error also names the access and wraps vfiouser.ErrUnmapped.
 func (e *Endpoint) Close() error {
 	e.Kill()
 	e.server.Close()

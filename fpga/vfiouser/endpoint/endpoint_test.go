@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/xdma"
 )
 
-// machine is a client with RAM in the place of a virtual machine.
+// machine is a client with RAM in place of a virtual machine.
 type machine struct {
 	t       testing.TB
 	card    *Endpoint
@@ -29,7 +29,7 @@ type machine struct {
 	layout  []uint32 // indexes of the user, DMA and bypass BAR
 }
 
-const iovaBase = 0x7f_0000_0000 // no address of the file is a bus address
+const iovaBase = 0x7f_0000_0000 // differs from all offsets in the file
 
 func plug(t testing.TB, cfg Config) *machine {
 	t.Helper()
@@ -50,7 +50,7 @@ func plug(t testing.TB, cfg Config) *machine {
 	return m
 }
 
-// connect is what QEMU and the guest do: hello, reset, the bus, MSI-X or another kind of interrupts.
+// connect does what QEMU and the guest do: greeting, reset, bus mastering, MSI-X or another kind of interrupts.
 func (m *machine) connect() {
 	m.t.Helper()
 	m.client = vfiousertest.Dial(m.t, m.card.Path())
@@ -102,7 +102,7 @@ func random(n int) []byte {
 	return b
 }
 
-// transfer runs one and returns its error.
+// transfer runs a transfer and returns its error.
 func transfer(t testing.TB, d *xdma.Device, dir fpga.Direction, mem fpga.Memory) error {
 	t.Helper()
 	tr, err := d.NewTransfer(dir, 0, mem, 0)
@@ -114,7 +114,7 @@ func transfer(t testing.TB, d *xdma.Device, dir fpga.Direction, mem fpga.Memory)
 	return err
 }
 
-// loopback sends size bytes to the card and compares all that come back.
+// loopback sends size bytes to the card and compares all that return.
 func (m *machine) loopback(d *xdma.Device, size int) {
 	m.t.Helper()
 	src, dst := m.alloc(size, 64<<10), m.alloc(size, 64<<10)
@@ -134,7 +134,7 @@ func (m *machine) loopback(d *xdma.Device, size int) {
 	m.ram.Free(m.client, dst)
 }
 
-// unmask is QEMU's end of a line's interrupt.
+// unmask is QEMU's handling of a line interrupt.
 func (m *machine) unmask() {
 	m.t.Helper()
 	if r := m.client.Do(vfiousertest.SetIRQs, vfiousertest.Cat(uint32(20), uint32(1|1<<4), uint32(0), uint32(0), uint32(1))); r.Flags != 1 {
@@ -142,7 +142,8 @@ func (m *machine) unmask() {
 	}
 }
 
-// line is the interrupt line as fpga.Interrupts: it is unmasked when it was seen, and seen again if it is still asserted.
+// line implements fpga.Interrupts by the interrupt line: it is unmasked after each signal, and signals again if it is
+// still asserted.
 type line struct{ m *machine }
 
 func (l line) Vectors() int { return 1 }
@@ -162,7 +163,7 @@ func bigCard() model.Config {
 }
 
 // TestLoopback drives the card by fpga/xdma over the connection, with each kind of interrupts and with none, on BARs of
-// several shapes.
+// several layouts.
 func TestLoopback(t *testing.T) {
 	wide := []vfiouser.BAR{
 		{Index: 0, Size: 1 << 20, Bits64: true},
@@ -193,7 +194,7 @@ func TestLoopback(t *testing.T) {
 				m.vectors.Assign(m.client, uint32(c.kind))
 			}
 			d := m.open(func(x *xdma.Config) {
-				x.Watchdog = time.Hour // a lost interrupt is a test that hangs
+				x.Watchdog = time.Hour // a lost interrupt makes the test hang
 				if c.kind == 0 {
 					x.Interrupts = line{m}
 				}
@@ -221,7 +222,7 @@ func TestLoopback(t *testing.T) {
 	}
 }
 
-// TestLine is the interrupt line: level, automasked, found again when it is unmasked.
+// TestLine checks the interrupt line: level-triggered, automasked, signalled again when it is unmasked while asserted.
 func TestLine(t *testing.T) {
 	m := plug(t, Config{Card: bigCard(), INTx: true})
 	line := m.client.NewVectors(1)
@@ -260,7 +261,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is not mapped is refused, counted, and shown to the machine.
+// TestRefusals checks that accesses to unmapped memory are refused, counted, and shown to the machine.
 func TestRefusals(t *testing.T) {
 	m := plug(t, Config{Card: bigCard()})
 	m.card.ExpectRefusals()
@@ -274,7 +275,7 @@ func TestRefusals(t *testing.T) {
 	if err := transfer(t, d, fpga.H2C, mem); !errors.As(err, &status) || !strings.Contains(err.Error(), "unsupported") {
 		t.Errorf("H2C from an unmapped page: %v", err)
 	}
-	if err := transfer(t, d, fpga.C2H, mem); err != nil { // posted: the engine does not learn of it
+	if err := transfer(t, d, fpga.C2H, mem); err != nil { // posted: the engine does not notice
 		t.Errorf("C2H to an unmapped page: %v", err)
 	}
 	b := m.card.Books()
@@ -290,7 +291,7 @@ func TestRefusals(t *testing.T) {
 	if got := m.client.Asked(); !slices.Equal(got, []uint64{stale, stale}) {
 		t.Errorf("the machine was shown %#x, want %#x twice", got, stale)
 	}
-	// Without Bus Master Enable nothing leaves the card, and nobody is told.
+	// Without Bus Master Enable nothing leaves the card, and nothing is reported.
 	m.master(false)
 	if err := transfer(t, d, fpga.H2C, fpga.Memory{Bytes: mem.Bytes[:4096], Segments: mem.Segments[:1]}); !errors.As(err, &status) {
 		t.Errorf("H2C without bus mastering: %v", err)
@@ -304,7 +305,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestCardComesAndGoes: the connection outlives the card, and the card the connection.
+// TestCardComesAndGoes checks that the connection survives the card, and the card the connection.
 func TestCardComesAndGoes(t *testing.T) {
 	m := plug(t, Config{Card: bigCard()})
 	m.vectors.Assign(m.client, 2)
@@ -334,7 +335,7 @@ func TestCardComesAndGoes(t *testing.T) {
 		t.Errorf("a second card in the slot: %v", err)
 	}
 	m.loopback(m.open(), 100_000)
-	for range 3 { // unplugged and plugged
+	for range 3 { // unplug and plug in again
 		m.client.Close()
 		m.connect()
 		m.vectors.Assign(m.client, 2)

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser"
 )
 
-// TestARefusalThatNobodyExpectsFailsClose: whoever owns a card cannot overlook that it went for memory that was taken from it. What it
-// does when the machine has gone is no fault.
+// TestARefusalThatNobodyExpectsFailsClose checks that Close reports an access of the card to memory that was taken from
+// it. Accesses after the machine has disconnected are no fault.
 func TestARefusalThatNobodyExpectsFailsClose(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(m *machine)

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long an answer is waited for.
+// patience is the time limit for an answer.
 const patience = time.Minute
 
-// Reply is the answer to a command: its header's fields, and what follows the header.
+// Reply is the answer to a command: the fields of its header, and its body.
 type Reply struct {
 	ID, Command        uint16
 	Size, Flags, Errno uint32
@@ -38,7 +38,7 @@ type Client struct {
 	done    chan struct{} // closed when the connection has ended
 }
 
-// Dial connects to a server's socket; the test's end closes the connection.
+// Dial connects to a server's socket. The connection is closed at the test's end.
 func Dial(t testing.TB, path string) *Client {
 	t.Helper()
 	conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
@@ -67,14 +67,14 @@ func (c *Client) Ended() {
 	}
 }
 
-// Asked are the addresses that the server has asked for by DMA_READ, all of which were refused.
+// Asked returns the addresses that the server has requested by DMA_READ. All were refused.
 func (c *Client) Asked() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]uint64(nil), c.asked...)
 }
 
-// Cat strings integers together, little endian, each with its own size, and byte slices as they are.
+// Cat concatenates integers, in little endian with their own sizes, byte slices and strings.
 func Cat(parts ...any) (b []byte) {
 	for _, p := range parts {
 		switch v := p.(type) {
@@ -95,12 +95,12 @@ func Cat(parts ...any) (b []byte) {
 	return b
 }
 
-// Frame is a message: id, command, size of all, flags, no error, body.
+// Frame returns a message: id, command, total size, flags, no error, body.
 func Frame(id, command uint16, flags uint32, body []byte) []byte {
 	return Cat(id, command, uint32(16+len(body)), flags, uint32(0), body)
 }
 
-// Send sends bytes as they are, with descriptors.
+// Send sends bytes unchanged, with descriptors.
 func (c *Client) Send(b []byte, fds ...int) error {
 	var oob []byte
 	if len(fds) > 0 {
@@ -119,7 +119,7 @@ func (c *Client) Do(command uint16, body []byte, fds ...int) Reply {
 	return c.await(command, 0, body, fds...)
 }
 
-// Post sends a command that is not answered.
+// Post sends a command that requests no answer.
 func (c *Client) Post(command uint16, body []byte) error {
 	c.mu.Lock()
 	c.id++
@@ -128,7 +128,7 @@ func (c *Client) Post(command uint16, body []byte) error {
 	return c.Send(b)
 }
 
-// await sends a command with its flags.
+// await sends a command with these flags and waits for its answer.
 func (c *Client) await(command uint16, flags uint32, body []byte, fds ...int) Reply {
 	c.t.Helper()
 	answer := make(chan Reply, 1)
@@ -156,7 +156,7 @@ func (c *Client) await(command uint16, flags uint32, body []byte, fds ...int) Re
 	return Reply{}
 }
 
-// receive reads what the server sends until the connection ends.
+// receive reads the server's messages until the connection ends.
 func (c *Client) receive() {
 	defer close(c.done)
 	for {
@@ -186,7 +186,7 @@ func (c *Client) receive() {
 func (c *Client) dispatch(r Reply) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r.Flags&0xf == 0 { // a command of the server's: QEMU answers with an error when its IOMMU refuses
+	if r.Flags&0xf == 0 { // a command of the server: QEMU answers with an error when its IOMMU refuses
 		if r.Command != 11 || len(r.Body) != 16 {
 			return fmt.Errorf("command %d of the server's, %d bytes", r.Command, len(r.Body))
 		}
@@ -203,7 +203,7 @@ func (c *Client) dispatch(r Reply) error {
 	return nil
 }
 
-// Commands of the specification, as far as clients send them.
+// The commands of the specification that clients send.
 const (
 	Version    = 1
 	DMAMap     = 2
@@ -217,14 +217,14 @@ const (
 	Reset      = 13
 )
 
-// Greet agrees upon the version, as QEMU 11.1 does.
+// Greet negotiates the version like QEMU 11.1.
 func (c *Client) Greet() Reply {
 	c.t.Helper()
 	return c.Do(Version, Cat(uint16(0), uint16(0), `{"capabilities":{"max_msg_fds":16,"max_data_xfer_size":1048576,`+
 		`"pgsizes":4096,"max_dma_maps":65535,"write_multiple":true}}`+"\x00"))
 }
 
-// Map maps a range of a file; fd -1 is none. Flags are 1 for reading, 2 for writing.
+// Map maps a range of a file; fd -1 means none. Flags are 1 for reading, 2 for writing.
 func (c *Client) Map(addr, size, offset uint64, flags uint32, fd int) Reply {
 	c.t.Helper()
 	body := Cat(uint32(32), flags, offset, addr, size)
@@ -234,7 +234,7 @@ func (c *Client) Map(addr, size, offset uint64, flags uint32, fd int) Reply {
 	return c.Do(DMAMap, body, fd)
 }
 
-// Unmap unmaps a range; flag 2 is everything.
+// Unmap unmaps a range. Flag 2 unmaps everything.
 func (c *Client) Unmap(addr, size uint64, flags uint32) Reply {
 	c.t.Helper()
 	return c.Do(DMAUnmap, Cat(uint32(24), flags, addr, size))
@@ -252,11 +252,11 @@ func (c *Client) Write(region uint32, off uint64, data []byte) Reply {
 	return c.Do(Write, Cat(off, region, uint32(len(data)), data))
 }
 
-// Flagged sends a command with more flags in its header, and waits for its answer.
+// Flagged sends a command with additional flags in its header, and waits for its answer.
 func (c *Client) Flagged(command uint16, flags uint32, body []byte) Reply {
 	c.t.Helper()
 	return c.await(command, flags, body)
 }
 
-// Hang ends what this side sends, and goes on receiving.
+// Hang closes the sending side and continues to receive.
 func (c *Client) Hang() { _ = c.conn.CloseWrite() }

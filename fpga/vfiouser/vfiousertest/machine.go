@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Window is a function's BAR over the connection: reads wait for their answer, writes are posted, as QEMU has it.
+// Window is a function's BAR over the connection. Reads wait for their answer, writes are posted, as in QEMU.
 type Window struct {
 	C     *Client
 	Index uint32
@@ -32,7 +32,7 @@ func (w Window) Read32(off uint32) uint32 {
 
 // Write32 implements fpga.Registers.
 func (w Window) Write32(off, v uint32) {
-	_ = w.C.Post(Write, Cat(uint64(off), w.Index, uint32(4), v)) // a function that has gone swallows it
+	_ = w.C.Post(Write, Cat(uint64(off), w.Index, uint32(4), v)) // ignored by a function that is gone
 }
 
 // RAM is a machine's memory: a file that client and server share.
@@ -40,7 +40,7 @@ type RAM struct {
 	FD    int
 	Bytes []byte
 	next  int
-	free  []piece // the last one is given out first
+	free  []piece // a stack: the last one is allocated first
 }
 
 // piece is a part of the RAM with its bus addresses.
@@ -49,7 +49,7 @@ type piece struct {
 	base              uint64
 }
 
-// NewRAM makes size bytes, which the test's end gives back.
+// NewRAM creates size bytes of RAM, which are released at the test's end.
 func (c *Client) NewRAM(size int) *RAM {
 	c.t.Helper()
 	fd, err := unix.MemfdCreate("ram", unix.MFD_CLOEXEC)
@@ -68,7 +68,8 @@ func (c *Client) NewRAM(size int) *RAM {
 	return r
 }
 
-// Free unmaps what Alloc has returned. Memory and bus addresses are given out again at once.
+// Free unmaps memory that Alloc has returned. The next Alloc with the same base, size and segment uses the same memory
+// and bus addresses.
 func (r *RAM) Free(c *Client, m fpga.Memory) {
 	c.t.Helper()
 	at, segment := len(r.Bytes)-cap(m.Bytes), m.Segments[0].Len
@@ -81,7 +82,8 @@ func (r *RAM) Free(c *Client, m fpga.Memory) {
 	r.free = append(r.free, piece{at, len(m.Bytes), segment, m.Segments[0].Addr - uint64(2*at)})
 }
 
-// place returns where memory of a size lies in the RAM: where the last of this kind was freed, if there is one.
+// place returns the offset in the RAM for memory of a size: that of the last piece of this kind that was freed, if there
+// is one.
 func (r *RAM) place(base uint64, size, segment int) (at int) {
 	for i := len(r.free) - 1; i >= 0; i-- {
 		if f := r.free[i]; f.size == size && f.segment == min(size, segment) && f.base == base {
@@ -94,8 +96,9 @@ func (r *RAM) place(base uint64, size, segment int) (at int) {
 	return at
 }
 
-// Alloc takes whole pages of the RAM and maps them at bus addresses from base on that are not those of the file, as an
-// IOMMU does, with a hole behind each segment of so many bytes: whole pages, or all in one.
+// Alloc allocates whole pages of the RAM and maps them at bus addresses from base on, which differ from the file's
+// offsets, as with an IOMMU. There is a hole after each segment. Segments consist of segment bytes, which must be whole
+// pages, or at least size.
 func (r *RAM) Alloc(c *Client, base uint64, size, segment int) fpga.Memory {
 	c.t.Helper()
 	at := r.place(base, size, segment)
@@ -120,7 +123,7 @@ type Vectors struct {
 	mu sync.Mutex
 }
 
-// NewVectors makes n eventfds, which the test's end closes.
+// NewVectors creates n eventfds, which are closed at the test's end.
 func (c *Client) NewVectors(n int) *Vectors {
 	c.t.Helper()
 	v := &Vectors{}
@@ -142,7 +145,7 @@ func (c *Client) NewVectors(n int) *Vectors {
 	return v
 }
 
-// Assign gives the eventfds to vectors of a kind (0 INTx, 1 MSI, 2 MSI-X), 16 a message.
+// Assign assigns the eventfds to vectors of a kind (0 INTx, 1 MSI, 2 MSI-X), 16 per message.
 func (v *Vectors) Assign(c *Client, kind uint32) {
 	c.t.Helper()
 	for at := 0; at < len(v.FDs); at += 16 {
@@ -153,7 +156,8 @@ func (v *Vectors) Assign(c *Client, kind uint32) {
 	}
 }
 
-// Raised takes what was raised of a vector and returns how often; interrupts that came together count, too.
+// Raised returns how often a vector was raised since the last call, and resets the count. Coalesced interrupts count
+// separately.
 func (v *Vectors) Raised(vector int) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"slices"
 )
 
-// Next returns messages that it has not returned before, at most so many, the oldest first; none: there are no more.
+// Next returns up to most messages that it has not returned before, oldest first. An empty list means that there are no
+// more.
 func (s *Store) Next(most int) (list []Message) {
 	for len(list) < most && s.unread > 0 {
 		m, n, err := parse(s.ahead)
@@ -31,7 +32,8 @@ func (s *Store) Next(most int) (list []Message) {
 	return list
 }
 
-// fill reads on, so that there are at least n bytes ahead; where the file has no more, the next file is the one that is read.
+// fill reads ahead, up to at least n bytes if the file has as many. Before the first file, and at the end of a file, it
+// only moves on to the next file. It returns an error if a file cannot be read or ends within a message.
 func (s *Store) fill(n int) error {
 	if s.reading == nil {
 		return s.enter(s.segments[0])
@@ -58,7 +60,7 @@ func (s *Store) fill(n int) error {
 	return nil
 }
 
-// enter begins to read a file.
+// enter starts reading a file.
 func (s *Store) enter(g *segment) error {
 	s.close()
 	f, err := os.Open(g.path)
@@ -66,7 +68,7 @@ func (s *Store) enter(g *segment) error {
 	return err
 }
 
-// leave ends reading a file, which will be gone.
+// leave stops reading a file that is about to be removed.
 func (s *Store) leave(g *segment) {
 	if s.reading == g {
 		s.close()
@@ -75,12 +77,12 @@ func (s *Store) leave(g *segment) {
 
 func (s *Store) close() {
 	if s.input != nil {
-		_ = s.input.Close() // it was only read
+		_ = s.input.Close() // opened for reading only
 	}
 	s.reading, s.input, s.offset, s.ahead = nil, nil, 0, nil
 }
 
-// giveUp drops what has not been read of the file that is being read.
+// giveUp drops the unread messages of the file being read, and deletes the file.
 func (s *Store) giveUp(err error) {
 	g := s.reading
 	s.config.Logger.Error("messages are lost: their file cannot be read", "file", g.path, "error", err)
@@ -97,7 +99,7 @@ func (s *Store) giveUp(err error) {
 	s.remove(g)
 }
 
-// Done says that the n oldest messages which Next has returned are safe elsewhere.
+// Done tells the store that the n oldest messages returned by Next are safe elsewhere.
 func (s *Store) Done(n int) {
 	for _, p := range s.out[:n] {
 		g := p.segment
@@ -113,7 +115,8 @@ func (s *Store) Done(n int) {
 	s.out = slices.Delete(s.out, 0, n)
 }
 
-// Rewind has Next return again what Done has not heard of. What had to make room meanwhile is dropped.
+// Rewind makes Next return again all messages that Done has not been told about. Those whose file was removed in the
+// meantime count as dropped.
 func (s *Store) Rewind() {
 	for _, p := range s.out {
 		if p.segment.gone {

@@ -8,15 +8,15 @@ import (
 	"hash/crc32"
 )
 
-// A Message is what is kept. Its Number is unique.
+// A Message is one entry of the store. Its Number is unique within its subject.
 type Message struct {
 	Subject string // at most MaxSubject bytes
 	Number
 	Data []byte // at most MaxData bytes
 }
 
-// A Number says which message of a subject it is. A sequence begins with 1 and has no holes; an epoch begins where nobody knows how the
-// one before has ended. ID is whose epochs these are.
+// A Number identifies a message of a subject. Sequence starts at 1 and has no gaps. A new epoch starts whenever it is
+// unknown how the previous one ended. ID identifies the publisher that the epochs belong to.
 type Number struct {
 	ID              uint64
 	Epoch, Sequence uint64
@@ -28,8 +28,9 @@ const (
 	MaxData    = 8 << 20
 )
 
-// A record is, with the lowest byte first: the length of what follows the CRC (4 bytes), the CRC-32C of the length and of what follows
-// (4), ID, epoch and sequence (8 each), the length of the subject (2), the subject, and the data.
+// A record is, in little-endian order: the length of everything after the CRC (4 bytes), the CRC-32C of that length and
+// of everything after the CRC (4), ID, epoch and sequence (8 each), the length of the subject (2), the subject, and the
+// data. recordHead is the size of the length and the CRC, bodyHead that of the following fields before the subject.
 const (
 	recordHead = 8
 	bodyHead   = 26
@@ -37,16 +38,16 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// errors of parse.
+// Errors of parse.
 var (
 	errCut     = errors.New("the record is cut off")
 	errDamaged = errors.New("the record is damaged")
-	errLimits  = errors.New("store: a message is longer than messages may be")
+	errLimits  = errors.New("store: the message is too long")
 )
 
 func size(m *Message) int64 { return int64(recordHead + bodyHead + len(m.Subject) + len(m.Data)) }
 
-// appendRecord appends a message that is within the limits.
+// appendRecord appends the record of a message, which must be within the limits.
 func appendRecord(b []byte, m *Message) []byte {
 	begin := len(b)
 	b = binary.LittleEndian.AppendUint32(b, uint32(size(m)-recordHead))
@@ -60,12 +61,12 @@ func appendRecord(b []byte, m *Message) []byte {
 	return b
 }
 
-// checksum is the CRC of a whole record.
+// checksum returns the CRC of a whole record.
 func checksum(record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(record[:4], castagnoli), castagnoli, record[recordHead:])
 }
 
-// length is how many bytes the record has that b begins with.
+// length returns the length in bytes of the record at the beginning of b.
 func length(b []byte) (int, error) {
 	if len(b) < recordHead {
 		return 0, errCut
@@ -77,7 +78,8 @@ func length(b []byte) (int, error) {
 	return recordHead + int(n), nil
 }
 
-// parse reads the record that b begins with, and returns its length. The message's data are those of b. errCut: b has only a part of it.
+// parse parses the record at the beginning of b and returns its length. The message's data share b's memory. The error
+// is errCut if b holds only part of the record, or errDamaged if the record is invalid.
 func parse(b []byte) (m Message, n int, err error) {
 	if n, err = length(b); err != nil {
 		return m, 0, err

@@ -18,7 +18,7 @@ import (
 type segment struct {
 	number uint64
 	path   string
-	from   int64 // where its first record is that is not safe elsewhere
+	from   int64 // offset of the first record that is not safe elsewhere
 	size   int64
 	left   int // records from there on
 	gone   bool
@@ -26,14 +26,14 @@ type segment struct {
 
 const (
 	extension = ".messages"
-	magic     = "TEGRABUS" // each file begins with it
+	magic     = "TEGRABUS" // at the beginning of each file
 )
 
 func (s *Store) pathOf(number uint64) string {
 	return filepath.Join(s.config.Folder, fmt.Sprintf("%020d%s", number, extension))
 }
 
-// segmentsIn lists the files of a folder, the oldest first.
+// segmentsIn returns the files of the folder, oldest first.
 func (s *Store) segmentsIn() ([]*segment, error) {
 	files, err := os.ReadDir(s.config.Folder)
 	if err != nil {
@@ -43,7 +43,7 @@ func (s *Store) segmentsIn() ([]*segment, error) {
 	for _, f := range files {
 		name, is := strings.CutSuffix(f.Name(), extension)
 		n, err := strconv.ParseUint(name, 10, 64)
-		if path := s.pathOf(n); is && err == nil && filepath.Base(path) == f.Name() {
+		if path := s.pathOf(n); is && err == nil && filepath.Base(path) == f.Name() && f.Type().IsRegular() {
 			list = append(list, &segment{number: n, path: path})
 		}
 	}
@@ -56,7 +56,8 @@ func (s *Store) segmentsIn() ([]*segment, error) {
 	return list, nil
 }
 
-// scan counts the records from one byte on, up to the end or the first one that is not whole, which is an error.
+// scan counts the records at offset from or later. It stops at the end, or returns an error at the first record that is
+// incomplete or damaged.
 func scan(r io.Reader, from int64) (end int64, records int, err error) {
 	in := bufio.NewReaderSize(r, chunk)
 	head := make([]byte, len(magic))
@@ -88,7 +89,7 @@ func scan(r io.Reader, from int64) (end int64, records int, err error) {
 	}
 }
 
-// recover finds out what a file of an earlier process has. What is not whole is cut off.
+// recover examines a file of an earlier process and cuts off what is incomplete or damaged.
 func (s *Store) recover(g *segment, from int64) error {
 	f, err := os.OpenFile(g.path, os.O_RDWR, 0)
 	if err != nil {
@@ -112,7 +113,7 @@ func (s *Store) remove(g *segment) {
 	s.size -= g.size
 	s.segments = slices.DeleteFunc(s.segments, func(x *segment) bool { return x == g })
 	if s.writing != nil && s.target == g {
-		_ = s.writing.Close() // nobody needs what is in it
+		_ = s.writing.Close() // nobody needs its contents
 		s.writing, s.target = nil, nil
 	}
 	if err := os.Remove(g.path); err != nil {
@@ -120,7 +121,7 @@ func (s *Store) remove(g *segment) {
 	}
 }
 
-// open begins a new file.
+// open starts a new file.
 func (s *Store) open() error {
 	if err := s.seal(); err != nil {
 		return err
@@ -140,7 +141,7 @@ func (s *Store) open() error {
 	return nil
 }
 
-// seal ends the file that is being written.
+// seal closes the file being written.
 func (s *Store) seal() error {
 	if s.writing == nil {
 		return nil
@@ -148,12 +149,4 @@ func (s *Store) seal() error {
 	err := errors.Join(s.Sync(), s.writing.Close())
 	s.writing, s.target = nil, nil
 	return err
-}
-
-func syncFolder(path string) error {
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -8,22 +8,21 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"strconv"
 
-	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// state is what outlives the process besides messages.
+// state holds the data, besides the messages, that outlive the process.
 type state struct {
 	ID    string `json:"id"` // hexadecimal
 	Epoch uint64 `json:"epoch"`
-	// Ended says that the process has ended in order: Numbers has the last number of each subject. Else some may have been given that
-	// nobody knows of, and a new epoch begins.
+	// Ended is set if the process ended cleanly. Numbers then holds the last number of each subject. Otherwise numbers
+	// may have been given that nobody knows of, so a new epoch starts.
 	Ended   bool              `json:"ended"`
 	Numbers map[string]uint64 `json:"numbers,omitempty"`
-	// Segment and Offset are where the first message is that is not safe elsewhere.
+	// Segment and Offset locate the first message that is not safe elsewhere.
 	Segment uint64 `json:"segment,omitempty"`
 	Offset  int64  `json:"offset,omitempty"`
 }
@@ -33,10 +32,10 @@ const (
 	maxState  = 1 << 20
 )
 
-// readState reads the state; the zero state: there is none that is whole.
+// readState returns the saved state, or the zero state if there is none or it is damaged.
 func (s *Store) readState() (st state) {
 	path := filepath.Join(s.config.Folder, stateFile)
-	b, err := pipeline.ReadRegular(path, maxState, "the state of the numbers of messages")
+	b, err := files.ReadRegular(path, maxState, "the state of the numbers of messages")
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}
 	}
@@ -51,39 +50,25 @@ func (s *Store) readState() (st state) {
 	return st
 }
 
-// writeState replaces the state as a whole, for sure.
+// writeState replaces the state atomically and durably.
 func (s *Store) writeState(st state) error {
 	b, err := json.Marshal(st)
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(s.config.Folder, stateFile)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(path+".new", path)
-	}
-	if err != nil {
-		return err
-	}
-	return syncFolder(s.config.Folder)
+	return files.WriteLasting(filepath.Join(s.config.Folder, stateFile), 0o600, append(b, '\n'))
 }
 
-// begin takes over the numbers of the process before, or begins an epoch. It is on the disk before a number is given.
-func (s *Store) begin(st state) error {
+// startEpoch continues the numbers of the previous process, or starts a new epoch. The epoch is on disk before any
+// number is given.
+func (s *Store) startEpoch(st state) error {
 	switch {
 	case st.ID == "":
 		st = state{ID: fmt.Sprintf("%016x", NewID()), Epoch: 1}
 	case !st.Ended:
 		st.Epoch, st.Numbers = st.Epoch+1, nil
 	}
-	s.ID, _ = strconv.ParseUint(st.ID, 16, 64) // it was read or made as such
+	s.ID, _ = strconv.ParseUint(st.ID, 16, 64) // cannot fail: it was parsed or generated before
 	s.Epoch, s.Numbers = st.Epoch, st.Numbers
 	if s.Numbers == nil {
 		s.Numbers = map[string]uint64{}
@@ -91,5 +76,5 @@ func (s *Store) begin(st state) error {
 	return s.writeState(state{ID: st.ID, Epoch: st.Epoch})
 }
 
-// NewID is an ID that nobody else has.
+// NewID returns a random, non-zero ID.
 func NewID() uint64 { return rand.Uint64() | 1 }

@@ -10,57 +10,60 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// ErrTaken means that another process has the folder.
+// ErrTaken means that another process uses the folder.
 var ErrTaken = errors.New("another process keeps its messages there")
 
-// Config is a store.
+// Config configures a Store.
 type Config struct {
-	Folder string // of it alone; it is made where it is not there
-	Limit  int64  // bytes of its files together; a message may have an eighth of it
+	Folder string // used by this store only; created if missing
+	Limit  int64  // bytes of all files together; a message may take an eighth of it
 	Logger *slog.Logger
 }
 
 const (
-	parts      = 8         // the limit is so many files, of which the oldest goes as a whole
+	parts      = 8         // the limit divided by the size of a file; the oldest file is dropped as a whole
 	maxSegment = 4 << 20   // bytes of a file
-	chunk      = 128 << 10 // bytes that are read at a time
+	chunk      = 128 << 10 // bytes read at a time
 )
 
-// A Store is used by one goroutine.
+// A Store keeps messages in the files of a folder. It may be used by one goroutine only.
 type Store struct {
-	// ID, Epoch and Numbers are those of the messages to come: Numbers has the last one of each subject.
+	// ID, Epoch and Numbers apply to new messages. Numbers holds the last number of each subject.
 	ID, Epoch uint64
 	Numbers   map[string]uint64
-	// Dropped counts messages that had to make room, or that were damaged.
+	// Dropped counts messages that were dropped to make room, or because they were damaged.
 	Dropped uint64
 
 	config   Config
 	lock     *os.File
-	segments []*segment // the oldest first
-	writing  *os.File   // of target; nil: the next message begins a file
+	segments []*segment // oldest first
+	writing  *os.File   // target's file; nil: the next message starts a new file
 	target   *segment
 	next     uint64 // number of the next file
 	size     int64
-	listed   bool // the name of target is on the disk for sure
+	listed   bool // target's directory entry has been synced
 	dirty    bool
 
-	reading *segment // nil: the oldest one
-	input   *os.File // of reading
-	offset  int64    // in it: of the first byte that is not in ahead
+	reading *segment // nil: the oldest one is next
+	input   *os.File // reading's file
+	offset  int64    // in reading, of the first byte that is not in ahead
 	ahead   []byte
 	unread  int
-	out     []place // of messages that Next has returned, and Done has not heard of
+	out     []place // of the messages that Next has returned and Done has not been told about
 }
 
-// A place is where a message is.
+// A place locates a message.
 type place struct {
 	segment *segment
 	end     int64
 }
 
-// Open opens a store, with what an earlier process has left there. ErrTaken: the folder has an owner. Other errors are of the disk.
+// Open opens a store, with the messages that an earlier process left there. The error wraps ErrTaken if another process
+// uses the folder; other errors come from the disk.
 func Open(c Config) (*Store, error) {
 	s := &Store{config: c, next: 1}
 	if err := os.MkdirAll(c.Folder, 0o700); err != nil {
@@ -103,10 +106,10 @@ func (s *Store) load() error {
 			s.remove(g)
 		}
 	}
-	return s.begin(st)
+	return s.startEpoch(st)
 }
 
-// Left is how many messages are kept, and Unread how many of them Next has not returned yet. Size is how many bytes the files have.
+// Left returns the number of messages that are not safe elsewhere.
 func (s *Store) Left() (n int) {
 	for _, g := range s.segments {
 		n += g.left
@@ -114,14 +117,14 @@ func (s *Store) Left() (n int) {
 	return n
 }
 
-// Unread is how many messages Next has not returned yet.
+// Unread returns the number of messages that Next has not returned yet.
 func (s *Store) Unread() int { return s.unread }
 
-// Size is how many bytes the files have.
+// Size returns the size of the files in bytes.
 func (s *Store) Size() int64 { return s.size }
 
-// Append keeps messages behind those that there are. The oldest make room, also where the disk is full. It returns how many are kept;
-// an error says why the others are not.
+// Append stores messages after the existing ones. The oldest files are dropped to make room, also when the disk is
+// full. Append returns how many messages were stored; an error gives the reason why the others were not.
 func (s *Store) Append(list []Message) (kept int, err error) {
 	for kept < len(list) {
 		n, b := 0, []byte(nil)
@@ -146,13 +149,13 @@ func (s *Store) Append(list []Message) (kept int, err error) {
 
 func (s *Store) segmentLimit() int64 { return min(maxSegment, s.config.Limit/parts) }
 
-// write appends n records. A disk that is full is asked again when the oldest file is gone.
+// write appends n records. To stay within the limit, or if the disk is full, it drops the oldest files first.
 func (s *Store) write(b []byte, n int) error {
 	for s.size+int64(len(b)+len(magic)) > s.config.Limit && len(s.segments) > 0 {
 		s.dropOldest()
 	}
 	for {
-		err := s.put(b, n)
+		err := s.writeRecords(b, n)
 		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EDQUOT) || len(s.segments) == 0 {
 			return err
 		}
@@ -160,7 +163,7 @@ func (s *Store) write(b []byte, n int) error {
 	}
 }
 
-func (s *Store) put(b []byte, n int) error {
+func (s *Store) writeRecords(b []byte, n int) error {
 	if s.writing == nil || s.target.size+int64(len(b)) > s.segmentLimit() {
 		if err := s.open(); err != nil {
 			return err
@@ -178,7 +181,7 @@ func (s *Store) put(b []byte, n int) error {
 	return nil
 }
 
-// dropOldest gives up the oldest file. Messages of it that Next has returned may still become safe.
+// dropOldest removes the oldest file. Messages of it that Next has returned may still become safe elsewhere.
 func (s *Store) dropOldest() {
 	g := s.segments[0]
 	lost := g.left
@@ -193,7 +196,7 @@ func (s *Store) dropOldest() {
 	s.remove(g)
 }
 
-// Sync puts what was appended on the disk for sure.
+// Sync makes sure that everything appended is on the disk.
 func (s *Store) Sync() error {
 	if s.writing == nil || !s.dirty {
 		return nil
@@ -206,10 +209,10 @@ func (s *Store) Sync() error {
 		return nil
 	}
 	s.listed = true
-	return syncFolder(s.config.Folder)
+	return files.SyncFolder(s.config.Folder)
 }
 
-// Close ends the store in order. numbers are the last ones of each subject.
+// Close closes the store cleanly. numbers holds the last number of each subject.
 func (s *Store) Close(numbers map[string]uint64) error {
 	s.Rewind()
 	st := state{ID: fmt.Sprintf("%016x", s.ID), Epoch: s.Epoch, Ended: true, Numbers: numbers}

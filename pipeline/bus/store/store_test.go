@@ -12,11 +12,12 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// messages are those of a subject from number first on.
+// messages returns count messages of one subject, numbered from first.
 func messages(s *Store, first, count, size int) (list []Message) {
 	for i := range count {
 		n := Number{s.ID, s.Epoch, uint64(first + i)}
@@ -41,7 +42,7 @@ func appended(t *testing.T, s *Store, list []Message) {
 	}
 }
 
-// sequences are the numbers of messages.
+// sequences returns the numbers of messages.
 func sequences(list []Message) (all []uint64) {
 	for _, m := range list {
 		all = append(all, m.Sequence)
@@ -62,7 +63,8 @@ func expect(t *testing.T, list []Message, first, last uint64) {
 	}
 }
 
-// TestOrder: messages come back as they were put in, what was not done again after Rewind, and files that are done are deleted.
+// TestOrder checks that messages come back in the order in which they were appended, that Rewind returns those not done
+// again, and that finished files are deleted.
 func TestOrder(t *testing.T) {
 	folder := t.TempDir()
 	s := opened(t, folder, 1<<20)
@@ -86,7 +88,8 @@ func TestOrder(t *testing.T) {
 	expect(t, s.Next(2), 104, 104)
 }
 
-// TestRestart: numbers and the place of the first message go on after an end in order; without one an epoch begins, and all is sent.
+// TestRestart checks that the numbers and the position of the first message survive a clean end; without one, a new
+// epoch starts and everything is returned again.
 func TestRestart(t *testing.T) {
 	folder := t.TempDir()
 	s := opened(t, folder, 1<<20)
@@ -111,7 +114,7 @@ func TestRestart(t *testing.T) {
 	if s.ID != id || s.Epoch != 2 || len(s.Numbers) != 0 {
 		t.Errorf("%x, epoch %d, %v", s.ID, s.Epoch, s.Numbers)
 	}
-	expect(t, s.Next(100), 1, 9) // the place was not on the disk
+	expect(t, s.Next(100), 1, 9) // the position had not been saved
 	_ = s.lock.Close()
 	if err := os.WriteFile(filepath.Join(folder, stateFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
@@ -122,7 +125,7 @@ func TestRestart(t *testing.T) {
 	expect(t, s.Next(100), 1, 9)
 }
 
-// TestPowerCut: whatever the last file is cut off at, or filled up with, what comes before is whole.
+// TestPowerCut cuts off the last file, or fills it up with zeros, at random offsets: everything before must be intact.
 func TestPowerCut(t *testing.T) {
 	folder := t.TempDir()
 	s := opened(t, folder, 1<<20)
@@ -162,7 +165,8 @@ func TestPowerCut(t *testing.T) {
 	}
 }
 
-// TestFull: the oldest messages make room, exactly counted, those on their way included once it is known that they have not arrived.
+// TestFull checks that the oldest messages make room and are counted exactly, including those in flight once it is
+// known that they have not arrived.
 func TestFull(t *testing.T) {
 	const limit, count = 160 << 10, 1000
 	s := opened(t, t.TempDir(), limit)
@@ -186,7 +190,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestDiskFull: on a disk that is full the oldest messages make room, too.
+// TestDiskFull checks that the oldest messages also make room on a full disk.
 func TestDiskFull(t *testing.T) {
 	folder := t.TempDir()
 	if err := unix.Mount("tmpfs", folder, "tmpfs", 0, "size=96k"); err != nil {
@@ -205,7 +209,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestDamage: a file that rots while the program runs costs its own messages, which are counted.
+// TestDamage checks that a file damaged while the program runs costs only its own messages, which are counted.
 func TestDamage(t *testing.T) {
 	s := opened(t, t.TempDir(), 160<<10)
 	appended(t, s, messages(s, 1, 19, 1000))
@@ -225,6 +229,23 @@ func TestDamage(t *testing.T) {
 	list := s.Next(100)
 	if s.Dropped == 0 || uint64(38-len(list)) != s.Dropped || list[len(list)-1].Sequence != 38 {
 		t.Errorf("%v, %d are counted", sequences(list), s.Dropped)
+	}
+}
+
+// TestWhatIsNoFile is passed over: a FIFO would be waited for.
+func TestWhatIsNoFile(t *testing.T) {
+	folder := t.TempDir()
+	if err := unix.Mkfifo((&Store{config: Config{Folder: folder}}).pathOf(7), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	open := make(chan *Store, 1)
+	go func() { open <- opened(t, folder, 160<<10) }()
+	select {
+	case s := <-open:
+		appended(t, s, messages(s, 1, 3, 100))
+		expect(t, s.Next(10), 1, 3)
+	case <-time.After(time.Minute):
+		t.Fatal("the store waits")
 	}
 }
 
@@ -272,7 +293,7 @@ func TestRandom(t *testing.T) {
 	}
 }
 
-// FuzzScan: no file, whatever is in it, harms the reader, and all that is counted can be read.
+// FuzzScan checks that no file content harms the reader, and that everything counted can be read.
 func FuzzScan(f *testing.F) {
 	good := appendRecord([]byte(magic), &Message{"tegracast.a.health", Number{1, 2, 3}, []byte("{}")})
 	f.Add(good)

@@ -4,7 +4,7 @@ package v4l2
 
 import "unsafe"
 
-// Structures and numbers of linux/videodev2.h and linux/v4l2-controls.h, as they are on machines of 64 bits.
+// Structures and constants of linux/videodev2.h and linux/v4l2-controls.h, as laid out on 64-bit machines.
 
 type capability struct {
 	_            [80]byte // driver, card, bus
@@ -18,7 +18,7 @@ const (
 	canMulti  = 0x00004000 // V4L2_CAP_VIDEO_M2M_MPLANE
 	canSingle = 0x00008000 // V4L2_CAP_VIDEO_M2M
 	canStream = 0x04000000 // V4L2_CAP_STREAMING
-	hasDevice = 0x80000000 // V4L2_CAP_DEVICE_CAPS: capability.device says what this device file can
+	hasDevice = 0x80000000 // V4L2_CAP_DEVICE_CAPS: capability.device holds the capabilities of this device file
 )
 
 // Types of buffers: of coded data, which applications capture, and of pictures, which they output.
@@ -58,7 +58,7 @@ type planeFormat struct {
 	_            [6]uint16
 }
 
-// format is struct v4l2_format. Its union is a multiFormat or a singleFormat.
+// format is struct v4l2_format. Its union holds a multiFormat or a singleFormat.
 type format struct {
 	kind uint32
 	_    uint32
@@ -70,7 +70,7 @@ func (f *format) multi() *multiFormat   { return (*multiFormat)(unsafe.Pointer(&
 
 const (
 	fieldNone       = 1
-	hasPrivate      = 0xfeedcafe // V4L2_PIX_FMT_PRIV_MAGIC: the fields behind private are set
+	hasPrivate      = 0xfeedcafe // V4L2_PIX_FMT_PRIV_MAGIC: the fields after private are set
 	colorsSMPTE170M = 1
 	colorsREC709    = 3
 	matrixOf601     = 1
@@ -93,7 +93,7 @@ type buffer struct {
 	seconds, microseconds           int64
 	_                               [16]byte // timecode
 	sequence, memory                uint32
-	at                              uint64 // offset to map, or the address of planes
+	at                              uint64 // offset for mmap, or the address of the planes
 	length                          uint32
 	_                               [2]uint32
 	_                               uint32
@@ -107,16 +107,16 @@ const (
 
 type plane struct {
 	used, length uint32
-	at           uint64 // offset to map
+	at           uint64 // offset for mmap
 	dataOffset   uint32
 	_            [11]uint32
 }
 
-// outputRate is struct v4l2_streamparm, of an output.
+// outputRate is struct v4l2_streamparm for an output.
 type outputRate struct {
 	kind                   uint32
 	capability, mode       uint32
-	numerator, denominator uint32 // seconds of a frame
+	numerator, denominator uint32 // frame duration in seconds
 	_                      [184]byte
 }
 
@@ -128,7 +128,7 @@ type selection struct {
 
 type control struct {
 	id, size, _ uint32
-	value       [2]uint32 // the first is of 32 bits; struct v4l2_ext_control is packed
+	value       [2]uint32 // struct v4l2_ext_control is packed; 32-bit values use the first word
 }
 
 type controls struct {
@@ -145,7 +145,7 @@ type command struct {
 
 const commandStop = 1 // V4L2_ENC_CMD_STOP
 
-// Requests of ioctl(2).
+// Requests for ioctl(2).
 const (
 	writes, reads = 1 << 30, 2 << 30
 
@@ -164,7 +164,7 @@ const (
 	setSelection      = reads | writes | unsafe.Sizeof(selection{})<<16 | 'V'<<8 | 95
 )
 
-// Controls, from V4L2_CID_CODEC_BASE on.
+// Controls, counted from V4L2_CID_CODEC_BASE.
 const (
 	codecClass      = 0x00990000
 	codecBase       = codecClass + 0x900
@@ -179,25 +179,25 @@ const (
 	controlLevel    = codecBase + 359
 	controlProfile  = codecBase + 363
 	controlSets     = codecBase + 644
-	controlForceOld = codecClass + 0x1100 + 3 // V4L2_CID_MPEG_MFC51_VIDEO_FORCE_FRAME_TYPE, of NVIDIA's, too
+	controlForceOld = codecClass + 0x1100 + 3 // V4L2_CID_MPEG_MFC51_VIDEO_FORCE_FRAME_TYPE, also used by NVIDIA
 
 	modeConstant    = 1 // V4L2_MPEG_VIDEO_BITRATE_MODE_CBR
 	headersJoined   = 1 // V4L2_MPEG_VIDEO_HEADER_MODE_JOINED_WITH_1ST_FRAME
 	profileBaseline = 1 // V4L2_MPEG_VIDEO_H264_PROFILE_CONSTRAINED_BASELINE
-	level30         = 8 // V4L2_MPEG_VIDEO_H264_LEVEL_3_0, and so on up to 5.2
+	level30         = 8 // V4L2_MPEG_VIDEO_H264_LEVEL_3_0; the others follow up to 5.2
 	level52         = 16
-	longest         = 1 << 16 // frames: the kernel takes what is nearest
+	longest         = 1 << 16 // frames; the kernel uses the nearest value it supports
 )
 
-// fourcc is the code of four letters.
+// fourcc returns a four-character code.
 func fourcc(s string) uint32 {
 	return uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16 | uint32(s[3])<<24
 }
 
-// h264 is the code of H.264.
+// h264 is the four-character code of H.264.
 var h264 = fourcc("H264")
 
-// letters are those of a code.
+// letters returns a four-character code as text.
 func letters(code uint32) string {
 	return string([]byte{byte(code), byte(code >> 8), byte(code >> 16), byte(code >> 24)})
 }

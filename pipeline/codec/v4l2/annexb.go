@@ -4,7 +4,7 @@ package v4l2
 
 import "bytes"
 
-// startCode begins a unit (H.264 Annex B).
+// startCode precedes a unit (H.264 Annex B).
 var startCode = []byte{0, 0, 0, 1}
 
 const (
@@ -15,10 +15,10 @@ const (
 	kindPPS   = 8
 )
 
-// sets are copies of the parameter sets of a byte stream; nil: it has none.
+// sets returns copies of the parameter sets in a byte stream, or nil for those that are missing.
 func sets(stream []byte) (sps, pps []byte) {
 	for unit := range bytes.SplitSeq(stream, startCode[1:]) {
-		unit = bytes.TrimRight(unit, "\x00") // of a longer start code; a set does not end with zeros
+		unit = bytes.TrimRight(unit, "\x00") // zeros belong to the next, longer start code; a parameter set never ends with zeros
 		if len(unit) < 4 {
 			continue
 		}
@@ -32,13 +32,13 @@ func sets(stream []byte) (sps, pps []byte) {
 	return sps, pps
 }
 
-// hasSets says whether a byte stream begins with an SPS, perhaps behind a delimiter.
+// hasSets reports whether a byte stream begins with an SPS, possibly after a delimiter.
 func hasSets(stream []byte) bool {
 	sps, _ := sets(stream[:min(len(stream), 256)])
 	return sps != nil
 }
 
-// setsAlone says whether a byte stream has parameter sets and no picture.
+// setsAlone reports whether a byte stream contains parameter sets but no picture.
 func setsAlone(stream []byte) bool {
 	alone := false
 	for unit := range bytes.SplitSeq(stream, startCode[1:]) {

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v4l2 encodes H.264 by hardware: by a memory-to-memory stateful encoder of V4L2, as the kernel's documentation has it
-// (userspace-api/media/v4l/dev-encoder.rst), through the kernel's device or through NVIDIA's libnvv4l2.
+// Package v4l2 encodes H.264 in hardware, with a V4L2 stateful memory-to-memory encoder as described in the kernel's
+// documentation (userspace-api/media/v4l/dev-encoder.rst). It uses the kernel's device directly, or NVIDIA's devices
+// through libnvv4l2.
 //
-// A picture is encoded before the next one is taken, so its unit leaves at once. It is copied into the device's memory.
+// Each picture is encoded before the next one is accepted, so its unit leaves without delay. Pictures are copied into
+// the device's memory.
 //
-// The queues, formats, the drain and errors are tested with the kernel's vicodec, which encodes FWHT, and what belongs to H.264 with a
-// double of a device. No board's encoder has been seen yet.
+// The queues, formats, the drain and errors are tested with the kernel's vicodec, which encodes FWHT; what is specific
+// to H.264 is tested with a simulated device. The package has not run on the encoder of any board yet.
 package v4l2

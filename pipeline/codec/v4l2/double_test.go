@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A double is a device that does what dev-encoder.rst asks of an encoder of H.264, one picture after the other. Its units have the CRC-32
-// of the picture instead of slices.
+// A double is a simulated H.264 encoder that behaves as dev-encoder.rst demands, one picture at a time. Its units
+// contain the CRC-32 of the picture instead of slices.
 type double struct {
 	multi   bool
 	offers  []uint32 // formats of pictures
-	lines   int      // to a multiple of which it rounds the height
+	lines   int      // the height is rounded up to a multiple of this
 	without []uint32 // controls that it does not have
-	sets    bool     // each key frame has the parameter sets, not the first one alone
-	fails   int      // picture that it cannot encode
-	hangs   int      // picture with which it stops to answer
+	sets    bool     // parameter sets with every key frame, not only the first
+	fails   int      // number of the picture that it cannot encode
+	hangs   int      // number of the picture at which it stops responding
 	cannot  uintptr  // request that fails
-	apart   bool     // empty buffers come, and parameter sets in one of their own
-	old     bool     // it does not tell what the device file can, and asks for key frames by the older control
+	apart   bool     // it delivers empty buffers, and parameter sets in a separate buffer
+	old     bool     // it does not report capabilities of the device file, and forces key frames through the older control
 
 	controls map[uint32]int
 	width    int
 	height   int
 	stride   int
 	pixels   uint32
-	memory   map[uint32][][]byte // of the queues' buffers, by kind
+	memory   map[uint32][][]byte // of the queues' buffers, by type
 	free     []uint32            // buffers for coded data
-	coded    []buffer            // that are done
+	coded    []buffer            // finished buffers of coded data
 	pictures []buffer
 	taken    int
-	fresh    bool   // it has begun, and has given no parameter sets
-	span     uint32 // of the pictures' samples, by the single-planar interface
-	mapped   int    // that were not unmapped
+	fresh    bool   // started, and no parameter sets delivered yet
+	span     uint32 // quantization range, if the interface is single-planar
+	mapped   int    // number of mapped buffers
 	on       int
 	closed   bool
 }
@@ -97,7 +97,7 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 			d.controls[controlForceKey] = 1
 		}
 	case encoderCommand:
-		d.coded = append(d.coded, buffer{index: d.take(), flags: flagLast})
+		d.coded = append(d.coded, buffer{index: d.takeBuffer(), flags: flagLast})
 	case setSelection:
 		return nil
 	default:
@@ -108,7 +108,7 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 
 func (d *double) setFormat(f *format) {
 	coded, _ := d.kinds()
-	if f.kind == coded { // one plane of as many bytes as are asked for
+	if f.kind == coded { // one plane of the requested size
 		return
 	}
 	height, pixels := 0, uint32(0)
@@ -121,7 +121,7 @@ func (d *double) setFormat(f *format) {
 	d.stride, d.pixels = (d.width+63)&^63, pixels
 	if !d.multi {
 		s := f.single()
-		if s.private != hasPrivate { // as the kernel does
+		if s.private != hasPrivate { // like the kernel
 			s.matrix, s.quantization = 0, 0
 		}
 		d.span = s.quantization
@@ -142,7 +142,7 @@ func (d *double) setFormat(f *format) {
 	m.count = uint8(copy(m.planes[:], list))
 }
 
-// planes are the sizes of a queue's planes.
+// planes returns the sizes of a queue's planes.
 func (d *double) planes(kind uint32) []int {
 	whole := d.stride * d.height
 	coded, _ := d.kinds()
@@ -166,7 +166,7 @@ func (d *double) makeBuffers(r *requestBuffers) {
 	}
 }
 
-// queryBuffer says, as offset to map, the number of the memory, and of the queue.
+// queryBuffer returns mmap offsets that encode the number of the memory and the type of the queue.
 func (d *double) queryBuffer(b *buffer) {
 	sizes := d.planes(b.kind)
 	first := int(b.index) * len(sizes)
@@ -190,7 +190,7 @@ func (d *double) munmap([]byte) error {
 	return nil
 }
 
-func (d *double) take() uint32 {
+func (d *double) takeBuffer() uint32 {
 	i := d.free[0]
 	d.free = d.free[1:]
 	return i
@@ -206,7 +206,7 @@ func (d *double) enqueue(b buffer) error {
 	if d.taken++; d.taken == d.hangs {
 		return nil
 	}
-	done := buffer{index: d.take(), seconds: b.seconds, microseconds: b.microseconds}
+	done := buffer{index: d.takeBuffer(), seconds: b.seconds, microseconds: b.microseconds}
 	if b.flags&flagStamp == 0 {
 		done.seconds, done.microseconds = 0, 0
 	}
@@ -218,7 +218,7 @@ func (d *double) enqueue(b buffer) error {
 			d.coded[len(d.coded)-1] = done
 			unit = unit[n:]
 		}
-		done.index = d.take()
+		done.index = d.takeBuffer()
 	}
 	if d.taken == d.fails {
 		done.flags = flagError
@@ -228,7 +228,7 @@ func (d *double) enqueue(b buffer) error {
 	return nil
 }
 
-// unit is what it makes of a picture.
+// unit returns the encoded unit of a picture.
 func (d *double) unit(b buffer) []byte {
 	key := d.controls[controlForceKey] == 1
 	d.controls[controlForceKey] = 0
@@ -246,7 +246,7 @@ func (d *double) unit(b buffer) []byte {
 	return append(unit, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
-// picture is I420 of what lies in a buffer.
+// picture returns the contents of a buffer as I420.
 func (d *double) picture(planes [][]byte) (out []byte) {
 	rest := planes[0][d.stride*d.height:]
 	for y := range d.height {
@@ -297,14 +297,14 @@ func (d *double) dequeue(b *buffer) error {
 
 func (d *double) wait(bool, time.Duration) error { return errHangs }
 
-var errHangs = fmt.Errorf("nothing for %v", patience)
+var errHangs = fmt.Errorf("the device has returned nothing for %v", patience)
 
 func (d *double) close() error {
 	d.closed = true
 	return nil
 }
 
-// unused says what of the double is not as it was before.
+// leaks reports whether the double has not been closed cleanly.
 func (d *double) leaks() bool { return d.mapped != 0 || d.on != 0 || !d.closed || len(d.memory) != 0 }
 
 var unitStart = []byte{0, 0, 0, 1}

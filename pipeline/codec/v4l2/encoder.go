@@ -14,10 +14,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/codec"
 )
 
-// patience is how long a device may take for a picture, or for its end.
+// patience is the maximum time that a device may take to encode a picture, or to drain.
 const patience = 5 * time.Second
 
-// ErrEncode is that of a picture that was not encoded.
+// ErrEncode means that a picture was not encoded.
 var ErrEncode = errors.New("not encoded")
 
 // An Encoder encodes pictures of one format on a device. It is not safe for concurrent use.
@@ -25,21 +25,21 @@ type Encoder struct {
 	node     node
 	path     string
 	format   pipeline.Format
-	coding   uint32 // the code of what the device makes
-	multi    bool   // it has the interface of several planes
+	coding   uint32 // format that the device produces, a four-character code
+	multi    bool   // multi-planar interface
 	pictures queue
 	coded    queue
 	sps, pps []byte
-	taken    int64 // pictures
-	askKey   bool  // the next picture is a key frame: one before is damaged
+	taken    int64 // number of pictures
+	askKey   bool  // force a key frame next, because an earlier picture was damaged
 	bitrate  int
-	open     func() (node, error) // opens the device again; nil: it is not
-	broken   error                // the device does not answer
-	since    time.Time            // when that was last tried
+	open     func() (node, error) // opens the device again; nil: not supported
+	broken   error                // error after which the device counts as not responding
+	since    time.Time            // time of the last attempt to use or reopen it
 	args     args
 }
 
-// args is what the device reads and writes in a call: in the heap, where nothing moves.
+// args holds what the device reads and writes during a call. It is on the heap, where it does not move.
 type args struct {
 	format   format
 	buffer   buffer
@@ -49,8 +49,8 @@ type args struct {
 	kind     int32
 }
 
-// New opens the encoder of a device file, for pictures of format f, which is I420, at so many bits a second. Errors wrap
-// codec.ErrFormat, or those of the file.
+// New opens the encoder at a device file, for I420 pictures of format f. bitrate is in bits per second. Errors wrap
+// codec.ErrFormat, or are those of the device, which may lack something that is needed.
 func New(path string, f pipeline.Format, bitrate int) (*Encoder, error) {
 	if err := codec.CheckH264(f); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func New(path string, f pipeline.Format, bitrate int) (*Encoder, error) {
 	return e, nil
 }
 
-// opened opens an encoder of H.264.
+// opened opens an H.264 encoder, starts it, and gets its parameter sets.
 func opened(open func() (node, error), path string, f pipeline.Format, bitrate int) (*Encoder, error) {
 	n, err := open()
 	if err != nil {
@@ -70,7 +70,7 @@ func opened(open func() (node, error), path string, f pipeline.Format, bitrate i
 	}
 	e, err := newEncoder(n, path, f, h264, bitrate)
 	if err == nil {
-		err = e.begin()
+		err = e.startDevice()
 	}
 	if err != nil {
 		return nil, errors.Join(err, e.Close())
@@ -86,8 +86,8 @@ func open(path string) (node, error) {
 	return openKernel(path)
 }
 
-// newEncoder agrees with a device on formats and, where bitrate is not 0, on what H.264 has, and makes buffers (dev-encoder.rst,
-// Initialization). With an error, too, Close frees what it returns.
+// newEncoder negotiates the formats and, if bitrate is not 0, sets the H.264 controls; then it allocates buffers
+// (dev-encoder.rst, Initialization). Close frees the returned Encoder even if there is an error.
 func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate int) (*Encoder, error) {
 	e := &Encoder{node: n, path: path, format: f, coding: coding}
 	if err := e.recognize(); err != nil {
@@ -110,7 +110,7 @@ func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate i
 	return e, nil
 }
 
-// recognize asks the device what it is.
+// recognize checks that the device can be an encoder, and selects its multi-planar interface if it has one.
 func (e *Encoder) recognize() error {
 	c := &capability{}
 	if err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); err != nil {
@@ -132,7 +132,8 @@ func (e *Encoder) recognize() error {
 	return nil
 }
 
-// control sets what H.264 has. Devices have what they have: only the bit rate is a must, and that key frames can be asked for.
+// control sets the H.264 controls. Devices differ in what they support: only the bit rate is required here, and later
+// that key frames can be forced.
 func (e *Encoder) control(bitrate int) error {
 	for _, c := range [][2]int{
 		{controlMode, modeConstant},
@@ -150,7 +151,8 @@ func (e *Encoder) control(bitrate int) error {
 	return e.SetBitrate(bitrate)
 }
 
-// level is the least level for pictures of a format, as V4L2 numbers them (H.264 table A-1: blocks a picture, blocks a second).
+// level returns the lowest level for a format, as V4L2 numbers the levels (H.264 table A-1: blocks per picture, blocks
+// per second).
 func level(f pipeline.Format) int {
 	blocks := (f.Width + 15) / 16 * ((f.Height + 15) / 16)
 	rate := blocks * f.Rate.Num / max(f.Rate.Den, 1)
@@ -164,8 +166,8 @@ func level(f pipeline.Format) int {
 	return level52
 }
 
-// begin starts, and learns the parameter sets from a picture that nobody gets.
-func (e *Encoder) begin() error {
+// startDevice starts the device, and gets the parameter sets by encoding a picture that is discarded.
+func (e *Encoder) startDevice() error {
 	if err := e.start(); err != nil {
 		return err
 	}
@@ -190,7 +192,7 @@ func (e *Encoder) set(id uint32, value int) error {
 	return e.node.ioctl(setControls, unsafe.Pointer(&e.args.controls))
 }
 
-// start has the device take pictures.
+// start makes the device accept pictures.
 func (e *Encoder) start() error {
 	for i := range e.coded.buffers {
 		if err := e.enqueue(&e.coded, i, nil); err != nil {
@@ -206,10 +208,10 @@ func (e *Encoder) start() error {
 	return nil
 }
 
-// ParameterSets are the SPS and the PPS of the stream, without start codes.
+// ParameterSets returns the SPS and the PPS of the stream, without start codes.
 func (e *Encoder) ParameterSets() (sps, pps []byte) { return e.sps, e.pps }
 
-// SetBitrate changes the bits a second of the pictures that come.
+// SetBitrate changes the bit rate, in bits per second, of the pictures that follow.
 func (e *Encoder) SetBitrate(bits int) error {
 	if err := e.set(controlBitrate, bits); err != nil {
 		return e.errorf("bit rate %d: %w", bits, err)
@@ -218,8 +220,9 @@ func (e *Encoder) SetBitrate(bits int) error {
 	return nil
 }
 
-// Encode appends f's picture to dst as a byte stream of H.264 (Annex B), as codec.H264 does. It waits for the device. Errors of a picture
-// wrap ErrEncode. A device that has not answered for five seconds is opened again, a second later: until then all pictures fail.
+// Encode appends f's picture to dst as an H.264 byte stream (Annex B), like codec.H264. It waits for the device. Errors
+// about a picture wrap ErrEncode, or codec.ErrFormat if f has another format than the encoder. If the device does not
+// answer within five seconds, or fails otherwise, it is reopened one second later; until then all pictures fail.
 func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	if f.Format.Pixel != e.format.Pixel || f.Format.Width != e.format.Width || f.Format.Height != e.format.Height || len(f.Bytes) < f.Format.Size() {
 		return dst, fmt.Errorf("%w: frame %d: %d bytes of %s", codec.ErrFormat, f.Sequence, len(f.Bytes), f.Format)
@@ -258,10 +261,10 @@ func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error
 	return dst, err
 }
 
-// again is how long a device that has not answered is left alone.
+// again is the delay before a device that has failed is reopened.
 const again = time.Second
 
-// revive opens a device that has not answered once more.
+// revive reopens a device that has failed, at most once per again.
 func (e *Encoder) revive() error {
 	switch {
 	case e.broken == nil:
@@ -270,18 +273,18 @@ func (e *Encoder) revive() error {
 		return e.broken
 	}
 	e.since = time.Now()
-	_ = e.Close() // it has nothing that is needed
+	_ = e.Close() // nothing of it is needed any more
 	next, err := opened(e.open, e.path, e.format, e.bitrate)
 	if err != nil {
 		e.node = gone{}
-		return fmt.Errorf("%w: again: %w", e.broken, err)
+		return fmt.Errorf("%w: reopening: %w", e.broken, err)
 	}
 	*e = *next
 	e.askKey = true
 	return nil
 }
 
-// forceKey asks for a key frame, by the kernel's control or by that of older devices.
+// forceKey requests a key frame, through the kernel's control or that of older devices.
 func (e *Encoder) forceKey() error {
 	err := e.set(controlForceKey, 1)
 	if err != nil && e.set(controlForceOld, 1) == nil {
@@ -290,11 +293,13 @@ func (e *Encoder) forceKey() error {
 	return err
 }
 
-// errDamaged is that of a picture that the device could not encode.
+// errDamaged means that the device could not encode a picture.
 var errDamaged = errors.New("the picture is damaged")
 
-// code has the device encode a picture. unit is memory of the device, of the buffer index, which is given back when it is read; -1: there
-// is none. What comes before the picture's own data, such as parameter sets, is put before it.
+// code encodes a picture on the device. unit is usually memory of buffer index, which must be enqueued again once unit
+// has been read; index is -1 if there is no such buffer. If the error is errDamaged, unit is nil, but the buffer must
+// be enqueued again too. Whatever the device delivers before the picture itself, such as parameter sets, is prepended
+// to unit.
 func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 	e.taken++
 	if err := e.enqueue(&e.pictures, 0, f); err != nil {
@@ -329,7 +334,8 @@ func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 	}
 }
 
-// part is what is in the buffer of coded data that was just dequeued.
+// part returns the contents and the flags of the buffer of coded data that was just dequeued, or nil and flagError if
+// the device gives an impossible length.
 func (e *Encoder) part(index int) (part []byte, flags uint32) {
 	used, offset := int(e.args.buffer.used), 0
 	if e.multi {
@@ -342,7 +348,7 @@ func (e *Encoder) part(index int) (part []byte, flags uint32) {
 	return memory[offset:used], e.args.buffer.flags
 }
 
-// Close lets the device end what it has (dev-encoder.rst, Drain), and frees it.
+// Close drains the device (dev-encoder.rst, Drain) and frees it.
 func (e *Encoder) Close() error {
 	var errs []error
 	if e.taken > 0 && e.broken == nil {
@@ -354,8 +360,8 @@ func (e *Encoder) Close() error {
 	return errors.Join(append(errs, e.node.close())...)
 }
 
-// drain waits until the device says that nothing more comes: by a flag, or by a buffer with nothing in it. One without that command is at
-// its end when its pictures are.
+// drain waits until the device signals its end, by a flag or an empty buffer. A device without the stop command has
+// nothing left once its pictures are done.
 func (e *Encoder) drain() error {
 	err := e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
 	for until := time.Now().Add(patience); err == nil; {

@@ -17,13 +17,14 @@ func newDouble(multi bool, pixels string) *double {
 	return &double{multi: multi, offers: []uint32{fourcc("GREY"), fourcc(pixels)}, lines: 1, controls: map[uint32]int{}, memory: map[uint32][][]byte{}}
 }
 
-// opened is an encoder of H.264 on a device; err is why there is none.
+// opened opens an H.264 encoder on the double.
 func (d *double) opened(f pipeline.Format) (*Encoder, error) {
 	return opened(func() (node, error) { return d, nil }, "/dev/video7", f, 2_000_000)
 }
 
-// TestPictures: each layout of pictures that a device may want has the picture in it; units leave one by one, key frames with
-// parameter sets, whether the device repeats them or not; nothing is left at the end.
+// TestPictures checks that every picture layout that a device may use receives the correct picture, that units leave
+// one by one, that key frames have parameter sets whether or not the device repeats them, and that nothing is left at
+// the end.
 func TestPictures(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
 	for _, multi := range []bool{false, true} {
@@ -73,7 +74,7 @@ func encodes(t *testing.T, d *double, f pipeline.Format) {
 	}
 }
 
-// TestRefusals: a device that cannot be used is refused with what it lacks, and given back.
+// TestRefusals checks that an unusable device is rejected with the reason, and closed.
 func TestRefusals(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
 	for want, d := range map[string]*double{
@@ -115,12 +116,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestErrors: a picture that the device could not encode is an error of its own, and a key frame comes after it; a device that does not
-// answer is asked for no more.
+// TestErrors checks that a picture that the device could not encode is an error and is followed by a key frame, and
+// that a device that does not respond is left alone and reopened later.
 func TestErrors(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
 	d := newDouble(true, "YM12")
-	d.fails, d.hangs = 3, 5 // the first one is the encoder's own
+	d.fails, d.hangs = 3, 5 // the first picture is the encoder's own
 	e, err := d.opened(f)
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +146,7 @@ func TestErrors(t *testing.T) {
 	}
 	e.since = e.since.Add(-again)
 	d.hangs = d.taken + 1
-	if _, err := e.Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, 0), false); err == nil || !strings.Contains(err.Error(), "again: encoder /dev/video7") {
+	if _, err := e.Encode(make([]byte, 0, f.Size()), rtptest.Frame(f, 0), false); err == nil || !strings.Contains(err.Error(), "reopening: encoder /dev/video7") {
 		t.Errorf("opened again in vain: %v", err)
 	}
 	e.since = e.since.Add(-again)
@@ -159,8 +160,8 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestApart: a device that gives empty buffers, and parameter sets in a buffer of their own, is waited for; one that has only the older control for
-// key frames, and one that tells no capabilities of its device file, are used.
+// TestApart checks a device that delivers empty buffers and parameter sets in a separate buffer, has only the older
+// control for key frames, and does not report the capabilities of its device file.
 func TestApart(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 200, 90, 30)
 	d := newDouble(true, "YM12")
@@ -168,7 +169,7 @@ func TestApart(t *testing.T) {
 	encodes(t, d, f)
 }
 
-// TestLevel: the level is the least that has room for the pictures.
+// TestLevel checks that the level is the lowest that allows the pictures.
 func TestLevel(t *testing.T) {
 	for want, f := range map[int]pipeline.Format{
 		8: {Width: 640, Height: 480, Rate: pipeline.Rate{Num: 30, Den: 1}}, 9: {Width: 1280, Height: 720, Rate: pipeline.Rate{Num: 30, Den: 1}},

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
-// TestLayout compares what is passed to the kernel with its header.
+// TestLayout compares the structs passed to the kernel with its header.
 func TestLayout(t *testing.T) {
 	text := ""
 	for _, list := range [][]any{sizes(), numbers()} {

@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NVIDIA's encoder speaks V4L2 through a library alone, which has the functions of libv4l2 (libv4l2.h).
+// nvidiaLibrary is the library through which NVIDIA's encoder must be used. It has the functions of libv4l2
+// (libv4l2.h).
 const nvidiaLibrary = "libnvv4l2.so"
 
-// nvidiaNodes begin the names of the files of NVIDIA's encoders.
+// nvidiaNodes are the prefixes of the device files of NVIDIA's encoders.
 var nvidiaNodes = []string{"v4l2-nvenc", "nvhost-msenc"}
 
 func isNVIDIA(path string) bool {
@@ -31,15 +32,16 @@ func isNVIDIA(path string) bool {
 	return false
 }
 
-// through is a device behind a library that has the functions of libv4l2, which has none to wait.
+// through is a device used through a library with the functions of libv4l2. None of them waits for the device, as poll(2)
+// does, so wait sleeps instead.
 type through struct {
 	fd                                      uintptr
-	opens, closes, ioctls, maps, unmaps, no uintptr // functions; no is where errno is
+	opens, closes, ioctls, maps, unmaps, no uintptr // functions; no returns the address of errno
 }
 
 // openThrough opens a device through a library.
 func openThrough(library, path string) (*through, error) {
-	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL) // it stays
+	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL) // never closed
 	if err != nil {
 		return nil, fmt.Errorf("%s is used through %s, which cannot be opened: %w", path, library, err)
 	}
@@ -61,11 +63,11 @@ func openThrough(library, path string) (*through, error) {
 	return t, nil
 }
 
-// call calls a function of the library, which returns -1 when errno says why.
+// call calls a function of the library, which returns -1 and sets errno on error.
 //
 //go:uintptrescapes
 func (t *through) call(f uintptr, args ...uintptr) (uintptr, error) {
-	runtime.LockOSThread() // whose errno it is
+	runtime.LockOSThread() // errno belongs to the thread
 	defer runtime.UnlockOSThread()
 	r, _, _ := purego.SyscallN(f, args...)
 	if int32(r) != -1 {

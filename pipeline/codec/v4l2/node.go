@@ -11,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is a device of V4L2. Its methods return errno as they are.
+// A node is a V4L2 device. Its methods return errno unchanged.
 type node interface {
 	ioctl(request uintptr, argument unsafe.Pointer) error
 	mmap(offset int64, length int) ([]byte, error)
 	munmap(b []byte) error
-	// wait waits until a buffer may be done, of coded data or of pictures, or for the limit.
+	// wait waits until a buffer may be done, of coded data if coded is set, otherwise of pictures, but at most for
+	// limit.
 	wait(coded bool, limit time.Duration) error
 	close() error
 }
 
-// kernel is a device file.
+// kernel is the file descriptor of a device file.
 type kernel int
 
 func openKernel(path string) (kernel, error) {
@@ -62,17 +63,17 @@ func (k kernel) wait(coded bool, limit time.Duration) error {
 	case errors.Is(err, unix.EINTR):
 		return nil
 	case err == nil && list[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0 && list[0].Revents&events == 0:
-		time.Sleep(glance) // nothing is queued, or the device has gone: dequeue tells
+		time.Sleep(glance) // nothing is queued, or the device has gone: dequeue will report it
 	}
 	return err
 }
 
-// glance is how often a device is looked at that cannot be waited for.
+// glance is the polling interval for a device that cannot be waited for.
 const glance = time.Millisecond
 
 func (k kernel) close() error { return unix.Close(int(k)) }
 
-// gone is a device that could not be opened again.
+// gone is a device that could not be reopened.
 type gone struct{}
 
 func (gone) ioctl(uintptr, unsafe.Pointer) error    { return unix.ENODEV }

@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// fill copies a picture of I420 into the planes of a buffer.
+// fill copies an I420 picture into the planes of a buffer.
 func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := f.Bytes, f.Bytes[stride*h:]
@@ -18,7 +18,7 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 	y, c := planes[0], []byte(nil)
 	narrow := wide / 2
 	switch {
-	case len(planes) > 1: // each in its own memory
+	case len(planes) > 1: // each plane in separate memory
 		c, narrow = planes[1], int(q.planes[1].stride)
 	default:
 		c = y[min(wide*lines, len(y)):]
@@ -34,7 +34,7 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 			second = c[n:]
 		}
 	}
-	least := w / 2 // bytes a line of chroma
+	least := w / 2 // bytes of a chroma line
 	if joined {
 		least = w
 	}
@@ -59,7 +59,7 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 	return nil
 }
 
-// rows copies lines of w bytes.
+// rows copies h lines of w bytes.
 func rows(to []byte, wide int, from []byte, stride, w, h int) {
 	for row := range h {
 		copy(to[row*wide:][:w], from[row*stride:])

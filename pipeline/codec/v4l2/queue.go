@@ -16,20 +16,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline/codec"
 )
 
-// A queue is one of the two of a device: of pictures, or of coded data.
+// A queue is one of a device's two queues: of pictures, or of coded data.
 type queue struct {
 	kind    uint32
-	pixels  uint32 // the code of its format
+	pixels  uint32 // format, a four-character code
 	planes  []planeFormat
 	width   int
 	height  int        // lines of the first plane
 	buffers [][][]byte // the memory of each buffer's planes
 }
 
-// Formats of pictures that I420 can become, the best first: the same in one piece, in three, and with chroma in one plane.
+// Picture formats that I420 can be converted to, best first: in one piece, in three planes, and with interleaved chroma
+// in one piece or in two planes.
 var pictureFormats = []uint32{fourcc("YU12"), fourcc("YM12"), fourcc("NV12"), fourcc("NM12")}
 
-// agree sets the formats of coded data and of pictures, in that order.
+// agree sets the format of the coded data, then that of the pictures.
 func (e *Encoder) agree() error {
 	if err := e.setFormat(&e.coded, e.coding, uint32(max(e.format.Size(), 1<<16))); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (e *Encoder) agree() error {
 	if e.pictures.width == e.format.Width && e.pictures.height == e.format.Height {
 		return nil
 	}
-	s := &selection{kind: singlePicture, width: int32(e.format.Width), height: int32(e.format.Height)} // the same for both interfaces
+	s := &selection{kind: singlePicture, width: int32(e.format.Width), height: int32(e.format.Height)} // the same type for both interfaces
 	err := e.node.ioctl(setSelection, unsafe.Pointer(s))
 	if err != nil || int(s.width) != e.format.Width || int(s.height) != e.format.Height {
 		return e.errorf("%w: it codes %dx%d instead of %dx%d: give the picture another size, for instance a multiple of 16", codec.ErrFormat,
@@ -61,7 +62,7 @@ func names(codes []uint32) (list []string) {
 	return list
 }
 
-// offered are the formats that a queue may have.
+// offered returns the formats that a queue supports.
 func (e *Encoder) offered(q *queue) (list []uint32) {
 	for i := range uint32(64) {
 		d := &formatDescription{index: i, kind: q.kind}
@@ -73,7 +74,8 @@ func (e *Encoder) offered(q *queue) (list []uint32) {
 	return list
 }
 
-// setFormat gives a queue a format of the stream's size. size is that of a buffer of coded data.
+// setFormat sets the format of a queue, with the picture size of the stream. size is the size of a buffer of coded
+// data.
 func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	f := &e.args.format
 	*f = format{kind: q.kind}
@@ -111,7 +113,7 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	return nil
 }
 
-// colors are those of the stream, as V4L2 says them.
+// colors returns the stream's colorimetry as V4L2 values.
 func (e *Encoder) colors() (space, matrix, span uint32) {
 	space, matrix, span = colorsREC709, matrixOf709, limitedRange
 	switch e.format.Color {
@@ -125,16 +127,16 @@ func (e *Encoder) colors() (space, matrix, span uint32) {
 	return space, matrix, span
 }
 
-// pace tells the device the rate of frames, if it wants to know.
+// pace tells the device the frame rate, if it supports that.
 func (e *Encoder) pace() {
 	r := &outputRate{kind: e.pictures.kind, numerator: uint32(e.format.Rate.Den), denominator: uint32(e.format.Rate.Num)}
 	_ = e.node.ioctl(setRate, unsafe.Pointer(r))
 }
 
-// count is how many buffers a queue has: the most that devices ask for with one picture at a time.
+// count is the number of buffers requested for a queue: the most that devices require for one picture at a time.
 const count = 2
 
-// allocate makes a queue's buffers and maps them.
+// allocate allocates a queue's buffers and maps them.
 func (e *Encoder) allocate(q *queue) error {
 	r := &requestBuffers{count: count, kind: q.kind, memory: memoryMapped}
 	if err := e.node.ioctl(makeBuffers, unsafe.Pointer(r)); err != nil || r.count == 0 {
@@ -171,7 +173,7 @@ func errNone(n uint32) error {
 	return nil
 }
 
-// buffer is what stands for a buffer in calls.
+// buffer returns the struct that identifies buffer i in calls.
 func (e *Encoder) buffer(q *queue, i int) *buffer {
 	b := &e.args.buffer
 	*b = buffer{index: uint32(i), kind: q.kind, memory: memoryMapped, field: fieldNone}
@@ -182,14 +184,14 @@ func (e *Encoder) buffer(q *queue, i int) *buffer {
 	return b
 }
 
-// enqueue gives the device a buffer: to write coded data into, or, with a picture, to read that.
+// enqueue passes a buffer to the device: one to be filled with coded data or, with a picture in it, one to be encoded.
 func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
 	b := e.buffer(q, i)
 	if f != nil {
 		if err := q.fill(q.buffers[i], f); err != nil {
 			return err
 		}
-		b.flags, b.seconds, b.microseconds = flagStamp, e.taken/1e6, e.taken%1e6 // the coded data has it, too
+		b.flags, b.seconds, b.microseconds = flagStamp, e.taken/1e6, e.taken%1e6 // the device copies it to the coded data
 		b.used = q.planes[0].size
 		for k := range q.planes {
 			e.args.planes[k].used, e.args.planes[k].length = q.planes[k].size, uint32(len(q.buffers[i][k]))
@@ -200,7 +202,8 @@ func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
 	return err
 }
 
-// dequeue takes a buffer that the device is done with; e.args.buffer and planes say what is in it. It waits for that until a moment.
+// dequeue returns the index of a buffer that the device has finished; e.args.buffer and e.args.planes describe its
+// contents. If there is none, it waits for one, at most until the given time, and then returns an error.
 func (e *Encoder) dequeue(q *queue, until time.Time) (int, error) {
 	for {
 		b := e.buffer(q, 0)
@@ -209,11 +212,11 @@ func (e *Encoder) dequeue(q *queue, until time.Time) (int, error) {
 		case err == nil && int(b.index) < len(q.buffers):
 			return int(b.index), nil
 		case err == nil:
-			return 0, fmt.Errorf("buffer %d of %d", b.index, len(q.buffers))
+			return 0, fmt.Errorf("the device returned buffer %d of %d", b.index, len(q.buffers))
 		case !errors.Is(err, unix.EAGAIN):
 			return 0, err
 		case time.Now().After(until):
-			return 0, fmt.Errorf("nothing for %v", patience)
+			return 0, fmt.Errorf("the device has returned nothing for %v", patience)
 		}
 		if err := e.node.wait(q == &e.coded, time.Until(until)); err != nil {
 			return 0, err

@@ -23,7 +23,7 @@ import (
 
 var device = flag.String("device", "", "device file of an encoder of FWHT")
 
-// TestVicodec runs TestDevice in the virtual Jetson, with the kernel's vicodec, by both interfaces.
+// TestVicodec runs TestDevice in the virtual Jetson, with the kernel's vicodec, through both interfaces.
 func TestVicodec(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("NEEDS TEGRACAST_LONG=1: it fetches the kernel's source, once, and boots a machine")
@@ -59,8 +59,8 @@ func TestVicodec(t *testing.T) {
 	}
 }
 
-// TestDevice encodes with a device that makes FWHT, whose frames have a header (codec-fwht.h of the kernel): formats, queues, a picture
-// at a time, the drain, and that a device can be opened again.
+// TestDevice encodes with a device that produces FWHT, whose frames have a header (codec-fwht.h of the kernel). It
+// checks formats, queues, encoding one picture at a time, the drain, and that a device can be reopened.
 func TestDevice(t *testing.T) {
 	if *device == "" {
 		t.Skip("NEEDS the virtual Jetson: TestVicodec runs it there")
@@ -81,7 +81,7 @@ func TestDevice(t *testing.T) {
 		}
 		t.Logf("pictures are %s, several planes: %v", letters(e.pictures.pixels), e.multi)
 		last := 0
-		for i := range count * round { // in the first round none: an encoder that is closed at once
+		for i := range count * round { // none in the first round: the encoder is closed at once
 			picture := rtptest.Frame(f, i)
 			if i%2 == 1 {
 				clear(picture.Bytes)

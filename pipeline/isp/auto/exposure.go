@@ -3,6 +3,7 @@
 package auto
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -11,83 +12,70 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// ErrConfig is wrapped by every error that says why a configuration cannot be.
+// ErrConfig is wrapped by every error about an impossible configuration.
 var ErrConfig = errors.New("auto: impossible configuration")
 
-// A Setting is what the sensor is told.
+// A Setting is a setting of the sensor.
 type Setting struct {
 	Exposure time.Duration
-	Gain     float64 // analogue, 1 is none
+	Gain     float64 // analogue; 1 means no gain
 }
 
-// light is what the setting makes of the scene's: their product.
+// light returns the factor by which the setting multiplies the scene's light.
 func (s Setting) light() float64 { return s.Exposure.Seconds() * s.Gain }
 
-// ExposureConfig are the limits and the manners of automatic exposure.
+// ExposureConfig configures automatic exposure.
 type ExposureConfig struct {
-	Target    float64 // wanted mean of green behind black level and lens shading, 0 to 1 of white; 0 is 0.18, a grey card's
-	Min, Max  Setting // limits of both
-	GainStep  float64 // gains are multiples of it, as the register has them; 0 is 1/256
-	Damping   float64 // 0 to below 1: the share of an error that is left after a step, by its logarithm; 0 is 0.4
-	Tolerance float64 // errors up to this share change nothing; 0 is 0.04
-	Delay     int     // frames between that whose statistics led to a setting and the first that is exposed with it; 1 is the next one, 0 is 2
+	Target   float64 // wanted mean of green after black level and lens shading, as a part of white; 0 means 0.18, as of a grey card
+	Min, Max Setting // limits of exposure and gain
 }
 
-// historyLength is how many settings may be on their way to the sensor.
+// Assumptions and behaviour of the controller.
+const (
+	gainStep        = 1.0 / 256 // gains are multiples of it, as in the register
+	exposureDamping = 0.4       // part of an error, on a logarithmic scale, that remains after a step
+	tolerance       = 0.04      // errors up to this share are ignored
+	delay           = 2         // frames from the one whose statistics led to a setting to the first one exposed with it
+)
+
+// historyLength is the maximum number of settings that may be on their way to the sensor.
 const historyLength = 16
 
-// Validate returns an error that wraps ErrConfig and names the value and the rule.
+// Validate returns nil, or an error that wraps ErrConfig and states the value and the violated rule.
 func (c ExposureConfig) Validate() error { return c.complete() }
 
 func (c *ExposureConfig) complete() error {
-	orDefault := func(v *float64, d float64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	orDefault(&c.Target, 0.18)
-	orDefault(&c.GainStep, 1.0/256)
-	orDefault(&c.Damping, 0.4)
-	orDefault(&c.Tolerance, 0.04)
-	if c.Delay == 0 {
-		c.Delay = 2
-	}
+	c.Target = cmp.Or(c.Target, 0.18)
 	bad := func(format string, a ...any) error { return fmt.Errorf("%w: %s", ErrConfig, fmt.Sprintf(format, a...)) }
 	switch {
 	case !(c.Target > 0 && c.Target < 1):
 		return bad("target %v: must be above 0 and below 1", c.Target)
-	case !(c.Damping >= 0 && c.Damping < 1):
-		return bad("damping %v: must be from 0 to below 1", c.Damping)
-	case !(c.Tolerance >= 0 && c.Tolerance < 1):
-		return bad("tolerance %v: must be from 0 to below 1", c.Tolerance)
-	case c.Delay < 1 || c.Delay >= historyLength:
-		return bad("delay of %d frames: must be from 1 to %d", c.Delay, historyLength-1)
 	case c.Min.Exposure <= 0 || c.Max.Exposure < c.Min.Exposure:
 		return bad("exposure from %v to %v", c.Min.Exposure, c.Max.Exposure)
 	case !(c.Min.Gain > 0 && c.Max.Gain >= c.Min.Gain) || math.IsInf(c.Max.Gain, 1):
 		return bad("gain from %v to %v", c.Min.Gain, c.Max.Gain)
-	case !(c.GainStep > 0 && math.Ceil(c.Min.Gain/c.GainStep) <= math.Floor(c.Max.Gain/c.GainStep)):
-		return bad("no multiple of the gain step %v from %v to %v", c.GainStep, c.Min.Gain, c.Max.Gain)
+	case math.Ceil(c.Min.Gain/gainStep) > math.Floor(c.Max.Gain/gainStep):
+		return bad("no multiple of the gain step %v from %v to %v", gainStep, c.Min.Gain, c.Max.Gain)
 	}
 	return nil
 }
 
-// An Exposure is the controller. It knows which setting a frame was exposed with, so the frames that are on their way
-// while a new setting takes effect do not mislead it: there is nothing that could oscillate.
+// An Exposure is the controller of exposure and gain. It knows the setting with which each frame was exposed, so it is
+// not misled by frames that are still in transit when a new setting takes effect, and cannot oscillate.
 type Exposure struct {
 	config  ExposureConfig
-	history [historyLength]change // the newest last
+	history [historyLength]change // newest last
 	frozen  bool
 	limit   int
 }
 
-// A change says from which frame on a setting holds.
+// A change records the frame from which a setting applies.
 type change struct {
 	from    uint64
 	setting Setting
 }
 
-// NewExposure begins with the setting that the sensor has now.
+// NewExposure returns a controller that starts with the current setting of the sensor.
 func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -102,57 +90,57 @@ func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	return e, nil
 }
 
-// Holds says that the setting that Step returned last holds from that frame on, where the sensor can tell. Otherwise it
-// is taken to hold from ExposureConfig.Delay frames after the one that led to it.
+// Holds records that the setting last returned by Step applies from a given frame on, if the sensor reports this.
+// Otherwise it is assumed to apply from two frames after the frame that led to it.
 func (e *Exposure) Holds(from uint64) { e.history[historyLength-1].from = from }
 
-// Refused says that the sensor did not take the setting that Step returned last.
+// Refused records that the sensor did not accept the setting last returned by Step.
 func (e *Exposure) Refused() { copy(e.history[1:], e.history[:]) }
 
-// Limit says whether the scene is too bright for the limits (-1), too dark (1) or neither, as of the last Step.
+// Limit returns -1 if the scene was too bright for the limits at the last Step, 1 if it was too dark, and otherwise 0.
 func (e *Exposure) Limit() int { return e.limit }
 
-// Freeze holds the setting until it is called with false.
+// Freeze(true) keeps the setting until Freeze(false).
 func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 
-// Step takes a frame's statistics and returns the setting that the sensor shall have, and whether it is another than
-// before. Frames may be missing, but none may come twice or late.
+// Step processes a frame's statistics and returns the setting that the sensor should have, and whether it has changed.
+// Frames may be missing, but must not be repeated or out of order.
 func (e *Exposure) Step(s *isp.Statistics) (Setting, bool) {
 	last := e.last()
 	level := Level(s)
 	if e.frozen || level < 0 {
 		return last, false
 	}
-	// What light the scene would need, from the setting that the frame had.
+	// The light that the scene would need, computed from the setting that the frame had.
 	level = max(level, 1.0/4096)
 	ideal := e.at(s.Sequence).light() * e.config.Target / level
 	e.limit = 0
-	if slack := 1 + e.config.Tolerance; ideal > e.config.Max.light()*slack {
+	if slack := 1 + tolerance; ideal > e.config.Max.light()*slack {
 		e.limit = 1
 	} else if ideal*slack < e.config.Min.light() {
 		e.limit = -1
 	}
-	if r := ideal / last.light(); r < 1+e.config.Tolerance && r > 1-e.config.Tolerance {
+	if r := ideal / last.light(); r < 1+tolerance && r > 1-tolerance {
 		return last, false
 	}
-	wanted := e.split(last.light() * math.Pow(ideal/last.light(), 1-e.config.Damping))
+	wanted := e.split(last.light() * math.Pow(ideal/last.light(), 1-exposureDamping))
 	if wanted == last {
 		return last, false
 	}
-	e.note(s.Sequence+uint64(e.config.Delay), wanted)
+	e.note(s.Sequence+delay, wanted)
 	return wanted, true
 }
 
-// note says that a setting holds from that frame on.
+// note records that a setting applies from a given frame on.
 func (e *Exposure) note(from uint64, s Setting) {
 	copy(e.history[:], e.history[1:])
 	e.history[historyLength-1] = change{from, s}
 }
 
-// last is the setting that the sensor was told last.
+// last returns the setting last sent to the sensor.
 func (e *Exposure) last() Setting { return e.history[historyLength-1].setting }
 
-// at is the setting that a frame was exposed with.
+// at returns the setting with which a frame was exposed.
 func (e *Exposure) at(sequence uint64) Setting {
 	s := e.history[0].setting
 	for _, c := range e.history {
@@ -163,19 +151,20 @@ func (e *Exposure) at(sequence uint64) Setting {
 	return s
 }
 
-// split makes as much as possible of the light by exposure, which adds no noise.
+// split returns the setting that corresponds to an amount of light. It achieves as much of that as possible by
+// exposure, which adds no noise.
 func (e *Exposure) split(light float64) Setting {
 	c := e.config
 	clamp := func(v, lo, hi float64) float64 { return min(max(v, lo), hi) }
-	lowest := math.Ceil(c.Min.Gain/c.GainStep) * c.GainStep
+	lowest := math.Ceil(c.Min.Gain/gainStep) * gainStep
 	seconds := clamp(light/lowest, c.Min.Exposure.Seconds(), c.Max.Exposure.Seconds())
-	gain := clamp(math.Round(light/seconds/c.GainStep)*c.GainStep, lowest, math.Floor(c.Max.Gain/c.GainStep)*c.GainStep)
-	// The exposure makes good what the gain's step leaves, where it can.
+	gain := clamp(math.Round(light/seconds/gainStep)*gainStep, lowest, math.Floor(c.Max.Gain/gainStep)*gainStep)
+	// The exposure compensates for the rounding of the gain, where it can.
 	seconds = clamp(light/gain, c.Min.Exposure.Seconds(), c.Max.Exposure.Seconds())
 	return Setting{Exposure: time.Duration(math.Round(seconds * 1e9)), Gain: gain}
 }
 
-// Level is the mean of green from 0 to 1, clipped samples as white; -1 without samples.
+// Level returns the mean of green from 0 to 1, in which clipped samples count as white, or -1 without samples.
 func Level(s *isp.Statistics) float64 {
 	const green = 1
 	var sum float64

@@ -13,59 +13,62 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A Camera is what a Loop tells exposure and gain.
+// A Camera is controlled by a Loop.
 type Camera interface {
+	Adjustable() (exposure, gain bool) // which of the two SetExposure can change
 	Exposure() (exposure time.Duration, gain float64, err error)
-	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // from: the first frame that has both
+	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // from: the first frame with both
 }
 
-// A Balancer is what a Loop tells the white balance: an isp.Stage.
+// A Balancer has a white balance controlled by a Loop: an isp.Stage.
 type Balancer interface {
 	SetGains(isp.Gains) error
 }
 
-// LoopConfig says what a Loop controls: what is nil it leaves alone.
+// LoopConfig configures a Loop. The Loop controls exposure and gain only if Exposure is not nil, and the white balance
+// only if WhiteBalance is not nil.
 type LoopConfig struct {
-	Camera       Camera // for Exposure
+	Camera       Camera // required for Exposure
 	Exposure     *ExposureConfig
 	WhiteBalance *WhiteBalanceConfig
-	Gains        isp.Gains    // of the white balance to begin with
+	Gains        isp.Gains    // initial gains of the white balance
 	Logger       *slog.Logger // nil: slog.Default()
 }
 
-// A State is what a Loop has come to.
+// A State is the current state of a Loop.
 type State struct {
-	Frame           uint64  // whose statistics were the last ones
-	Level           float64 // mean of green, 0 to 1; -1: unknown
+	Frame           uint64  // the frame with the latest statistics
+	Level           float64 // mean of green, 0 to 1; -1 if unknown
 	Setting         Setting
-	Limit           int // -1: the scene is too bright for the limits of exposure and gain, 1: too dark
+	Limit           int // -1: the scene is too bright for the limits of exposure and gain; 1: too dark
 	ExposureFrozen  bool
 	Gains           isp.Gains
 	GainsLimited    bool // a gain is at one of its limits
 	GainsFrozen     bool
-	Settings, Fails uint64 // how often the camera was told another setting, and how often it did not take it
+	Settings, Fails uint64 // how often the camera's setting was changed, and how often the camera refused
 }
 
-// A Loop closes the loop from the isp's statistics to the camera's registers and the isp's white balance. Observe stands
-// on the way of the frames: it copies into memory that is there, and waits for nobody.
+// A Loop closes the loop from the isp's statistics to the camera's registers and the isp's white balance. Observe is
+// called on the path of frames: it copies into existing memory, and never blocks.
 type Loop struct {
 	config   LoopConfig
 	exposure *Exposure
 	balance  *WhiteBalance
 
-	// Three buffers: Observe fills one, Run reads one, and between them lies the newest that is complete.
+	// Three buffers: Observe fills one, Run reads one, and between holds the newest complete one.
 	filling, reading *isp.Statistics
 	between          atomic.Pointer[isp.Statistics]
 	news             chan struct{}
 
-	stepping                    sync.Mutex // one sets at a time: Run, or a person
+	stepping                    sync.Mutex // taken while setting something, by Run or by hand
 	freezeExposure, freezeGains atomic.Bool
 	mu                          sync.Mutex
 	state                       State
-	failing                     bool // the last setting was refused: the log is told once
+	failing                     bool // the last setting was refused, and this was logged
 }
 
-// NewLoop asks the camera how it is set. Errors wrap ErrConfig or are the camera's.
+// NewLoop returns a Loop. If it is to control the exposure, it starts with the camera's current setting. Errors wrap
+// ErrConfig or are the camera's.
 func NewLoop(c LoopConfig) (*Loop, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -92,7 +95,7 @@ func NewLoop(c LoopConfig) (*Loop, error) {
 	return l, nil
 }
 
-// Observe takes a frame's statistics: it is for isp.Config.Observe. Calls come one after the other.
+// Observe takes a frame's statistics. It is meant for isp.Config.Observe. Calls must not overlap.
 func (l *Loop) Observe(s *isp.Statistics) {
 	*l.filling = *s
 	l.filling = l.between.Swap(l.filling)
@@ -102,14 +105,16 @@ func (l *Loop) Observe(s *isp.Statistics) {
 	}
 }
 
-// Freeze holds exposure and gain, or the white balance, or both, from the next frame on.
+// Freeze freezes exposure and gain, and the white balance, or unfreezes those for which it is passed false, from the
+// next frame on.
 func (l *Loop) Freeze(exposure, whiteBalance bool) {
 	l.freezeExposure.Store(exposure)
 	l.freezeGains.Store(whiteBalance)
 }
 
-// SetExposure sets the camera by hand, and holds that, as Freeze does; 0 leaves one as it is. When it is released the loop goes on from
-// there. An error is the camera's: then nothing has changed. The loop must control the exposure.
+// SetExposure sets the camera by hand, and freezes the setting as Freeze does; 0 leaves a value unchanged. After
+// Release the loop continues from there. If it returns an error, which is the camera's, nothing has changed. The loop
+// must control the exposure.
 func (l *Loop) SetExposure(exposure time.Duration, gain float64) error {
 	l.stepping.Lock()
 	defer l.stepping.Unlock()
@@ -127,8 +132,9 @@ func (l *Loop) SetExposure(exposure time.Duration, gain float64) error {
 	return nil
 }
 
-// SetGains sets the white balance of a stage by hand, and holds that, as Freeze does; green's gain stays 1. When it is released the loop
-// goes on from there. An error is the stage's: then nothing has changed. The loop must control the white balance.
+// SetGains sets the white balance of a stage by hand, and freezes it as Freeze does; green's gain stays 1. After
+// Release the loop continues from there. If it returns an error, which is the stage's, nothing has changed. The loop
+// must control the white balance.
 func (l *Loop) SetGains(stage Balancer, red, blue float64) error {
 	l.stepping.Lock()
 	defer l.stepping.Unlock()
@@ -144,7 +150,7 @@ func (l *Loop) SetGains(stage Balancer, red, blue float64) error {
 	return nil
 }
 
-// Release ends what holds exposure and gain, or the white balance, or both.
+// Release unfreezes exposure and gain, or the white balance, or both.
 func (l *Loop) Release(exposure, whiteBalance bool) {
 	if exposure {
 		l.freezeExposure.Store(false)
@@ -154,12 +160,12 @@ func (l *Loop) Release(exposure, whiteBalance bool) {
 	}
 }
 
-// Frozen says what is held.
+// Frozen reports whether exposure and gain, and whether the white balance, are frozen.
 func (l *Loop) Frozen() (exposure, whiteBalance bool) {
 	return l.freezeExposure.Load(), l.freezeGains.Load()
 }
 
-// State is what the loop has come to.
+// State returns the current state of the loop.
 func (l *Loop) State() State {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +185,7 @@ func (l *Loop) Run(ctx context.Context, stage Balancer) {
 	}
 }
 
-// step takes one frame's statistics.
+// step processes one frame's statistics.
 func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	l.stepping.Lock()
 	defer l.stepping.Unlock()
@@ -208,7 +214,7 @@ func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	l.state = next
 }
 
-// set tells the camera.
+// set changes the camera's setting, and records in next the change or the failure.
 func (l *Loop) set(wanted Setting, next *State) {
 	from, err := l.config.Camera.SetExposure(wanted.Exposure, wanted.Gain)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A bench is the simulated sensor as a camera, and an isp that notes its gains.
+// A bench is the simulated sensor as a camera, and an isp that records its gains.
 type bench struct {
 	*sensor
 	mu     sync.Mutex
@@ -22,6 +22,8 @@ type bench struct {
 	gains  isp.Gains
 	refuse error
 }
+
+func (b *bench) Adjustable() (exposure, gain bool) { return true, true }
 
 func (b *bench) Exposure() (time.Duration, float64, error) { return b.now.Exposure, b.now.Gain, nil }
 
@@ -43,7 +45,7 @@ func (b *bench) SetGains(g isp.Gains) error {
 	return nil
 }
 
-// The loop closes over whatever delay the camera has, since it is told from which frame on a setting holds.
+// The loop works with any delay of the camera, because the camera reports from which frame on a setting applies.
 func TestLoop(t *testing.T) {
 	for delay := 1; delay <= 4; delay++ {
 		start := Setting{5 * time.Millisecond, 1}
@@ -110,7 +112,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// Observe stands on the way of the frames.
+// Observe is called on the path of frames.
 func TestObserveAllocatesNothing(t *testing.T) {
 	l, err := NewLoop(LoopConfig{WhiteBalance: &WhiteBalanceConfig{}})
 	if err != nil {
@@ -122,8 +124,8 @@ func TestObserveAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestByHand: what a person sets holds until it is released; then the loop goes on from there, and knows which frames had it. What the
-// camera refuses changes nothing.
+// TestByHand checks that a setting made by hand stays until it is released, and that the loop then continues from there
+// and knows which frames had it. A setting that the camera refuses changes nothing.
 func TestByHand(t *testing.T) {
 	start := Setting{5 * time.Millisecond, 1}
 	b := &bench{sensor: newSensor(1, 2, start), now: start}

@@ -3,61 +3,55 @@
 package auto
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// WhiteBalanceConfig are the limits and the manners of automatic white balance.
+// WhiteBalanceConfig configures automatic white balance.
 type WhiteBalanceConfig struct {
-	Min, Max isp.Gains // limits of R and B; 0 is 1 and 4. G stays 1
-	Damping  float64   // 0 to below 1: the share of an error that is left after a frame; 0 is 0.75
+	Min, Max isp.Gains // limits of R and B; 0 means 1 and 4. G stays 1
 }
 
-// Validate returns an error that wraps ErrConfig and names the value and the rule.
+// Validate returns nil, or an error that wraps ErrConfig and states the value and the violated rule.
 func (c WhiteBalanceConfig) Validate() error { return c.complete() }
 
 func (c *WhiteBalanceConfig) complete() error {
-	orDefault := func(v *float64, d float64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	orDefault(&c.Min.R, 1)
-	orDefault(&c.Min.B, 1)
-	orDefault(&c.Max.R, 4)
-	orDefault(&c.Max.B, 4)
-	orDefault(&c.Damping, 0.75)
+	c.Min.R, c.Min.B = cmp.Or(c.Min.R, 1), cmp.Or(c.Min.B, 1)
+	c.Max.R, c.Max.B = cmp.Or(c.Max.R, 4), cmp.Or(c.Max.B, 4)
 	for _, l := range [][2]float64{{c.Min.R, c.Max.R}, {c.Min.B, c.Max.B}} {
 		if !(l[0] >= 1.0/4096 && l[1] >= l[0] && l[1] <= 16) {
 			return fmt.Errorf("%w: white balance gain from %v to %v: must be within 1/4096 to 16", ErrConfig, l[0], l[1])
 		}
 	}
-	if !(c.Damping >= 0 && c.Damping < 1) {
-		return fmt.Errorf("%w: damping %v: must be from 0 to below 1", ErrConfig, c.Damping)
-	}
 	return nil
 }
 
-// Zones darker or brighter than this share of white say nothing of the light's colour: noise and clipping do.
+// darkest and brightest are shares of white. Zones darker or brighter than these are ignored, because noise and
+// clipping distort their colour.
 const (
 	darkest   = 0.01
 	brightest = 0.9
 )
 
-// leastZones is how many zones must speak for a change.
+// balanceDamping is the part of an error that remains after a frame.
+const balanceDamping = 0.75
+
+// leastZones is the minimum number of usable zones for a change.
 const leastZones = 8
 
-// A WhiteBalance is the controller: the scene's mean, over the zones whose colour a light within the limits can make of
-// grey, is taken as grey. The statistics stand before the white balance, so this is no loop and has no delay to know.
+// A WhiteBalance is the controller of the white balance. It assumes that the mean of the scene is grey, over the zones
+// whose colour a light within the limits could produce from grey. The statistics are taken before the white balance, so
+// this is not a feedback loop and has no delay to consider.
 type WhiteBalance struct {
 	config WhiteBalanceConfig
 	gains  isp.Gains
 	frozen bool
 }
 
-// NewWhiteBalance begins with the gains that the isp has now.
+// NewWhiteBalance returns a controller that starts with the current gains of the isp.
 func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -74,16 +68,16 @@ func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error)
 	return w, nil
 }
 
-// Limited says whether a gain is at one of its limits.
+// Limited reports whether a gain is at one of its limits.
 func (w *WhiteBalance) Limited() bool {
 	at := func(g, lowest, highest float64) bool { return g <= lowest*1.001 || g >= highest*0.999 }
 	return at(w.gains.R, w.config.Min.R, w.config.Max.R) || at(w.gains.B, w.config.Min.B, w.config.Max.B)
 }
 
-// Freeze holds the gains until it is called with false.
+// Freeze(true) keeps the gains until Freeze(false).
 func (w *WhiteBalance) Freeze(frozen bool) { w.frozen = frozen }
 
-// Step takes a frame's statistics and returns the gains for the frames to come.
+// Step processes a frame's statistics and returns the gains for the following frames.
 func (w *WhiteBalance) Step(s *isp.Statistics) isp.Gains {
 	if w.frozen {
 		return w.gains
@@ -97,27 +91,27 @@ func (w *WhiteBalance) Step(s *isp.Statistics) isp.Gains {
 			if !ok || !plausible(g/r, c.Min.R, c.Max.R) || !plausible(g/b, c.Min.B, c.Max.B) {
 				continue
 			}
-			// Every zone counts the same, however bright it is.
+			// Every zone has the same weight, however bright it is.
 			sum[0], sum[1], sum[2] = sum[0]+r/(r+g+b), sum[1]+g/(r+g+b), sum[2]+b/(r+g+b)
 			zones++
 		}
 	}
 	if zones >= leastZones {
-		step := func(from, to float64) float64 { return from * math.Pow(to/from, 1-c.Damping) }
+		step := func(from, to float64) float64 { return from * math.Pow(to/from, 1-balanceDamping) }
 		w.gains.R = min(max(step(w.gains.R, sum[1]/sum[0]), c.Min.R), c.Max.R)
 		w.gains.B = min(max(step(w.gains.B, sum[1]/sum[2]), c.Min.B), c.Max.B)
 	}
 	return w.gains
 }
 
-// plausible says whether a zone needs about such a gain as a light within the limits does. The surfaces' own tints are
-// allowed for, or the limits would pull the mean.
+// plausible reports whether a zone needs approximately such a gain as a light within the limits would require. It
+// allows for the tints of surfaces, because otherwise the limits would bias the mean.
 func plausible(gain, lowest, highest float64) bool {
 	const tint = 1.6
 	return gain*tint >= lowest && gain <= highest*tint
 }
 
-// colors are the means of a zone, if they can be trusted.
+// colors returns the means of a zone, and whether they are usable.
 func colors(z *isp.Zone) (r, g, b float64, ok bool) {
 	var mean [3]float64
 	for i := range mean {

@@ -7,7 +7,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// args is Args of kernels/args.cu, field by field.
+// args mirrors Args of kernels/args.cu, field by field.
 type args struct {
 	in, out           uintptr
 	samples, searched uintptr
@@ -38,7 +38,7 @@ type args struct {
 	luma, cb, cr, rgb              conversion
 }
 
-// conversion is Conversion of kernels/args.cu.
+// conversion mirrors Conversion of kernels/args.cu.
 type conversion struct {
 	c             [3]int32
 	offset, shift int32
@@ -46,12 +46,12 @@ type conversion struct {
 
 func newConversion(c isp.Conversion) conversion { return conversion{c.C, c.Offset, c.Shift} }
 
-// bySite puts what stands by y and x modulo 2 into a row.
+// bySite flattens values indexed by y and x modulo 2.
 func bySite[T, U uint16 | int | int32](v [2][2]T) [4]U {
 	return [4]U{U(v[0][0]), U(v[0][1]), U(v[1][0]), U(v[1][1])}
 }
 
-// newArgs are the arguments that no frame changes.
+// newArgs returns the arguments that are the same for all frames.
 func newArgs(r *isp.Recipe) args {
 	a := args{
 		width: int32(r.In.Width), height: int32(r.In.Height), stride: int32(r.In.Stride), pitch: int32(pitch(r.In.Width)),
@@ -70,15 +70,16 @@ func newArgs(r *isp.Recipe) args {
 	return a
 }
 
-// pitch is the length in samples of a line of width samples in the device's memory: four are read at a time.
+// pitch returns the length in samples of a line of width samples in device memory, where four samples are read at a
+// time.
 func pitch(width int) int { return (width + 7) &^ 7 }
 
-// setInput is where the sensor's frame stands.
+// setInput sets the address of the sensor's frame.
 func (a *args) setInput(r *isp.Recipe, at uintptr) {
 	a.in, a.wide = at, aligned(at|uintptr(r.In.Stride))
 }
 
-// aligned is what all of the addresses and distances, joined by or, are multiples of: 16, 4 or 1.
+// aligned returns the largest of 16, 4 and 1 that divides all addresses and distances whose OR is together.
 func aligned(together uintptr) int32 {
 	switch {
 	case together%16 == 0:
@@ -89,7 +90,7 @@ func aligned(together uintptr) int32 {
 	return 1
 }
 
-// setOutput is where a picture goes.
+// setOutput sets the address and the parameters of a picture.
 func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 	f := o.Format
 	a.out, a.outWidth, a.outHeight, a.outStride = at, int32(f.Width), int32(f.Height), int32(f.Stride)
@@ -99,11 +100,13 @@ func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 	a.vector = vector(o, at)
 }
 
-// reciprocal is 2^40 / n, rounded up. A multiplication with it and a shift by 40 divide what is less than 2^17, as every place in a
-// line is, by n less than 2^17: rounding adds less than 2^-23 to the quotient, which is 1/n or more below the next number.
+// reciprocal returns 2^40 / n, rounded up. Multiplying by it and shifting right by 40 divides numbers less than 2^17,
+// such as every position in a line, by n less than 2^17: rounding adds less than 2^-23 to the quotient, which is at
+// least 1/n below the next integer.
 func reciprocal(n int) uint64 { return (1<<40 + uint64(n) - 1) / uint64(n) }
 
-// vector is how many bytes may be written at a time, so that each lies in one line, in one packet, and aligned.
+// vector returns the largest number of bytes that may be written at a time, so that they are aligned and in one line
+// and one packet.
 func vector(o *isp.RecipeOutput, at uintptr) int32 {
 	f := o.Format
 	together := at

@@ -4,7 +4,7 @@ package cuda
 
 import "testing"
 
-// TestReciprocal: the division of a place in a line by a packet's payload is exact, also around the multiples.
+// TestReciprocal checks that dividing a position in a line by a packet's payload is exact, also near multiples.
 func TestReciprocal(t *testing.T) {
 	for n := 1; n < 1<<17; n++ {
 		m := reciprocal(n)

@@ -12,22 +12,23 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// bandLines is how many lines of a frame that fills are waited for, at least, before kernels are launched on them: all that have
-// come then are taken (docs/cuda.md).
+// bandLines is the minimum number of lines of a filling frame to wait for before kernels are launched on them. All
+// lines that have arrived by then are processed (docs/cuda.md).
 const bandLines = 32
 
-// bandsInFlight is how many bands of a frame may be in work: one on its way in, one in the kernels, one on its way out.
+// bandsInFlight is the maximum number of bands of a frame that are processed at a time: one being copied in, one in the
+// kernels, one being copied out.
 const bandsInFlight = 3
 
-// A band is some lines of a frame in work.
+// A band is a group of lines being processed.
 type band struct {
 	outs   []*pipeline.Frame
-	made   []int // lines of each that are final behind it
+	made   []int // number of final lines of each output after this band
 	fence  *cudahost.Fence
 	arrive func(error)
 }
 
-// final hands on the lines that are final now.
+// final hands on the lines that are now final, unless err is not nil.
 func (b *band) final(err error) {
 	for i, out := range b.outs {
 		if err == nil && out != nil {
@@ -36,7 +37,7 @@ func (b *band) final(err error) {
 	}
 }
 
-// wait waits until the band is not in work, if it was: nothing cancels what the device writes.
+// wait waits until the band is no longer being processed. It cannot be cancelled, because the device is writing.
 func (b *band) wait() error {
 	if b.fence == nil {
 		return nil
@@ -46,8 +47,8 @@ func (b *band) wait() error {
 	return err
 }
 
-// follow makes outs of a frame while it arrives. A band is launched when its lines were observed, and handed on when the CPU has
-// observed that it is made.
+// follow makes outs from a frame while it arrives. A band is launched when the arrival of its lines was observed, and
+// handed on when the CPU has observed its completion.
 func (s *Stage) follow(ctx context.Context, j *job, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	j.fence = nil
 	err := s.launchBands(ctx, j, in, outs)
@@ -58,7 +59,7 @@ func (s *Stage) follow(ctx context.Context, j *job, in *pipeline.Frame, outs []*
 		err = in.WaitWhole(ctx)
 	}
 	if err != nil {
-		s.tell(err)
+		s.reportLost(err)
 		return fmt.Errorf("isp on CUDA: %w", err)
 	}
 	j.note(in, outs)
@@ -66,7 +67,7 @@ func (s *Stage) follow(ctx context.Context, j *job, in *pipeline.Frame, outs []*
 	return nil
 }
 
-// launchBands launches band after band as lines come. Some may be in work when it returns.
+// launchBands launches band after band as lines arrive. Some may still be running when it returns.
 func (s *Stage) launchBands(ctx context.Context, j *job, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	height := in.Format.Height
 	for lines, turn := 0, 0; lines < height; turn = (turn + 1) % bandsInFlight {

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// rings is how many frames take turns, so that none is found in a cache.
+// rings is the number of frames used in turn, so that none is in a cache.
 const rings = 6
 
 // A benchCase is a configuration with its formats.
@@ -23,7 +23,7 @@ type benchCase struct {
 	config isp.Config
 	in     pipeline.PixelFormat
 	want   []pipeline.PixelFormat
-	ready  bool // for packets, with room for their headers
+	ready  bool // packet-ready, with room for headers
 }
 
 func benchCases() []benchCase {
@@ -69,7 +69,7 @@ func (c *benchCase) formats(t testing.TB, by int) (in pipeline.Format, want []pi
 	return format(t, c.in, w, h), want
 }
 
-// BenchmarkGPUKernels: a frame's kernels alone, one after the other, on frames in the device's own memory.
+// BenchmarkGPUKernels runs only a frame's kernels, one after another, on frames in device memory.
 func BenchmarkGPUKernels(b *testing.B) {
 	for _, c := range benchCases() {
 		for _, by := range []int{1, 2} {
@@ -88,7 +88,7 @@ func BenchmarkGPUKernels(b *testing.B) {
 						sample.Bytes[i] = chart.Bytes[i%len(chart.Bytes)]
 					}
 				} else {
-					for i := range sample.Bytes { // gradients, as pictures have
+					for i := range sample.Bytes { // gradients, as in real pictures
 						sample.Bytes[i] = byte(i / 2 % inFormat.Width / 16)
 					}
 				}
@@ -116,7 +116,7 @@ func BenchmarkGPUKernels(b *testing.B) {
 				n := 0
 				b.ResetTimer()
 				for b.Loop() {
-					if err := whole(s, ins[n%rings], outs[n%rings]); err != nil {
+					if err := enqueueFrame(s, ins[n%rings], outs[n%rings]); err != nil {
 						b.Fatal(err)
 					}
 					if n++; n%256 == 0 {
@@ -134,15 +134,15 @@ func BenchmarkGPUKernels(b *testing.B) {
 	}
 }
 
-// whole enqueues a frame as a whole.
-func whole(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
+// enqueueFrame enqueues a complete frame.
+func enqueueFrame(s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	j := &s.plan.jobs[0]
-	s.begin(j, in)
+	s.prepareJob(j, in)
 	return s.enqueue(j, in, outs, in.Format.Height)
 }
 
-// BenchmarkGPUStage: whole frames from host memory to host memory through Process, as many in work as may be; latency is
-// one frame's alone.
+// BenchmarkGPUStage runs complete frames from host memory to host memory through Process, with as many in flight as
+// possible. The latency is that of a single frame.
 func BenchmarkGPUStage(b *testing.B) {
 	for _, c := range benchCases() {
 		for _, by := range []int{1, 2} {
@@ -183,7 +183,7 @@ func BenchmarkGPUStage(b *testing.B) {
 	}
 }
 
-// latency is the time of one frame alone in microseconds: the median of many.
+// latency returns the time for a single frame in microseconds, as the median of many.
 func latency(process, wait func()) int64 {
 	var times []time.Duration
 	for range 51 {
@@ -196,7 +196,7 @@ func latency(process, wait func()) int64 {
 	return times[len(times)/2].Microseconds()
 }
 
-// BenchmarkGPUCopy copies a 4K frame of 16 bits from host memory to the device's and back.
+// BenchmarkGPUCopy copies a 4K frame of 16 bits from host memory to device memory and back.
 func BenchmarkGPUCopy(b *testing.B) {
 	memory := cudatest.GPU(b)
 	host, err := memory.AllocHost(3840*2160*2, cudahost.Mapped)
@@ -234,7 +234,8 @@ func BenchmarkGPUCopy(b *testing.B) {
 	}
 }
 
-// BenchmarkGPUAllocations: what a small frame costs the process, by the time and by allocations, whatever runs the kernels.
+// BenchmarkGPUAllocations measures the cost of a small frame to the process, in time and allocations, independently of
+// the kernels.
 func BenchmarkGPUAllocations(b *testing.B) {
 	for _, transfer := range []Transfer{InPlace, Staged} {
 		for _, c := range []benchCase{benchCases()[0], benchCases()[9]} {

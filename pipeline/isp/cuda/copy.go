@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// copyIn brings the lines of the sensor's frame up to lines to the device, on a stream of its own, and has the kernels wait for them.
+// copyIn copies the sensor's frame up to line lines to the device, on a separate stream, and makes the kernels wait for
+// the copy.
 func (s *Stage) copyIn(j *job, in *pipeline.Frame, lines int) error {
 	f, from := s.plan.recipe.In, j.progress.input
 	j.progress.input = lines
@@ -25,7 +26,7 @@ func (s *Stage) copyIn(j *job, in *pipeline.Frame, lines int) error {
 	return s.work.After(j.inside)
 }
 
-// copyOut brings the lines of pictures that are made to their frames. Nothing but their bytes is written.
+// copyOut copies the finished lines of pictures to their frames. It writes nothing but their bytes.
 func (s *Stage) copyOut(j *job, outs []*pipeline.Frame) error {
 	if err := s.work.Mark(j.worked); err != nil {
 		return err
@@ -48,17 +49,17 @@ func (s *Stage) copyOut(j *job, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// address is the CPU's of a frame.
+// address returns the CPU address of a frame.
 func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
 
-// A plane is a part of a picture whose lines are equally far apart.
+// A plane is a part of a picture whose lines have a constant distance.
 type plane struct {
 	offset uintptr
 	lines  cudahost.Lines
-	height int // of the picture
+	height int // height of the picture
 }
 
-// part is what the plane has of the picture's lines from begin to end, which are even or the last.
+// part returns the plane's part of the picture's lines [begin, end). Each bound must be even, or the picture's height.
 func (p plane) part(begin, end int) (offset uintptr, l cudahost.Lines) {
 	from, to := begin*p.lines.Height/p.height, end*p.lines.Height/p.height
 	l = p.lines
@@ -66,7 +67,7 @@ func (p plane) part(begin, end int) (offset uintptr, l cudahost.Lines) {
 	return p.offset + uintptr(from*l.Stride), l
 }
 
-// planes are where a picture's bytes are.
+// planes returns the planes of a picture.
 func planes(o *isp.RecipeOutput) []plane {
 	f := o.Format
 	if f.PacketPitch > 0 {

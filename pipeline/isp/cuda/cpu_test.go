@@ -13,10 +13,13 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// TestKernelsOnCPU runs the tests of gpu_test.go with a stand-in for CUDA that compiles the kernels as C++ and runs them
-// on the CPU: their arithmetic, and how they are called, are compared with the Go isp's on any machine. That says nothing
-// of what a GPU adds: compiler, threads at the same time, memory, streams.
+// TestKernelsOnCPU runs the tests of gpu_test.go with a stand-in for CUDA that compiles the kernels as C++ and runs
+// them on the CPU. This compares their arithmetic and the way they are called with the Go isp on any machine. It does
+// not test what a GPU adds: compiler, concurrent threads, memory, streams.
 func TestKernelsOnCPU(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	folder := t.TempDir()
 	env := cudatest.StandIn(t, folder, "testdata/device.cpp", "testdata")
 	peer := filepath.Join(folder, "libnppicc.so.13")

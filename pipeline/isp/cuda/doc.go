@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cuda is the isp of docs/isp.md on an NVIDIA GPU: the same bytes as package isp makes, by kernels that are
-// compiled for the machine's own GPU when formats are planned. docs/cuda.md says how they work.
+// Package cuda implements the isp of docs/isp.md on an NVIDIA GPU. It produces the same bytes as package isp, with
+// kernels that are compiled for the machine's GPU when formats are planned. docs/cuda.md describes how they work.
 package cuda

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// begin makes a job ready for a frame.
-func (s *Stage) begin(j *job, in *pipeline.Frame) {
+// prepareJob prepares a job for a frame.
+func (s *Stage) prepareJob(j *job, in *pipeline.Frame) {
 	p, a := s.plan, &j.args
 	*a = p.base
 	m, n := p.recipe.Factors(*s.gains.Load())
@@ -26,12 +26,12 @@ func (s *Stage) begin(j *job, in *pipeline.Frame) {
 	clear(j.copied)
 }
 
-// enqueue puts on the streams what can be made of the first lines lines of a frame, and was not made before.
+// enqueue enqueues all work that the first lines lines of a frame allow and that was not enqueued before.
 //
-// Its kernels, and the copy in, read what a PCI Express device has written. That is defined only after its completion
-// was observed by the CPU and the observation was handed on to the launching thread (GPUDirect RDMA 12.9 §11.7,
-// docs/architecture.md): the source observed it, and the graph's queue handed the frame, or Frame.WaitLines the lines, to the
-// goroutine that is here.
+// The kernels and the copy in read data that a PCI Express device has written. That is defined only after its
+// completion was observed by the CPU and the observation was passed on to the launching thread (GPUDirect RDMA 12.9
+// §11.7, docs/architecture.md). Here the source has observed it, and the graph's queue has passed the frame, or
+// Frame.WaitLines the lines, to the calling goroutine.
 func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame, lines int) error {
 	if s.staged {
 		if err := s.copyIn(j, in, lines); err != nil {
@@ -55,7 +55,7 @@ func (s *Stage) enqueue(j *job, in *pipeline.Frame, outs []*pipeline.Frame, line
 	return nil
 }
 
-// launch runs a kernel whose only parameter are the job's args. Blocks are those of kernels/args.cu.
+// launch launches a kernel whose only parameter is the job's args, with the block size of kernels/args.cu.
 func (s *Stage) launch(k *cudahost.Kernel, j *job, x, y int) error {
 	return k.Launch(s.work, cudahost.Dim{X: x, Y: y}, cudahost.Dim{X: threadsX, Y: threadsY}, j.params[:]...)
 }
@@ -66,7 +66,8 @@ const (
 	stripWidth = 256 // pixels that a warp makes at a time
 )
 
-// settle repairs defects, in memory, and notes how many lines of samples there are then. A repair looks at lines above and below.
+// settle enqueues the repair of defects in memory, and sets args.there to the number of lines that are then repaired. A
+// repair needs lines above and below.
 func (s *Stage) settle(j *job, lines int) error {
 	p, w, h := s.plan, s.plan.recipe.In.Width, s.plan.recipe.In.Height
 	a, g := &j.args, &j.progress
@@ -99,7 +100,7 @@ func (s *Stage) settle(j *job, lines int) error {
 	return nil
 }
 
-// before is how many lines there are whose neighbours, as far as step, are among the first lines of height.
+// before returns the number of lines whose neighbours at a distance of step are among the first lines lines of height.
 func before(lines, step, height int) int {
 	if lines == height {
 		return height
@@ -107,7 +108,7 @@ func before(lines, step, height int) int {
 	return max(0, lines-step)
 }
 
-// launchLines runs a kernel whose threads have a line each, on those from made on up to lines.
+// launchLines launches a kernel that has one thread row per line, for the lines from made to lines.
 func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across int) error {
 	if lines == *made {
 		return nil
@@ -117,7 +118,7 @@ func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across
 	return s.launch(k, j, across, over(int(j.args.end-j.args.begin), threadsY))
 }
 
-// repairKnown repairs the known defects of the lines that were not repaired before.
+// repairKnown repairs the known defects of the lines not yet repaired.
 func (s *Stage) repairKnown(j *job, lines int) error {
 	list, g := s.plan.recipe.Defects, &j.progress
 	first := g.known
@@ -132,10 +133,10 @@ func (s *Stage) repairKnown(j *job, lines int) error {
 	return s.launch(s.plan.program.known, j, over(g.known-first, threadsX*threadsY), 1)
 }
 
-// over is a/b rounded up.
+// over returns a/b rounded up.
 func over(a, b int) int { return (a + b - 1) / b }
 
-// gather makes the statistics and has them read into the job's report.
+// gather computes the statistics and copies them to the job's report.
 func (s *Stage) gather(j *job) error {
 	a := &j.args
 	if err := s.work.Clear(a.statistics, gatheredSize); err != nil {
@@ -147,7 +148,7 @@ func (s *Stage) gather(j *job) error {
 	return s.work.Read(j.report.Addr(), a.statistics, gatheredSize)
 }
 
-// pictures makes what can be made of the outputs that are wanted.
+// pictures makes the lines of the wanted outputs that can be made.
 func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	p, a := s.plan, &j.args
 	for i, out := range outs {
@@ -166,7 +167,7 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 			if err := s.launchStrips(k, j, &j.progress.colors[o.Size], lines); err != nil {
 				return err
 			}
-			if lines < o.Format.Height { // sharpening looks at the next one
+			if lines < o.Format.Height { // sharpening needs the next line
 				lines = max(0, lines-2)
 			}
 		}
@@ -177,13 +178,14 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// lines is how many lines of an output's size can be made of so many of samples, before they are sharpened: an even number, or all.
+// lines returns the number of lines of an output's size that can be made from the given number of sample lines, before
+// sharpening: an even number, or all.
 func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
 	r := s.plan.recipe
 	if samples == r.In.Height {
 		return o.Format.Height
 	}
-	beside := 1 // lines that demosaicing looks at
+	beside := 1 // lines above and below that demosaicing needs
 	switch {
 	case o.Size > 0 || r.Samples.Mosaic == pipeline.Mono:
 		beside = 0
@@ -193,7 +195,7 @@ func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
 	return before(samples, beside, r.In.Height) >> o.Size &^ 1
 }
 
-// launchStrips runs a kernel whose warps have a strip each, on the lines from made on up to lines.
+// launchStrips launches a kernel that has one warp per strip, for the lines from made to lines.
 func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) error {
 	a := &j.args
 	a.begin, a.end = int32(*made), int32(lines)
@@ -208,28 +210,29 @@ func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) e
 	return s.launch(k, j, over(strips, threadsY), 1)
 }
 
-// stripLines is how many lines a warp makes, even: as many as keep so many warps busy once, since it looks at lines above and
-// below that another warp looks at too.
+// stripLines returns the number of lines per warp, which is even and at least four: as many as it takes for the given
+// number of warps to make the picture in one go. Strips should be high, because a warp also reads lines above and
+// below, which another warp reads too.
 func stripLines(width, height, warps int) int {
 	lines := over(height*over(width, stripWidth), warps)
 	return max(4, (lines+1)&^1)
 }
 
-// warps is how many make a picture.
+// warps returns the number of warps that make a picture.
 func (s *Stage) warps() int {
 	r := s.plan.recipe
 	if s.linked && !needsPlane(r) && r.Sharpen == 0 {
 		return linkWarps(r.Samples)
 	}
 	if r.Demosaic == isp.Malvar || r.Shading != nil {
-		return 2 * threadsY * s.memory.Device.Processors // their lanes have more registers
+		return 2 * threadsY * s.memory.Device.Processors // these kernels use more registers per lane
 	}
 	return 3 * threadsY * s.memory.Device.Processors
 }
 
-// linkWarps is how many read and write at the speed of a link (measured at PCIe 5.0 x16; docs/cuda.md). Each has two lines of
-// 256 samples on their way, 128 KiB in all, which is the link's bandwidth times its latency; more of them wait together, then write
-// together, and one direction of the link is idle.
+// linkWarps returns the number of warps that read and write at the full speed of a link (measured at PCIe 5.0 x16;
+// docs/cuda.md). Each has two lines of 256 samples in transit, 128 KiB in total, which is the link's bandwidth times
+// its latency. More warps would wait together and then write together, leaving one direction of the link idle.
 func linkWarps(p pipeline.Samples) int {
 	switch {
 	case p.Packed:
@@ -240,23 +243,24 @@ func linkWarps(p pipeline.Samples) int {
 	return 128
 }
 
-// note notes what finish needs of the frames.
+// note records what finish needs of the frames.
 func (j *job) note(in *pipeline.Frame, outs []*pipeline.Frame) {
 	j.sequence, j.times, j.wanted = in.Sequence, in.Times, j.wanted[:0]
-	for _, out := range outs { // the caller uses outs again
+	for _, out := range outs { // a copy, because the caller reuses outs
 		if out != nil {
 			j.wanted = append(j.wanted, out)
 		}
 	}
 }
 
-// finish does what is left when the bytes are final.
+// finish does the remaining work for a frame whose bytes are final: it sets Times.Processed, and passes on the
+// statistics.
 func (s *Stage) finish(j *job, err error) {
 	now := time.Now()
 	for _, out := range j.wanted {
 		out.Times.Processed = now
 	}
-	s.tell(err)
+	s.reportLost(err)
 	if err != nil || !s.observe {
 		return
 	}

@@ -20,10 +20,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// onCPU says that the stand-in runs the kernels (cpu_test.go): then a plan takes a second to compile.
+// onCPU reports whether the stand-in runs the kernels (cpu_test.go). A plan then takes a second to compile.
 func onCPU() bool { return os.Getenv("STANDIN_FOLDER") != "" }
 
-// counts are how many plans are made, and how many frames with each.
+// counts returns how many plans to make, and how many frame sizes to test with each.
 func counts() (plans, geometries int) {
 	if onCPU() {
 		return 14, 5
@@ -43,7 +43,7 @@ func await(t testing.TB, outs []*pipeline.Frame) {
 	}
 }
 
-// reference is the Go isp's picture of in, and its statistics.
+// reference returns the Go isp's pictures of in, and its statistics.
 func reference(t testing.TB, c isp.Config, in *pipeline.Frame, want []pipeline.Format) (outs []*pipeline.Frame, stats isp.Statistics) {
 	t.Helper()
 	c.Observe = func(s *isp.Statistics) { stats = *s }
@@ -61,7 +61,7 @@ func reference(t testing.TB, c isp.Config, in *pipeline.Frame, want []pipeline.F
 	return outs, stats
 }
 
-// compare compares whole frames: padding and gaps too.
+// compare compares whole frames, including padding and gaps.
 func compare(t testing.TB, what string, got, want []*pipeline.Frame) {
 	t.Helper()
 	for i, out := range got {
@@ -77,7 +77,7 @@ func compare(t testing.TB, what string, got, want []*pipeline.Frame) {
 	}
 }
 
-// TestGPUAgainstGo takes random configurations and geometries through every input and output, in place and staged.
+// TestGPUAgainstGo tests random configurations and geometries with every input and output, in place and staged.
 func TestGPUAgainstGo(t *testing.T) {
 	memory := cudatest.GPU(t)
 	cache := t.TempDir()
@@ -95,7 +95,7 @@ func TestGPUAgainstGo(t *testing.T) {
 
 // randomPlan compares frames of several geometries that share kernels.
 func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cache string) {
-	rnd := rand.New(rand.NewPCG(uint64(number), 36)) // whose first ones have a bit of everything
+	rnd := rand.New(rand.NewPCG(uint64(number), 36)) // the first values of this seed include every feature
 	sensors := sensorFormats()
 	pixel := sensors[(number*13)%len(sensors)]
 	samples, _ := pixel.Samples()
@@ -162,7 +162,7 @@ func sensorFormats() (list []pipeline.PixelFormat) {
 	return list
 }
 
-// TestGPUSmallest: the geometries around which mirroring goes to and fro.
+// TestGPUSmallest tests the geometries at which mirroring goes back and forth.
 func TestGPUSmallest(t *testing.T) {
 	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(1, 22))
@@ -187,7 +187,7 @@ func TestGPUSmallest(t *testing.T) {
 	}
 }
 
-// TestGPURealCapture takes the whole capture through everything at once, in all orders of work.
+// TestGPURealCapture processes the whole capture with all steps at once, with all kinds of transfer.
 func TestGPURealCapture(t *testing.T) {
 	memory := cudatest.GPU(t)
 	in := capture(t, memory)
@@ -213,7 +213,7 @@ func TestGPURealCapture(t *testing.T) {
 		ref, _ := reference(t, c, in, want)
 		for _, transfer := range []Transfer{InPlace, Staged} {
 			if onCPU() && int(transfer) == i+1 {
-				continue // each once: they are large
+				continue // each configuration once, because they are large
 			}
 			s := newStage(t, memory, c, Options{Transfer: transfer})
 			if err := s.Plan(in.Format, want); err != nil {
@@ -229,8 +229,8 @@ func TestGPURealCapture(t *testing.T) {
 	}
 }
 
-// TestGPUFrames: several frames in work at a time keep apart, each with its gains; fields stay; an output may be
-// left out.
+// TestGPUFrames checks that several frames in flight do not interfere, that each has its own gains, that fields are
+// kept, and that an output may be nil.
 func TestGPUFrames(t *testing.T) {
 	memory := cudatest.GPU(t)
 	const n = 12
@@ -267,7 +267,7 @@ func TestGPUFrames(t *testing.T) {
 			if err := s.Process(t.Context(), in, list); err != nil {
 				t.Fatal(err)
 			}
-			clear(list) // the graph uses it again
+			clear(list) // the graph reuses it
 		}
 		if err := s.Process(t.Context(), ins[0], []*pipeline.Frame{nil, nil}); err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestGPUFrames(t *testing.T) {
 	}
 }
 
-// TestGPURefused: what isp.Stage refuses is refused, with the same errors.
+// TestGPURefused checks that everything that isp.Stage refuses is refused with the same errors.
 func TestGPURefused(t *testing.T) {
 	memory := cudatest.GPU(t)
 	if _, err := New(memory, isp.Config{Gamma: 9}, Options{}); !errors.Is(err, isp.ErrConfig) {

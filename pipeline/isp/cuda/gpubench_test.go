@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// make gpu-bench sets these; without, TestGPUBench only shows that all can be measured.
+// Set by make gpu-bench. Without them, TestGPUBench only shows that everything can be measured.
 var (
 	benchRounds = flag.Int("rounds", 2, "how often TestGPUBench measures each, in turn")
 	benchOut    = flag.String("out", "", "put TestGPUBench's tables into this file, between its lines for them")
@@ -28,20 +28,24 @@ var (
 //go:embed testdata/bench.cu
 var benchSource string
 
-// The tables stand between these lines of the file.
+// The tables are between these lines of the file.
 const benchBegin, benchEnd = "<!-- gpu-bench -->\n", "<!-- end of gpu-bench -->\n"
 
-// TestGPUBench measures the isp's kernels against NPP and a copy, in-place frames against the host's link, and frames in work
-// at a time against one: all in turns, with the device's clock where the device works alone.
+// TestGPUBench compares the isp's kernels with NPP and a copy, in-place frames with the host's link, and several frames
+// in flight with one. All measurements take turns, and use the device's clock where the device works alone.
 func TestGPUBench(t *testing.T) {
 	b := newGPUBench(t)
 	tables := fmt.Sprintf("%s, driver for CUDA %d.%d; medians of %d rounds, in turns\n", b.memory.Device, b.memory.Device.DriverVersion/1000,
 		b.memory.Device.DriverVersion%1000/10, *benchRounds)
-	parts := []func(w, h int) string{b.chain, b.link, b.overlap}
-	for _, part := range parts {
-		for _, size := range benchSizes() {
-			table := part(size[0], size[1])
-			fmt.Println(table) // what was measured is known even if the next one fails
+	sizes := benchSizes()
+	largest := sizes[len(sizes)-1:]
+	for _, part := range []struct {
+		of    func(w, h int) string
+		sizes [][2]int
+	}{{b.chain, sizes}, {b.link, largest}, {b.overlap, largest}} {
+		for _, size := range part.sizes {
+			table := part.of(size[0], size[1])
+			fmt.Println(table) // so that the results are known even if the next one fails
 			tables += "\n" + table
 		}
 	}
@@ -76,15 +80,15 @@ type gpuBench struct {
 	t           *testing.T
 	memory      *cudahost.CUDA
 	driver      *bareDriver
-	stream      *cudahost.Stream // of all that is not a Stage's
+	stream      *cudahost.Stream // for all work outside a Stage
 	hold, pass  *cudahost.Kernel
 	add         *cudahost.Kernel
 	begin, end  *mark
 	beside      *mark
-	turn        *cudahost.Stream // the second of two that work beside one another
+	turn        *cudahost.Stream // the second of two concurrent streams
 	chart       *pipeline.Frame
 	holdingTime time.Duration
-	cache       string // of compiled kernels
+	cache       string // folder for compiled kernels
 }
 
 func newGPUBench(t *testing.T) *gpuBench {
@@ -109,7 +113,7 @@ func newGPUBench(t *testing.T) *gpuBench {
 		*to, err = module.Kernel(name)
 		b.check(err)
 	}
-	for begin := time.Now(); !onCPU() && time.Since(begin) < time.Second; { // until the clocks are those of work
+	for begin := time.Now(); !onCPU() && time.Since(begin) < time.Second; { // until the device has its full clock rate
 		b.check(b.launch(b.add, b.stream, 8*memory.Device.Processors, benchArgs{turns: 4096, nanoseconds: 1 << 40}))
 		b.check(b.stream.Synchronize())
 	}
@@ -123,7 +127,7 @@ func (b *gpuBench) check(err error) {
 	}
 }
 
-// benchArgs is Args of testdata/bench.cu.
+// benchArgs mirrors Args of testdata/bench.cu.
 type benchArgs struct {
 	in, out             uintptr
 	groups, nanoseconds uint64
@@ -134,16 +138,17 @@ func (b *gpuBench) launch(k *cudahost.Kernel, s *cudahost.Stream, blocks int, a 
 	return k.Launch(s, cudahost.Dim{X: blocks}, cudahost.Dim{X: threadsX, Y: threadsY}, unsafe.Pointer(&a))
 }
 
-// A contender puts the work of frame i on a stream, and perhaps on one that works beside it.
+// A contender enqueues the work for frame i on a stream, and possibly on a concurrent one.
 type contender struct {
 	name    string
 	stream  *cudahost.Stream
 	beside  *cudahost.Stream
 	put     func(i int) error
-	figures []float64 // microseconds a frame, by round
+	figures []float64 // microseconds per frame, by round
 }
 
-// once is the time of frames frames in microseconds. The stream is held until all are enqueued, so that it is the device's.
+// once returns the time for the given number of frames in microseconds. The stream is held until all are enqueued, so
+// this is the device's time only.
 func (b *gpuBench) once(c *contender, frames int) float64 {
 	b.check(b.launch(b.hold, c.stream, 1, benchArgs{nanoseconds: uint64(b.holdingTime)}))
 	b.begin.on(c.stream)
@@ -161,7 +166,7 @@ func (b *gpuBench) once(c *contender, frames int) float64 {
 	return b.end.since(b.begin).Seconds() * 1e6 / float64(frames)
 }
 
-// measure takes turns, and begins with another one in every round. The first round is not counted.
+// measure lets the contenders take turns, starting with a different one in every round. The first round does not count.
 func (b *gpuBench) measure(list []*contender, frames int) {
 	for round := range *benchRounds + 1 {
 		for i := range list {
@@ -173,7 +178,7 @@ func (b *gpuBench) measure(list []*contender, frames int) {
 	}
 }
 
-// times are the medians of the rounds' ratios: how often c's time is in other's.
+// times returns the median over the rounds of the ratio of other's time to c's.
 func (c *contender) times(other *contender) float64 {
 	ratios := make([]float64, len(c.figures))
 	for i := range ratios {
@@ -182,9 +187,9 @@ func (c *contender) times(other *contender) float64 {
 	return middle(ratios)
 }
 
-// cells are the median and the spread.
+// cells returns the median and the range as table cells.
 func (c *contender) cells() string {
-	return fmt.Sprintf("| %s | %.1f | %.1f–%.1f |", c.name, middle(c.figures), slices.Min(c.figures), slices.Max(c.figures))
+	return fmt.Sprintf("| %s | %.1f (%.1f–%.1f) |", c.name, middle(c.figures), slices.Min(c.figures), slices.Max(c.figures))
 }
 
 func middle(v []float64) float64 {
@@ -195,10 +200,10 @@ func middle(v []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// integers measures how many integer instructions the device does.
+// integers measures the rate of integer instructions of the device.
 func (b *gpuBench) integers() string {
 	const perTurn, warps = 24, 8
-	turns, blocks := 4096, 8*b.memory.Device.Processors // as many threads as a multiprocessor has
+	turns, blocks := 4096, 8*b.memory.Device.Processors // as many threads as a multiprocessor can run
 	if onCPU() {
 		turns, blocks = 16, 1
 	}
@@ -212,7 +217,7 @@ func (b *gpuBench) integers() string {
 		instructions/middle(c.figures)/1e6, instructions/slices.Max(c.figures)/1e6, instructions/slices.Min(c.figures)/1e6)
 }
 
-// deviceMemory is the address of size bytes of the device's memory.
+// deviceMemory returns the address of size bytes of device memory.
 func (b *gpuBench) deviceMemory(size int) uintptr {
 	m, err := b.memory.Device.AllocDevice(size)
 	b.check(err)

@@ -15,13 +15,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A benchFrame is one of the device's memory, with room for what any of the contenders makes.
+// A benchFrame is a frame in device memory, with room for the output of any contender.
 type benchFrame struct {
 	in16, in8, out uintptr
 	wide           uintptr // R, G, B of 16 bits
 }
 
-// samples is a frame of the chart, repeated, of 10 bits in bytes bytes.
+// samples returns a frame of the repeated chart with 10-bit samples in bytes bytes each.
 func (b *gpuBench) samples(bytes, w, h int) []byte {
 	out := make([]byte, 0, bytes*w*h)
 	for y := range h {
@@ -46,15 +46,15 @@ func (b *gpuBench) frame(w, h int) benchFrame {
 	return f
 }
 
-// upload copies what stands in ordinary memory.
+// upload copies from ordinary memory to the device.
 func (b *gpuBench) upload(to uintptr, from []byte) {
 	b.driver.call("cuMemcpyHtoDAsync_v2", to, uintptr(unsafe.Pointer(&from[0])), uintptr(len(from)), b.stream.Handle())
 	b.check(b.stream.Synchronize())
 	runtime.KeepAlive(from)
 }
 
-// kernels are those of a stage, from 16 bits to R'G'B', with the stream that they are put on. Frames are reached over a link, or are
-// in the device's memory.
+// kernels returns the kernels of a stage, from 16 bits to R'G'B', and the stream on which they are enqueued. Frames are
+// accessed over a link, or are in device memory.
 func (b *gpuBench) kernels(c isp.Config, w, h int, linked bool) (*cudahost.Stream, func(in, out uintptr) error) {
 	s := newStage(b.t, b.memory, c, Options{Transfer: InPlace, Cache: b.cache})
 	s.linked = linked
@@ -64,20 +64,20 @@ func (b *gpuBench) kernels(c isp.Config, w, h int, linked bool) (*cudahost.Strea
 	list := []*pipeline.Frame{to}
 	return s.work, func(in, out uintptr) error {
 		from.Device, to.Device = in, out
-		return whole(s, from, list)
+		return enqueueFrame(s, from, list)
 	}
 }
 
-// plainIsp is black level, white balance and BT.709's curve.
+// plainIsp applies black level, white balance and the BT.709 curve.
 func plainIsp(d isp.Demosaic) isp.Config {
 	return isp.Config{Demosaic: d, Gains: isp.Gains{R: 1.5, B: 1.1}, BlackLevel: 64}
 }
 
-// chain compares the kernels of a frame, from 16 bits to R'G'B' of 8, on frames in the device's memory.
+// chain compares the kernels for a frame, from 16 bits to 8-bit R'G'B', on frames in device memory.
 func (b *gpuBench) chain(w, h int) string {
 	rings := 6
 	if small := 256 << 20 / (5 * w * h); !onCPU() {
-		rings = max(rings, small) // so that none is found in a cache
+		rings = max(rings, small) // so that no frame is in a cache
 	}
 	frames := make([]benchFrame, rings)
 	for i := range frames {
@@ -103,7 +103,7 @@ func (b *gpuBench) chain(w, h int) string {
 	return fmt.Sprintf("### Kernels of a %dx%d frame, 16 bits to R'G'B' of 8, in the device's memory\n\n", w, h) + chainTable(list, copied, wide, whole) + "\n" + note
 }
 
-// peers adds what NPP has and can do here: the contenders for R, G, B of 16 bits and of 8, and a note.
+// peers adds what NPP offers and can do here: the contenders for R, G, B of 16 bits and of 8, and a note.
 func (b *gpuBench) peers(add func(string, func(*benchFrame) error) *contender, f *benchFrame, w, h int) (wide, whole *contender, note string) {
 	n := openNPP(b.t, b.driver, b.stream)
 	if n == nil {
@@ -138,7 +138,7 @@ func (b *gpuBench) peers(add func(string, func(*benchFrame) error) *contender, f
 
 func chainTable(list []*contender, copied, wide, whole *contender) string {
 	var t strings.Builder
-	t.WriteString("| kernels | µs a frame | spread | times as fast as NPP to 16 bits | as NPP to 8 bits | of the copy's speed |\n|---|---|---|---|---|---|\n")
+	t.WriteString("| kernels | µs a frame | × NPP to 16 bits | × NPP to 8 bits | of the copy's speed |\n|---|---|---|---|---|\n")
 	for _, c := range list {
 		t.WriteString(c.cells())
 		for _, other := range []*contender{wide, whole} {
@@ -149,7 +149,7 @@ func chainTable(list []*contender, copied, wide, whole *contender) string {
 			}
 		}
 		if strings.HasPrefix(c.name, "NPP") {
-			t.WriteString(" – |\n") // it moves other amounts
+			t.WriteString(" – |\n") // it moves a different amount of data
 		} else {
 			fmt.Fprintf(&t, " %.0f %% |\n", 100*c.times(copied))
 		}
@@ -157,7 +157,8 @@ func chainTable(list []*contender, copied, wide, whole *contender) string {
 	return t.String()
 }
 
-// difference says how far NPP's picture is from ours without black level, white balance and curve: they are the same thing.
+// difference describes how far NPP's picture differs from ours without black level, white balance and curve, when both
+// should be the same.
 func (b *gpuBench) difference(peer func(i int) error, f *benchFrame, w, h int) string {
 	stream, put := b.kernels(isp.Config{Gamma: 1}, w, h, false)
 	read := func() []byte {

@@ -12,10 +12,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// hostRings is how many frames of host memory take turns.
+// hostRings is the number of frames in host memory used in turn.
 const hostRings = 6
 
-// hostFrames are frames of shared memory, with the chart in them.
+// hostFrames returns frames of shared memory that contain the chart.
 func (b *gpuBench) hostFrames(p pipeline.PixelFormat, w, h int, flags cudahost.Flags) []*pipeline.Frame {
 	f := format(b.t, p, w, h)
 	var text []byte
@@ -33,7 +33,8 @@ func (b *gpuBench) hostFrames(p pipeline.PixelFormat, w, h int, flags cudahost.F
 	return list
 }
 
-// link compares frames that kernels read and write in host memory with what copy engines and a kernel that only copies do over the link.
+// link compares frames that kernels read and write in host memory with the work of copy engines, and of a kernel that
+// only copies, over the link.
 func (b *gpuBench) link(w, h int) string {
 	ins, combined := b.hostFrames(pipeline.RGGB16, w, h, cudahost.Default), b.hostFrames(pipeline.RGGB16, w, h, cudahost.WriteCombined)
 	outs, device := b.hostFrames(pipeline.RGB24, w, h, cudahost.Default), b.deviceMemory(3*w*h)
@@ -70,7 +71,7 @@ func (b *gpuBench) link(w, h int) string {
 	b.measure(list, 12)
 	var t strings.Builder
 	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n"+
-		"| transfer | µs a frame | spread | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|---|\n", w, h)
+		"| transfer | µs a frame | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|\n", w, h)
 	for _, c := range list {
 		rate := func(bytes int) string { return fmt.Sprintf("%.1f", float64(bytes*w*h)/middle(c.figures)/1e3) }
 		switch c {
@@ -85,8 +86,8 @@ func (b *gpuBench) link(w, h int) string {
 	return t.String()
 }
 
-// overlap compares several frames in work at a time with one, through Process and staged, from host memory to host memory
-// and by the clock.
+// overlap compares several frames in flight with one, through Process, staged, from host memory to host memory, in
+// elapsed time.
 func (b *gpuBench) overlap(w, h int) string {
 	s := newStage(b.t, b.memory, plainIsp(isp.Malvar), Options{Transfer: Staged, Cache: b.cache})
 	ins, outs := b.hostFrames(pipeline.RGGB16, w, h, cudahost.Default), b.hostFrames(pipeline.RGB24, w, h, cudahost.Default)
@@ -109,14 +110,14 @@ func (b *gpuBench) overlap(w, h int) string {
 	}
 	var t strings.Builder
 	fmt.Fprintf(&t, "### Staged, %dx%d: frames in work at a time, copied in, processed (Malvar) and copied out\n\n"+
-		"| frames in work | µs a frame | spread | times as fast as one |\n|---|---|---|---|\n", w, h)
+		"| frames in work | µs a frame | × one |\n|---|---|---|\n", w, h)
 	for _, c := range list {
 		fmt.Fprintf(&t, "%s %.2f |\n", c.cells(), c.times(list[0]))
 	}
 	return t.String()
 }
 
-// inWork is the time of a frame in microseconds with so many in work.
+// inWork returns the time per frame in microseconds with n frames in flight.
 func (b *gpuBench) inWork(s *Stage, ins, outs []*pipeline.Frame, n, frames int) float64 {
 	begin := time.Now()
 	for i := range frames {

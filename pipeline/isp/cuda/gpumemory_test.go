@@ -17,13 +17,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// TestGPUNoLeak: 10,000 frames, and plans in between, leave the memory of device and host as it was.
+// TestGPUNoLeak checks that 10,000 frames, with plans in between, leave the memory of device and host unchanged.
 func TestGPUNoLeak(t *testing.T) {
 	memory := cudatest.GPU(t)
 	cache := t.TempDir()
 	in := frame(t, memory, format(t, pipeline.RGGB10, 640, 360))
 	want := []pipeline.Format{format(t, pipeline.UYVY, 640, 360), format(t, pipeline.I420, 320, 180)}
-	outs := make([][]*pipeline.Frame, inFlight+1) // a frame is written again only when its job is
+	outs := make([][]*pipeline.Frame, inFlight+1) // a frame is reused only when its job is done
 	for i := range outs {
 		outs[i] = frames(t, memory, want)
 	}
@@ -55,7 +55,7 @@ func TestGPUNoLeak(t *testing.T) {
 	}
 	cycle(3)
 	var gone string
-	for range 3 { // others may use the GPU: what leaks is gone every time
+	for range 3 { // other programs may use the GPU; a leak shows every time
 		before := held(t, memory)
 		cycle(n)
 		if gone = held(t, memory).more(before); gone == "" {
@@ -66,10 +66,11 @@ func TestGPUNoLeak(t *testing.T) {
 	t.Error(gone)
 }
 
-// holding is memory in bytes: of the device, of the process, and what it has of the driver's: host memory of CUDA's is that.
+// holding is memory in bytes: used on the device, resident in the process, and pinned by the driver as host memory of
+// CUDA.
 type holding struct{ device, resident, pinned int }
 
-// more says what has grown by more than what comes and goes.
+// more describes what has grown by more than normal fluctuation, or returns "".
 func (h holding) more(than holding) string {
 	device, resident, pinned := h.device-than.device, h.resident-than.resident, h.pinned-than.pinned
 	if device <= 4<<20 && resident <= 32<<20 && pinned <= 8<<20 {
@@ -119,8 +120,8 @@ func (unreadable) Run(context.Context, func(*pipeline.Frame)) error { return nil
 
 func (unreadable) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
 
-// TestGPUWriteCombined: frames that the CPU must not read are read, and written, as others are; the graph lets the stage read
-// them.
+// TestGPUWriteCombined checks that frames that the CPU must not read are read and written like others, and that the
+// graph lets the stage read them.
 func TestGPUWriteCombined(t *testing.T) {
 	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(9, 24))
@@ -151,8 +152,8 @@ func TestGPUWriteCombined(t *testing.T) {
 	}
 }
 
-// TestGPUWithoutMemory: a plan that the device has no memory for is refused, and nothing else is: the one before goes on, and it is
-// made when there is memory again.
+// TestGPUWithoutMemory checks that a plan for which the device has too little memory is refused without other effects:
+// the previous one remains in use, and the new one can be made when there is memory again.
 func TestGPUWithoutMemory(t *testing.T) {
 	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(10, 25))
@@ -162,7 +163,7 @@ func TestGPUWithoutMemory(t *testing.T) {
 	fill(small.Bytes, 0, rnd)
 	want := []pipeline.Format{format(t, pipeline.UYVY, 64, 32)}
 	ref, _ := reference(t, c, small, want)
-	outs := frames(t, memory, want) // host memory may need some of the device's, too
+	outs := frames(t, memory, want) // host memory may need device memory as well
 	works := func(when string) {
 		t.Helper()
 		clear(outs[0].Bytes)

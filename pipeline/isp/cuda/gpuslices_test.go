@@ -22,7 +22,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// roll copies from's lines into a frame that fills, some at a time, up to line end, where it finishes with err.
+// roll copies lines of from into a filling frame, some at a time, up to line end, where it finishes with err.
 func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
 	most := 1 + rnd.IntN(40)
 	for y := 0; y < end; {
@@ -43,7 +43,7 @@ func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
 func readLines(t *testing.T, out, want *pipeline.Frame) {
 	f := out.Format
 	line := f.Stride
-	if f.PacketPitch > 0 { // of which Stride is a line without its gaps
+	if f.PacketPitch > 0 { // Stride is a line without its gaps
 		line = line / (f.PacketPitch - f.HeaderGap) * f.PacketPitch
 	}
 	for y := 0; y < f.Height; {
@@ -64,10 +64,11 @@ func readLines(t *testing.T, out, want *pipeline.Frame) {
 	}
 }
 
-// inSlices makes pictures of in while it arrives, and compares each line when it is handed on. Every fifth frame is cut.
+// inSlices makes pictures of in while it arrives, and compares each line when it is handed on. Every fifth frame is
+// cut.
 func inSlices(t *testing.T, s *Stage, memory *cudahost.CUDA, in *pipeline.Frame, ref []*pipeline.Frame, rnd *rand.Rand) {
 	t.Helper()
-	other := frame(t, memory, in.Format) // what is in the device's memory is not this frame's
+	other := frame(t, memory, in.Format) // device memory then contains a different frame
 	for i, b := range in.Bytes {
 		other.Bytes[i] = ^b
 	}
@@ -122,8 +123,8 @@ func bytesOf(frames []*pipeline.Frame) (list [][]byte) {
 	return list
 }
 
-// TestGPUDamagedIsNotObserved: nobody hears of the statistics of a frame that is damaged, be it at its very end, and the next frame
-// has its own.
+// TestGPUDamagedIsNotObserved checks that the statistics of a damaged frame are not passed on, even if the damage is at
+// its very end, and that the next frame has its own.
 func TestGPUDamagedIsNotObserved(t *testing.T) {
 	memory := cudatest.GPU(t)
 	cut := errors.New("cut")
@@ -158,8 +159,8 @@ func TestGPUDamagedIsNotObserved(t *testing.T) {
 	}
 }
 
-// BenchmarkGPUSlices: how long after the last line of a frame that arrives over 15 ms its pictures are final, by the height of
-// the bands, and how busy the process is meanwhile.
+// BenchmarkGPUSlices measures the time from the last line of a frame that arrives over 15 ms until its pictures are
+// final, by the height of the bands, and the load of the process meanwhile.
 func BenchmarkGPUSlices(b *testing.B) {
 	cache := b.TempDir()
 	for _, by := range []int{1, 2} {
@@ -174,7 +175,7 @@ func BenchmarkGPUSlices(b *testing.B) {
 	}
 }
 
-// benchReadout is how long the sensor reads out, in steps of 16 lines, as an FPGA announces them.
+// benchReadout is the sensor's readout time. Lines arrive in steps of 16, as an FPGA announces them.
 const benchReadout = 15 * time.Millisecond
 
 func benchSlices(b *testing.B, by int, o Options, lines int) {
@@ -192,10 +193,10 @@ func benchSlices(b *testing.B, by int, o Options, lines int) {
 	for b.Loop() {
 		in.Fill()
 		outs[0].Fill()
-		var came, made [2]time.Time // the first lines and the last
+		var came, made [2]time.Time // arrival of the first lines and of the last
 		var both sync.WaitGroup
 		both.Go(func() {
-			runtime.LockOSThread() // whose time is not the stage's
+			runtime.LockOSThread() // its time is not the stage's
 			defer runtime.UnlockOSThread()
 			idle := cpuTime(unix.RUSAGE_THREAD)
 			begun := time.Now()
@@ -239,7 +240,7 @@ func benchSlices(b *testing.B, by int, o Options, lines int) {
 	b.ReportMetric(float64(busy.Microseconds())/float64(n), "us-cpu/frame")
 }
 
-// cpuTime is what the process or the thread has used.
+// cpuTime returns the processor time used by the process or the thread.
 func cpuTime(who int) time.Duration {
 	var u unix.Rusage
 	_ = unix.Getrusage(who, &u)

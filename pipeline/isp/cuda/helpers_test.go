@@ -29,13 +29,13 @@ func newStage(t testing.TB, memory *cudahost.CUDA, c isp.Config, o Options) *Sta
 
 const canary = 0xa5
 
-// frame is one of shared memory, full of canaries.
+// frame returns a frame in shared memory, filled with canaries.
 func frame(t testing.TB, memory *cudahost.CUDA, f pipeline.Format) *pipeline.Frame {
 	t.Helper()
 	return frameOf(t, memory, f, cudahost.Mapped)
 }
 
-// frameOf is one of memory of another kind.
+// frameOf returns a frame in memory of another kind.
 func frameOf(t testing.TB, memory *cudahost.CUDA, f pipeline.Format, flags cudahost.Flags) *pipeline.Frame {
 	t.Helper()
 	b, err := memory.AllocHost(f.Size(), flags)
@@ -73,7 +73,8 @@ func outputs() []pipeline.PixelFormat {
 	return []pipeline.PixelFormat{pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.Grey, pipeline.I420, pipeline.NV12}
 }
 
-// fill makes noise, black, white, what filters overshoot on, or a dim picture with few bright samples.
+// fill fills b with noise, black, white, patterns on which filters overshoot, or a dark picture with a few bright
+// samples.
 func fill(b []byte, kind int, rnd *rand.Rand) {
 	for i := range b {
 		switch kind % 5 {
@@ -98,7 +99,7 @@ func fill(b []byte, kind int, rnd *rand.Rand) {
 	}
 }
 
-// randomConfig leaves out every step now and then. Known defects lie within 16x16 samples.
+// randomConfig omits every step now and then. Known defects are within 16x16 samples.
 func randomConfig(rnd *rand.Rand, bits int) isp.Config {
 	maybe := func() bool { return rnd.IntN(3) == 0 }
 	c := isp.Config{Demosaic: isp.Demosaic(rnd.IntN(2)), Workers: 1}
@@ -146,7 +147,7 @@ func randomConfig(rnd *rand.Rand, bits int) isp.Config {
 	return c
 }
 
-// randomOutput is an output of the size.
+// randomOutput returns an output of the given size.
 func randomOutput(t testing.TB, rnd *rand.Rand, p pipeline.PixelFormat, w, h int) pipeline.Format {
 	t.Helper()
 	f := format(t, p, w, h)
@@ -166,7 +167,7 @@ func randomOutput(t testing.TB, rnd *rand.Rand, p pipeline.PixelFormat, w, h int
 	return f
 }
 
-// capture is a real one of a test chart, of the project cruxopen/openISP.
+// capture returns a real capture of a test chart, from the project cruxopen/openISP.
 func capture(t testing.TB, memory *cudahost.CUDA) *pipeline.Frame {
 	t.Helper()
 	const file = "fpga/model/testdata/testchart-1920x1080-rggb10le.raw"

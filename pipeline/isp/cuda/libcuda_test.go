@@ -13,8 +13,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// A bareDriver has the functions of libcuda that only measuring needs. Who uses it stays on its thread, which has the
-// device's context.
+// A bareDriver provides the functions of libcuda that only measurements need. It must be used on the thread on which it
+// was created, which has the device's context.
 type bareDriver struct {
 	t         testing.TB
 	functions map[string]uintptr
@@ -26,7 +26,7 @@ var bareNames = []string{
 	"cuMemcpyDtoHAsync_v2",
 }
 
-// newBareDriver takes the context of the stream's device.
+// newBareDriver uses the context of the stream's device.
 func newBareDriver(t testing.TB, s *cudahost.Stream) *bareDriver {
 	t.Helper()
 	library, err := purego.Dlopen("libcuda.so.1", purego.RTLD_NOW|purego.RTLD_LOCAL)
@@ -55,14 +55,14 @@ func (d *bareDriver) call(name string, args ...uintptr) {
 	}
 }
 
-// attribute is one of the device's (CUdevice_attribute).
+// attribute returns an attribute of the device (CUdevice_attribute).
 func (d *bareDriver) attribute(number int) int32 {
 	var v int32
 	d.call("cuDeviceGetAttribute", uintptr(unsafe.Pointer(&v)), uintptr(number), 0)
 	return v
 }
 
-// A mark is a place in a stream whose time is taken.
+// A mark is a position in a stream whose time is recorded.
 type mark struct {
 	driver *bareDriver
 	event  uintptr
@@ -77,12 +77,12 @@ func (d *bareDriver) newMark() *mark {
 
 func (m *mark) on(s *cudahost.Stream) { m.driver.call("cuEventRecord", m.event, s.Handle()) }
 
-// await holds what comes on the stream until the place was reached.
+// await makes the stream wait until the position is reached.
 func (m *mark) await(s *cudahost.Stream) {
 	m.driver.call("cuStreamWaitEvent", s.Handle(), m.event, 0)
 }
 
-// since waits for the place, and is the device's time from the other place on.
+// since waits for the position, and returns the device's time since the other position.
 func (m *mark) since(begin *mark) time.Duration {
 	var milliseconds float32
 	m.driver.call("cuEventSynchronize", m.event)

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// streamContext is NppStreamContext of CUDA 11 to 13 (nppdefs.h): 48 bytes, handed over by value.
+// streamContext is NppStreamContext of CUDA 11 to 13 (nppdefs.h): 48 bytes, passed by value.
 type streamContext struct {
 	stream                                             uintptr
 	device, processors, threadsProcessor, threadsBlock int32
@@ -24,25 +24,25 @@ type streamContext struct {
 
 const (
 	nppBayerRGGB     = 1 // NppiBayerGridPosition
-	nppUndefined     = 0 // NppiInterpolationMode: the only one that CFAToRGB takes
+	nppUndefined     = 0 // NppiInterpolationMode: the only one that CFAToRGB accepts
 	nppHintNone      = 0 // NppHintAlgorithm
 	streamNoBlocking = 1
 )
 
-// npp is NVIDIA's 2D image library, the peer: nppicc makes colours, nppidei brings 16 bits to 8.
+// npp is NVIDIA's 2D image library, used for comparison: nppicc demosaics, nppidei converts 16 bits to 8.
 type npp struct {
 	context                streamContext
-	color16, color8, scale uintptr // 0: not there
+	color16, color8, scale uintptr // 0 if not available
 	from                   string
 }
 
-// nppFolders are where the toolkit lies; "" is the linker's choice.
+// nppFolders lists where the toolkit may be; "" leaves it to the linker.
 var nppFolders = []string{
 	"", "/usr/local/cuda/lib64/", "/usr/local/cuda/targets/x86_64-linux/lib/",
 	"/usr/local/cuda/targets/sbsa-linux/lib/", "/usr/local/cuda/targets/aarch64-linux/lib/",
 }
 
-// openNPP is nil without the library.
+// openNPP returns nil without the library.
 func openNPP(t testing.TB, d *bareDriver, s *cudahost.Stream) *npp {
 	t.Helper()
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
@@ -54,7 +54,7 @@ func openNPP(t testing.TB, d *bareDriver, s *cudahost.Stream) *npp {
 				h, _ := purego.Dlopen(folder+name+".so."+version, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 				return h
 			}
-			open("libnppc") // the others need it, and may not find it by themselves
+			open("libnppc") // the others need it, and may not find it on their own
 			color := open("libnppicc")
 			if color == 0 {
 				continue
@@ -78,8 +78,8 @@ func (d *bareDriver) streamContext(s *cudahost.Stream) streamContext {
 	}
 }
 
-// words are those of the context as a last argument by value: on the stack (System V ABI, class MEMORY), or a pointer to a
-// copy (AAPCS64, above 16 bytes). What comes before it has filled the registers, or is of them.
+// words appends the context as a last argument by value: on the stack (System V ABI, class MEMORY), or as a pointer to
+// a copy (AAPCS64, above 16 bytes). The arguments before it fill the argument registers.
 func (n *npp) words(args ...uintptr) []uintptr {
 	if runtime.GOARCH == "arm64" {
 		return append(args, uintptr(unsafe.Pointer(&n.context)))
@@ -94,10 +94,10 @@ func nppCall(name string, f uintptr, args []uintptr) error {
 	return nil
 }
 
-// pair are two ints in a word: NppiSize, and each half of NppiRect.
+// pair packs two ints into a word, as for NppiSize and each half of NppiRect.
 func pair(a, b int) uintptr { return uintptr(uint32(a)) | uintptr(uint32(b))<<32 }
 
-// color makes R, G, B of a mosaic with both of bytes bytes a sample. 15 words are as many as a call may have.
+// color makes R, G, B from a mosaic, both with bytes bytes per sample. It needs 15 words, the maximum for a call.
 func (n *npp) color(bytes int, in, out uintptr, w, h int) error {
 	f := n.color16
 	if bytes == 1 {
@@ -107,7 +107,7 @@ func (n *npp) color(bytes int, in, out uintptr, w, h int) error {
 		nppBayerRGGB, nppUndefined))
 }
 
-// toBytes brings R, G, B of 16 bits to 8.
+// toBytes converts R, G, B from 16 bits to 8.
 func (n *npp) toBytes(in, out uintptr, w, h int) error {
 	return nppCall("nppiScale", n.scale, n.words(in, uintptr(6*w), out, uintptr(3*w), pair(w, h), nppHintNone))
 }

@@ -13,9 +13,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// TestCompiles has NVIDIA's own compiler make the kernels for Jetsons: Xavier, Orin. It says that they are CUDA C++, not
-// what they compute.
+// TestCompiles compiles the kernels with NVIDIA's own compiler for Jetsons: Xavier, Orin. It checks that they are valid
+// CUDA C++, not what they compute.
 func TestCompiles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	capabilities := []int{87, 72}
 	if testing.Short() {
 		capabilities = capabilities[:1]

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A plan is a recipe on the device: kernels, tables, and memory for the frames in work.
+// A plan is a recipe on the device: kernels, tables, and memory for the frames being processed.
 type plan struct {
 	recipe  *isp.Recipe
 	program *program
@@ -24,40 +24,40 @@ type plan struct {
 	planes  [][]plane // by output
 	jobs    [inFlight]job
 	turn    int
-	bands   [bandsInFlight]band // of a frame that fills
+	bands   [bandsInFlight]band // for a filling frame
 }
 
-// A job is a frame in work.
+// A job is a frame being processed.
 type job struct {
-	args   args              // of its kernels
-	params [1]unsafe.Pointer // to args
-	in     uintptr           // the copy of the input; 0 in place
-	outs   []uintptr         // the pictures before they are copied
-	inside *cudahost.Event   // the copy in has come so far
-	worked *cudahost.Event   // and the kernels
-	report *cudahost.Buffer  // the statistics, which the device has gathered; nil: none
-	fence  *cudahost.Fence   // of the frame that was this job last
+	args   args              // for its kernels
+	params [1]unsafe.Pointer // points to args
+	in     uintptr           // copy of the input; 0 if in place
+	outs   []uintptr         // pictures before they are copied
+	inside *cudahost.Event   // the copy in has progressed this far
+	worked *cudahost.Event   // the kernels have progressed this far
+	report *cudahost.Buffer  // statistics from the device, or nil
+	fence  *cudahost.Fence   // of the last frame of this job
 
 	progress progress
-	made     []int // lines of each output that are made
-	copied   []int // of which so many are on their way to host memory
+	made     []int // finished lines of each output
+	copied   []int // lines of each output whose copy to host memory is enqueued
 
 	sequence uint64
 	times    pipeline.Times
-	wanted   []*pipeline.Frame // what it makes
+	wanted   []*pipeline.Frame // the outputs being made
 	finish   func(error)       // Stage.finish
 }
 
-// A progress is how much of a frame is made, in lines from its top; of known defects the number.
+// A progress records how much of a frame is done, in lines from its top or, for known defects, as their number.
 type progress struct {
-	input  int // that is on the device
-	black  int // of samples
+	input  int // lines on the device
+	black  int // lines of samples
 	known  int
 	found  int
 	colors [sizes]int
 }
 
-// next is the job whose turn it is.
+// next returns the job whose turn it is.
 func (p *plan) next() *job {
 	p.turn = (p.turn + 1) % inFlight
 	return &p.jobs[p.turn]
@@ -89,7 +89,8 @@ func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 	return p, nil
 }
 
-// allocPlanes allocates what kernels leave for one another. Frames share it: their kernels run one after the other.
+// allocPlanes allocates the intermediate results of kernels. Frames share them, because their kernels run one after
+// another.
 func (p *plan) allocPlanes(observe bool) (err error) {
 	get := func(size int) uintptr {
 		at, e := p.memory.alloc(size)
@@ -115,7 +116,7 @@ func (p *plan) allocPlanes(observe bool) (err error) {
 	return err
 }
 
-// open allocates what a frame has for itself.
+// open allocates the resources of one job.
 func (s *Stage) open(p *plan, j *job) (err error) {
 	j.params[0] = unsafe.Pointer(&j.args)
 	j.wanted = make([]*pipeline.Frame, 0, len(p.recipe.Outputs))
@@ -163,5 +164,5 @@ func (p *plan) Close() error {
 	return errors.Join(append(errs, p.memory.Close(), p.program.Close())...)
 }
 
-// gathered is the job's report; its frame's work must be done.
+// gathered returns the job's report; its frame's work must have completed.
 func (j *job) gathered() *gathered { return (*gathered)(unsafe.Pointer(&j.report.Bytes()[0])) }

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// The parts of the source, in their order.
+// The parts of the source, in order.
 var (
 	//go:embed kernels/args.cu
 	argsSource string
@@ -36,7 +36,7 @@ var (
 	pictureSource string
 )
 
-// source is what the compiler gets; its errors name the part and the line.
+// source returns the complete source, in which the compiler's errors name the part and the line.
 func source() string {
 	var b strings.Builder
 	for _, part := range []struct{ name, text string }{
@@ -54,10 +54,11 @@ func source() string {
 	return b.String()
 }
 
-// needsPlane says whether the samples behind the repair of defects are written to memory: their repair looks around.
+// needsPlane reports whether samples must be written to memory for the repair of defects, which needs neighbouring
+// lines.
 func needsPlane(r *isp.Recipe) bool { return len(r.Defects) > 0 || r.Threshold > 0 }
 
-// options say what the kernels of a recipe have in common.
+// options returns the compiler options common to all kernels of a recipe.
 func options(r *isp.Recipe) []string {
 	packed := 0
 	if r.Samples.Packed {
@@ -80,7 +81,8 @@ func options(r *isp.Recipe) []string {
 	return list
 }
 
-// samplesPart is the option of a part of the program, as the next two are: each is compiled for itself.
+// samplesPart is the compiler option that selects the part of the program with the kernels for samples. colorsPart and
+// picturePart return the options for the other parts. Each part is compiled separately.
 const samplesPart = "-DSAMPLES"
 
 func colorsPart(size int) string { return fmt.Sprintf("-DKERNEL=COLORS(%d)", size) }
@@ -93,7 +95,7 @@ func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
 	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), r.Sharpen > 0)
 }
 
-// parts are those that a recipe needs. Outputs of one kind share one.
+// parts returns the parts that a recipe needs. Outputs of the same kind share one.
 func parts(r *isp.Recipe, observe bool) (list []string) {
 	if needsPlane(r) || observe {
 		list = append(list, samplesPart)
@@ -109,7 +111,7 @@ func parts(r *isp.Recipe, observe bool) (list []string) {
 	return slices.Compact(list)
 }
 
-// formatName is the format in kernels/picture.cu; isp.NewRecipe has refused all others.
+// formatName returns the name of the format in kernels/picture.cu; isp.NewRecipe has refused all others.
 func formatName(p pipeline.PixelFormat) string {
 	return map[pipeline.PixelFormat]string{
 		pipeline.UYVY: "UYVY", pipeline.UYVP: "UYVP", pipeline.RGB24: "RGB24", pipeline.Grey: "GREY",
@@ -117,21 +119,21 @@ func formatName(p pipeline.PixelFormat) string {
 	}[p]
 }
 
-// sizes are full, half and a quarter.
+// sizes is the number of sizes: full, half and a quarter.
 const sizes = 3
 
-// A program has the kernels of a recipe, compiled for the device.
+// A program contains the kernels of a recipe, compiled for the device.
 type program struct {
 	modules    map[string]*cudahost.Module // by part
 	black      *cudahost.Kernel
 	known      *cudahost.Kernel
 	found      *cudahost.Kernel
 	statistics *cudahost.Kernel
-	colors     [sizes]*cudahost.Kernel // before sharpening; nil: not needed
+	colors     [sizes]*cudahost.Kernel // before sharpening; nil if not needed
 	pictures   []*cudahost.Kernel
 }
 
-// newProgram compiles the parts side by side.
+// newProgram compiles the parts of a recipe's program concurrently, and loads them.
 func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe bool) (*program, error) {
 	list := parts(r, observe)
 	codes, errs := make([][]byte, len(list)), make([]error, len(list))
@@ -140,7 +142,7 @@ func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe
 		all.Go(func() { codes[i], _, errs[i] = c.Compile("isp.cu", source(), append(options(r), part)...) })
 	}
 	all.Wait()
-	err := cmp.Or(errs...) // another one would say the same
+	err := cmp.Or(errs...) // the others would report the same
 	p := &program{modules: map[string]*cudahost.Module{}}
 	for i, part := range list {
 		if err == nil {

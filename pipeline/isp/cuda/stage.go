@@ -15,56 +15,57 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// A Transfer is how a frame's bytes come to the GPU, and the pictures back.
+// A Transfer is a way of getting a frame's bytes to the GPU, and the pictures back.
 type Transfer uint8
 
 const (
-	Auto    Transfer = iota // InPlace on an integrated GPU, else Staged
+	Auto    Transfer = iota // InPlace on an integrated GPU, otherwise Staged
 	InPlace                 // kernels read and write host memory
 	Staged                  // copies to and from the GPU's memory, while kernels work on another frame
 )
 
-// Options say how a Stage works; what it makes does not depend on them.
+// Options configures how a Stage works. The pictures do not depend on it.
 type Options struct {
 	Transfer Transfer
-	Cache    string // folder of compiled kernels; "" keeps none
+	Cache    string // folder for compiled kernels; "" means none
 
-	// Fault, if there is one, is told, once, of an error after which the process cannot use CUDA any more
+	// Fault, if not nil, is called once with an error after which the process cannot use CUDA any more
 	// (pipeline.DeviceLost). It must not wait for the Stage.
 	Fault func(error)
 }
 
 var _ pipeline.DeviceError = (*cudahost.Error)(nil)
 
-// inFlight is how many frames may be in work: one on its way in, one in the kernels, one on its way out.
+// inFlight is the maximum number of frames that are processed at a time: one being copied in, one in the kernels, one
+// being copied out.
 const inFlight = 3
 
-// Holds is how many frames a stage holds at a time besides those that wait for it.
+// Holds is the maximum number of frames that a stage holds at a time, not counting those in its queue.
 const Holds = inFlight + 1
 
-// A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; they take turns.
+// A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; they exclude one another.
 type Stage struct {
 	memory   *cudahost.CUDA
 	compiler *cudahost.Compiler
 	config   isp.Config
 	staged   bool
-	linked   bool        // kernels reach frames over a link
-	observe  bool        // statistics are wanted
-	fault    func(error) // nil: nobody wants to hear it
+	linked   bool        // kernels access frames over a link
+	observe  bool        // statistics are needed
+	fault    func(error) // may be nil
 	once     sync.Once
 
-	gains atomic.Pointer[isp.Gains] // that were asked for last
+	gains atomic.Pointer[isp.Gains] // last requested gains
 
 	mu            sync.Mutex
 	closed        bool
-	in, work, out *cudahost.Stream // the first and the last are those of copies, and nil without
+	in, work, out *cudahost.Stream // in and out are for copies, and nil without copies
 	plan          *plan
-	stats         isp.Statistics // of the frame whose work has just ended
-	bandLines     int            // of a frame that fills: so many are waited for before the next kernels
+	stats         isp.Statistics // of the last completed frame
+	bandLines     int            // minimum number of lines of a filling frame to wait for before the next kernels
 }
 
-// New opens the run-time compiler; kernels are compiled by Plan. Errors wrap isp.ErrConfig or cudahost.ErrNoCUDA. Close
-// gives back what the stage holds, before the memory is closed.
+// New opens the run-time compiler; kernels are compiled by Plan. Errors wrap isp.ErrConfig or cudahost.ErrNoCUDA, or
+// are CUDA's. Close must be called before the memory is closed.
 func New(memory *cudahost.CUDA, c isp.Config, o Options) (*Stage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -97,7 +98,7 @@ func (s *Stage) openStreams() (err error) {
 	return nil
 }
 
-// last is the stream that ends a frame's work.
+// last returns the stream in which a frame's work ends.
 func (s *Stage) last() *cudahost.Stream {
 	if s.staged {
 		return s.out
@@ -105,13 +106,14 @@ func (s *Stage) last() *cudahost.Stream {
 	return s.work
 }
 
-// Needs implements pipeline.Stage: it reads a source's frames, by kernels or by the GPU's copies.
+// Needs implements pipeline.Stage. The stage reads a source's frames with kernels or by copies of the GPU.
 func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 	return pipeline.StageNeeds{Holds: Holds, OnDevice: true, Slices: true}, nil
 }
 
-// Plan accepts what isp.Stage accepts, and write-combined memory as input, with the same errors, and compiles the kernels for it: that takes seconds, or
-// nothing when they are in the cache. Errors of the compiler wrap cudahost.ErrCompile.
+// Plan accepts the formats that isp.Stage accepts, and also write-combined memory as input, with the same errors. It
+// compiles the kernels for them, which takes seconds, or no time if they are in the cache. Compile errors wrap
+// cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,14 +133,14 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return s.drop(old)
 }
 
-// drop gives up a plan when its last frame is done.
+// drop closes a plan when its last frame is done.
 func (s *Stage) drop(p *plan) error {
 	if p == nil {
 		return nil
 	}
 	for i := range p.jobs {
 		if f := p.jobs[i].fence; f != nil {
-			_ = f.Wait(context.Background()) // who waited for the frame has its error
+			_ = f.Wait(context.Background()) // the consumer of the frame gets this error
 		}
 	}
 	return p.Close()
@@ -155,7 +157,8 @@ func (s *Stage) synchronize() error {
 	return errors.Join(errs...)
 }
 
-// SetGains changes the white balance from the next frame on. An error wraps isp.ErrConfig and changes nothing.
+// SetGains changes the white balance from the next frame on. If it returns an error, which wraps isp.ErrConfig, nothing
+// has changed.
 func (s *Stage) SetGains(g isp.Gains) error {
 	if err := g.Validate(); err != nil {
 		return err
@@ -164,15 +167,15 @@ func (s *Stage) SetGains(g isp.Gains) error {
 	return nil
 }
 
-// Process puts the work on outs on the GPU and returns; outs' Ready tells when their bytes are final. in and outs are
-// of the formats of the last Plan, and in memory of cudahost.CUDA. Times.Processed is set when the bytes are final.
-// Config.Observe is called, and Config.Results are added, before Ready opens. An element of outs may be nil; without any,
-// it returns when the work is done. When inFlight frames are in work it waits for the oldest. It fails before anything is
-// written, with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), or with CUDA's, when nothing is being
-// written any more.
+// Process enqueues the work on outs on the GPU and returns; the Ready fence of outs opens when their bytes are final.
+// in and outs must have the formats of the last Plan, and be in memory of cudahost.CUDA. Times.Processed is set when
+// the bytes are final. Config.Observe is called, and Config.Results are added, before Ready opens. Elements of outs may
+// be nil; if all are, Process returns when the work is done. If inFlight frames are being processed, Process waits for
+// the oldest. If it fails with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), it has written nothing.
+// If it fails with an error of CUDA, nothing is being written any more.
 //
-// If in or an output fills, outs' lines arrive as those of in do, and Process returns when all are final and in is complete;
-// it may also fail under way then, with the error of in, when nothing is being written any more.
+// If in or an output is filling, outs' lines arrive as those of in do, and Process returns when all are final and in is
+// complete. It may then also fail later, with the error of in or ctx.Err(), when nothing is being written any more.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +196,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 			return fmt.Errorf("isp on CUDA: the frame before: %w", err)
 		}
 	}
-	s.begin(j, in)
+	s.prepareJob(j, in)
 	if in.Filling() || slices.ContainsFunc(outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
 		return s.follow(ctx, j, in, outs)
 	}
@@ -212,19 +215,19 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 			out.Ready, ready = fence, true
 		}
 	}
-	if !ready { // nobody would hold the input while it is read
+	if !ready { // no consumer would hold the input while it is read
 		return fence.Wait(context.WithoutCancel(ctx))
 	}
 	return nil
 }
 
-// failed waits until nothing is being written any more.
+// failed calls reportLost with err, waits until nothing is being written any more, and returns err, wrapped.
 func (s *Stage) failed(err error) error {
-	s.tell(err)
+	s.reportLost(err)
 	return errors.Join(fmt.Errorf("isp on CUDA: %w", err), s.synchronize())
 }
 
-// check says whether the frames are those of the plan, in memory that the device reaches.
+// check returns an error unless the frames match the plan and are in memory that the device can access.
 func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if s.plan == nil {
 		return (*isp.Recipe)(nil).Check(in, outs)
@@ -243,14 +246,15 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	return nil
 }
 
-// tell reports an error that is the end of CUDA in this process.
-func (s *Stage) tell(err error) {
+// reportLost reports err if CUDA cannot be used in this process after it. It reports only the first such error, and
+// ignores others.
+func (s *Stage) reportLost(err error) {
 	if s.fault != nil && pipeline.DeviceLost(err) {
 		s.once.Do(func() { s.fault(fmt.Errorf("isp on CUDA: %w", err)) })
 	}
 }
 
-// Close waits for the frames in work and gives everything back. It may be called twice.
+// Close waits for the frames being processed and releases everything. It may be called twice.
 func (s *Stage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,13 +12,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// An arena is device memory that is freed together.
+// An arena is a set of device memory allocations that are freed together.
 type arena struct {
 	device *cudahost.Device
 	pieces []*cudahost.DeviceMemory
 }
 
-// alloc returns the address of size bytes; 0 of none.
+// alloc allocates size bytes on the device and returns their address, or 0 if size is 0.
 func (m *arena) alloc(size int) (uintptr, error) {
 	if size == 0 {
 		return 0, nil
@@ -31,7 +31,7 @@ func (m *arena) alloc(size int) (uintptr, error) {
 	return d.Pointer, nil
 }
 
-// table returns the address of a copy of b.
+// table copies b to the device and returns the address of the copy, or 0 if b is empty.
 func (m *arena) table(b []byte) (uintptr, error) {
 	at, err := m.alloc(len(b))
 	if err != nil || at == 0 {
@@ -50,7 +50,8 @@ func (m *arena) Close() error {
 	return errors.Join(errs...)
 }
 
-// setTables puts the tables that the recipe has into device memory. tones are by output.
+// setTables puts the tables of the recipe into device memory. tone is the address of the tone table, and tones contains
+// the address of the table for each output.
 func (m *arena) setTables(r *isp.Recipe, a *args) (tone uintptr, tones []uintptr, err error) {
 	keep := func(b []byte) uintptr {
 		at, e := m.table(b)
@@ -72,7 +73,7 @@ func (m *arena) setTables(r *isp.Recipe, a *args) (tone uintptr, tones []uintptr
 	return tone, tones, err
 }
 
-// words are little-endian.
+// words returns v in little-endian order.
 func words(v []uint16) []byte {
 	b := make([]byte, 0, 2*len(v))
 	for _, w := range v {
@@ -81,7 +82,7 @@ func words(v []uint16) []byte {
 	return b
 }
 
-// codes is the tone curve with the conversion to R'G'B' behind it, which looks at one colour only.
+// codes returns the tone curve followed by the conversion to R'G'B', which depends on one colour only.
 func codes(tone *[1 << 14]uint16, c *isp.Conversion) []byte {
 	b := make([]byte, len(tone))
 	for i, v := range tone {
@@ -90,7 +91,7 @@ func codes(tone *[1 << 14]uint16, c *isp.Conversion) []byte {
 	return b
 }
 
-// gains are the lines of the grid, first those of even lines of the frame.
+// gains returns the lines of the grid: first those for even lines of the frame, then those for odd ones.
 func gains(s *isp.RecipeShading, width int) []byte {
 	var b []byte
 	for _, lines := range s.Gains {
@@ -102,10 +103,10 @@ func gains(s *isp.RecipeShading, width int) []byte {
 	return b
 }
 
-// defectSize is that of Defect of kernels/args.cu.
+// defectSize is the size of Defect of kernels/args.cu.
 const defectSize = 16
 
-// defects are Defect of kernels/args.cu.
+// defects returns defects in the layout of Defect of kernels/args.cu.
 func defects(list []isp.RecipeDefect) []byte {
 	var b []byte
 	for _, d := range list {
@@ -116,7 +117,7 @@ func defects(list []isp.RecipeDefect) []byte {
 	return b
 }
 
-// gathered is Statistics of kernels/args.cu.
+// gathered mirrors Statistics of kernels/args.cu.
 type gathered struct {
 	sum       [isp.ZoneRows][isp.ZoneColumns][3]uint64
 	focus     uint64
@@ -128,7 +129,7 @@ type gathered struct {
 
 const gatheredSize = int(unsafe.Sizeof(gathered{}))
 
-// fill makes the isp's statistics of it.
+// fill converts g to the isp's statistics.
 func (g *gathered) fill(s *isp.Statistics) {
 	for y := range g.sum {
 		for x := range g.sum[y] {

@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// TestPackingCompiles has NVIDIA's own compiler make the kernels for Orin.
+// TestPackingCompiles compiles the kernels for Orin with NVIDIA's own compiler.
 func TestPackingCompiles(t *testing.T) {
 	compiler := cudatest.Compiler(t, 87, "", slog.New(slog.DiscardHandler))
 	for _, bits := range []string{"10", "12"} {

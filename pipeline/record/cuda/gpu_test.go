@@ -78,15 +78,15 @@ func format(t testing.TB, p pipeline.PixelFormat, width, height int) pipeline.Fo
 	return f
 }
 
-// fill makes samples of random bits.
+// fill fills b with samples of random bits.
 func fill(b []byte, bits int, rnd *rand.Rand) {
 	for i := 0; i < len(b); i += 2 {
 		binary.LittleEndian.PutUint16(b[i:], uint16(rnd.Uint32())&(1<<bits-1))
 	}
 }
 
-// TestGPUPacking: frames of all sizes are packed as on the CPU, nothing else is written, and a sample with more bits is found wherever
-// it is.
+// TestGPUPacking checks that frames of all sizes are packed as on the CPU, that nothing else is written, and that a
+// sample with too many bits is found wherever it is.
 func TestGPUPacking(t *testing.T) {
 	memory, rnd := cudatest.GPU(t), rand.New(rand.NewPCG(3, 4))
 	for _, pixel := range []pipeline.PixelFormat{pipeline.RGGB10, pipeline.Mono12} {
@@ -142,7 +142,8 @@ func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// TestGPURecording records frames in CUDA's memory: what is in the file are the camera's frames, by their own CRC.
+// TestGPURecording records frames in CUDA memory. According to their CRC, the frames in the file must be those of the
+// camera.
 func TestGPURecording(t *testing.T) {
 	log, memory, dir := slog.New(slog.DiscardHandler), cudatest.GPU(t), t.TempDir()
 	f := format(t, pipeline.Mono12, 642, 31)

@@ -22,7 +22,7 @@ type packArgs struct {
 	groups              uint64
 }
 
-// A Packer packs frames in memory of CUDA. One goroutine at a time may use it.
+// A Packer packs frames in CUDA memory. Only one goroutine may use it at a time.
 type Packer struct {
 	memory  *cudahost.CUDA
 	samples pipeline.Samples
@@ -32,8 +32,8 @@ type Packer struct {
 	over    *cudahost.Buffer
 }
 
-// NewPacker compiles the kernel for samples of 10 or 12 bits; what is compiled is kept in the folder cache. Errors wrap
-// cudahost.ErrNoCUDA where there is no compiler.
+// NewPacker compiles the kernel for samples of 10 or 12 bits and caches the code in the folder cache. The error wraps
+// cudahost.ErrNoCUDA if there is no compiler.
 func NewPacker(memory *cudahost.CUDA, s pipeline.Samples, cache string) (*Packer, error) {
 	p := &Packer{memory: memory, samples: s}
 	if err := p.open(cache); err != nil {
@@ -64,7 +64,7 @@ func (p *Packer) open(cache string) error {
 	return err
 }
 
-// Close gives everything back but what Memory has returned. A nil Packer has nothing to give back.
+// Close frees everything except the memory returned by Memory. A nil Packer is allowed.
 func (p *Packer) Close() error {
 	if p == nil {
 		return nil
@@ -82,13 +82,13 @@ func (p *Packer) Close() error {
 	return errors.Join(errs...)
 }
 
-// Memory is memory that Pack writes. Who asks for it closes it, before the memory of CUDA.
+// Memory allocates memory for Pack to write to. The caller must close it, before CUDA itself is closed.
 func (p *Packer) Memory(size int) (*cudahost.Buffer, error) {
 	return p.memory.AllocHost(size, cudahost.Mapped)
 }
 
-// Pack packs a frame without padding, and returns when it is in dst. An error wraps pipeline.ErrDepth, as that of Samples.Pack does, or
-// is CUDA's.
+// Pack packs a frame without padding, and returns once the result is in dst. The error wraps pipeline.ErrDepth, like
+// that of Samples.Pack, or comes from CUDA.
 func (p *Packer) Pack(dst *cudahost.Buffer, f *pipeline.Frame) error {
 	const threads, chunk, most = 256, 16, 4096
 	samples := f.Format.Width * f.Format.Height

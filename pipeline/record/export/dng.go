@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// newDNG makes a DNG 1.4 of each frame (Adobe, "Digital Negative Specification"): one uncompressed strip with the samples as they
-// are, and no colour calibration: the sensor's colours are taken for linear sRGB.
+// newDNG returns a writer of a DNG 1.4 file for each frame (Adobe, "Digital Negative Specification"): one uncompressed
+// strip with the unchanged samples, and no colour calibration, as the sensor's colours are assumed to be linear sRGB.
 func newDNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return newFolder(path, ".dng", f, dng)
 }
@@ -44,7 +44,7 @@ func dng(f pipeline.Format) (still, error) {
 	}, nil
 }
 
-// dngBytes is how many bytes a sample has in the file.
+// dngBytes returns the number of bytes per sample in the file.
 func dngBytes(s pipeline.Samples) int {
 	if s.Bits == 8 {
 		return 1
@@ -52,14 +52,14 @@ func dngBytes(s pipeline.Samples) int {
 	return 2
 }
 
-// A tag is an entry of a TIFF's directory (TIFF 6.0 §2): its data are of elements of a type.
+// A tag is an entry of a TIFF directory (TIFF 6.0 §2). Its data consist of elements of one type.
 type tag struct {
 	number, kind uint16
 	count        int
 	data         []byte
 }
 
-// Types of a TIFF's elements.
+// Types of TIFF elements.
 const (
 	tiffByte      = 1
 	tiffText      = 2
@@ -72,11 +72,11 @@ const (
 // xyzToSRGB is the matrix from XYZ (D65) to linear sRGB (IEC 61966-2-1), in 1/10000.
 var xyzToSRGB = [9]int32{32405, -15371, -4985, -9693, 18760, 416, 556, -2040, 10572}
 
-// dngHead is the file up to the samples.
+// dngHead returns the part of the file before the samples.
 func dngHead(f pipeline.Format, s pipeline.Samples, frame *record.Frame) []byte {
 	note := frame.Note
 	note.Results = nil
-	about, _ := json.Marshal(&note) // numbers and truth values alone
+	about, _ := json.Marshal(&note) // contains only numbers and booleans
 	le := binary.LittleEndian
 	var matrix []byte
 	for _, v := range xyzToSRGB {
@@ -86,7 +86,7 @@ func dngHead(f pipeline.Format, s pipeline.Samples, frame *record.Frame) []byte 
 	tags := []tag{
 		longs(254, 0), longs(256, uint32(f.Width)), longs(257, uint32(f.Height)), shorts(258, uint16(8*dngBytes(s))), shorts(259, 1),
 		texts(270, string(about)), texts(271, "tegracast"), texts(272, cmp.Or(frame.Image.FrameID, "camera")),
-		longs(273, 0), // where the strip is: filled in below
+		longs(273, 0), // offset of the strip, set below
 		shorts(274, 1), shorts(277, 1), longs(278, uint32(f.Height)), longs(279, uint32(size)), shorts(284, 1),
 		texts(306, frame.At.UTC().Format("2006:01:02 15:04:05")),
 		octets(50706, 1, 4, 0, 0), octets(50707, 1, 1, 0, 0), texts(50708, "tegracast "+frame.Image.FrameID), longs(50717, 1<<s.Bits-1),
@@ -124,7 +124,8 @@ func longs(number uint16, v uint32) tag {
 	return tag{number, tiffLong, 1, binary.LittleEndian.AppendUint32(nil, v)}
 }
 
-// directory is a TIFF's head with one directory, and behind it what does not fit into its entries. The strip follows.
+// directory returns the header of a TIFF with one directory, followed by the values that do not fit into its entries.
+// The strip follows.
 func directory(tags []tag) []byte {
 	le := binary.LittleEndian
 	slices.SortFunc(tags, func(a, b tag) int { return cmp.Compare(a.number, b.number) })
@@ -132,7 +133,7 @@ func directory(tags []tag) []byte {
 	b = le.AppendUint16(b, uint16(len(tags)))
 	behind := len(b) + 12*len(tags) + 4
 	var more []byte
-	strip := 0 // where StripOffsets' value is
+	strip := 0 // position of the value of StripOffsets
 	for _, t := range tags {
 		b = le.AppendUint32(le.AppendUint16(le.AppendUint16(b, t.number), t.kind), uint32(t.count))
 		if t.number == 273 {
@@ -144,7 +145,7 @@ func directory(tags []tag) []byte {
 		}
 		b = le.AppendUint32(b, uint32(behind+len(more)))
 		more = append(more, t.data...)
-		more = append(more, make([]byte, len(more)%2)...) // values begin at even places
+		more = append(more, make([]byte, len(more)%2)...) // values begin at even offsets
 	}
 	b = append(le.AppendUint32(b, 0), more...)
 	b = append(b, make([]byte, (16-len(b)%16)%16)...)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package export writes frames of recordings in formats of others: Y4M, PNG, DNG, and Matroska by ffmpeg; and as slices, which are
-// recordings again.
+// Package export writes frames of recordings in other formats: Y4M, PNG, DNG, and Matroska with ffmpeg; and as slices,
+// which are recordings themselves.
 package export
 
 import (
@@ -20,48 +20,50 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// Errors of an export. They come wrapped with what, where and what to do.
+// Errors of an export. They are returned wrapped, with the operation, the place and a remedy.
 var (
 	ErrUnknown = errors.New("unknown format")
 	ErrPixels  = errors.New("this format cannot have these pixels")
-	ErrExists  = errors.New("the file is there already")
+	ErrExists  = errors.New("the file exists already")
 )
 
-// Config is an export.
+// Config configures an export.
 type Config struct {
 	Files    []string // recordings, in the order of their frames
 	From, To record.Position
 	Format   string // one of Formats
-	Out      string // a file, or for png and dng a folder, which is made
+	Out      string // a file or, for png and dng, a folder, which is created
 	Driver   *cufile.Driver
 }
 
-// Formats are the names of the formats.
+// Formats lists the names of the formats.
 const Formats = "mcap, y4m, png, dng or mkv"
 
 // A writer writes frames of one format.
 type writer interface {
-	// add writes a frame, whose pixels are good until it returns.
-	add(f *record.Frame, pixels []byte) error
-	// end writes what is behind the last frame.
-	end() error
+	// addFrame writes a frame, whose pixels are valid until it returns.
+	addFrame(f *record.Frame, pixels []byte) error
+	// finish writes the end of the file.
+	finish() error
 }
 
-// A maker makes a writer that writes to out. It refuses pixels that the format does not have by an error that wraps ErrPixels.
+// A maker returns a writer that writes to out, or an error that wraps ErrPixels if the format does not support the
+// pixels.
 type maker func(ctx context.Context, f pipeline.Format, out string) (writer, error)
 
-// A Result is what was exported.
+// A Result is the result of an export.
 type Result struct {
 	Frames  int
-	Lost    int     // frames that were left out, since they are damaged
-	Damaged []error // what is damaged: files as a whole, and the first hundred frames
+	Lost    int     // frames omitted because they are damaged
+	Damaged []error // errors of files as a whole, and of the first hundred damaged frames
 }
 
-// maxDamaged is how many damaged frames a Result names.
+// maxDamaged is the maximum number of damaged frames that a Result lists.
 const maxDamaged = 100
 
-// Run exports frames. progress is called with how much is done, from 0 to 1. A file that could not be finished is removed. Errors
-// wrap those above, record's, or a file's.
+// Run exports frames. progress is called with the completed part, from 0 to 1. If Run fails, it removes the file that
+// it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg or
+// errors of package record, or are those of ctx or of a file.
 func Run(ctx context.Context, c Config, progress func(part float64)) (Result, error) {
 	var res Result
 	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mkv": newMKV}
@@ -69,7 +71,7 @@ func Run(ctx context.Context, c Config, progress func(part float64)) (Result, er
 	if newWriter == nil {
 		return res, fmt.Errorf("%w %q: use %s", ErrUnknown, c.Format, Formats)
 	}
-	p, err := record.NewPlayer(c.Files, c.From, c.To, c.Driver)
+	p, err := record.NewPlayer(ctx, c.Files, c.From, c.To, c.Driver)
 	if err != nil {
 		return res, err
 	}
@@ -79,7 +81,7 @@ func Run(ctx context.Context, c Config, progress func(part float64)) (Result, er
 		return res, errors.Join(err, p.Close())
 	}
 	err = res.copy(ctx, p, w, progress)
-	if err = errors.Join(err, w.end(), p.Close()); err != nil {
+	if err = errors.Join(err, w.finish(), p.Close()); err != nil {
 		if info, _ := os.Stat(c.Out); info != nil && info.Mode().IsRegular() {
 			err = errors.Join(err, os.Remove(c.Out))
 		}
@@ -93,7 +95,7 @@ func (r *Result) leaveOut(err error) {
 	}
 }
 
-// copy hands the frames on.
+// copy passes the frames to the writer, and counts the unreadable ones.
 func (r *Result) copy(ctx context.Context, p *record.Player, w writer, progress func(part float64)) error {
 	pixels, err := unix.Mmap(-1, 0, p.Format.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -115,7 +117,7 @@ func (r *Result) copy(ctx context.Context, p *record.Player, w writer, progress 
 			r.leaveOut(err)
 			continue
 		}
-		if err := w.add(f, pixels); err != nil {
+		if err := w.addFrame(f, pixels); err != nil {
 			return err
 		}
 		r.Frames++
@@ -123,7 +125,7 @@ func (r *Result) copy(ctx context.Context, p *record.Player, w writer, progress 
 	}
 }
 
-// create makes a file that must not be there.
+// create creates a file that must not exist.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
@@ -132,18 +134,18 @@ func create(path string) (*os.File, error) {
 	return f, err
 }
 
-// cannot refuses pixels.
+// cannot returns an error for unsupported pixels.
 func cannot(f pipeline.Format, format, has, instead string) error {
 	return fmt.Errorf("%w: %s has %s, the frames are %s: %s", ErrPixels, format, has, f.Pixel, instead)
 }
 
-// sensorInstead is what to do with a sensor's samples where a picture is needed.
+// sensorInstead is the text of the remedy if a sensor's samples are given where a picture is needed.
 const sensorInstead = "export dng or png, or play the recording with an isp and record what that makes"
 
 // mcapWriter writes a recording.
 type mcapWriter struct {
 	file  *os.File
-	slice *record.Slice // nil: no frame has come
+	slice *record.Slice // nil before the first frame
 }
 
 func newMCAP(_ context.Context, _ pipeline.Format, out string) (writer, error) {
@@ -151,7 +153,7 @@ func newMCAP(_ context.Context, _ pipeline.Format, out string) (writer, error) {
 	return &mcapWriter{file: file}, err
 }
 
-func (w *mcapWriter) add(f *record.Frame, pixels []byte) (err error) {
+func (w *mcapWriter) addFrame(f *record.Frame, pixels []byte) (err error) {
 	if w.slice == nil {
 		if w.slice, err = record.NewSlice(w.file, f); err != nil {
 			return err
@@ -160,7 +162,7 @@ func (w *mcapWriter) add(f *record.Frame, pixels []byte) (err error) {
 	return w.slice.Add(f, pixels)
 }
 
-func (w *mcapWriter) end() error {
+func (w *mcapWriter) finish() error {
 	var err error
 	if w.slice != nil {
 		err = w.slice.End()
@@ -171,8 +173,8 @@ func (w *mcapWriter) end() error {
 // A still writes a frame as a file.
 type still func(out io.Writer, f *record.Frame, pixels []byte) error
 
-// WriteStill writes a frame that has just come as a file. format is png or dng, camera what the file calls the camera. An error wraps
-// ErrPixels where the format does not have these pixels.
+// WriteStill writes a frame as a file. format is png or dng; camera is the camera's name in the file. It returns an
+// error that wraps ErrPixels if the format does not support the pixels.
 func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) error {
 	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
 	if err != nil {
@@ -181,7 +183,7 @@ func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) 
 	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, f.Bytes)
 }
 
-// A folder has a file for each frame.
+// A folder is a writer of one file for each frame.
 type folder struct {
 	path, suffix string
 	write        still
@@ -198,8 +200,8 @@ func newFolder(path, suffix string, f pipeline.Format, of func(pipeline.Format) 
 	return &folder{path, suffix, write}, nil
 }
 
-// add writes a frame's file, which is called after its number.
-func (d *folder) add(f *record.Frame, pixels []byte) error {
+// addFrame writes a frame's file, whose name contains the frame's number.
+func (d *folder) addFrame(f *record.Frame, pixels []byte) error {
 	path := filepath.Join(d.path, fmt.Sprintf("frame-%08d%s", f.Note.Frame, d.suffix))
 	out, err := create(path)
 	if err != nil {
@@ -211,7 +213,7 @@ func (d *folder) add(f *record.Frame, pixels []byte) error {
 	return nil
 }
 
-func (d *folder) end() error { return nil }
+func (d *folder) finish() error { return nil }
 
-// FormatOf is the format that a file's name says; empty: none.
+// FormatOf returns a file's extension without the dot, which names the format, or "".
 func FormatOf(out string) string { return strings.TrimPrefix(filepath.Ext(out), ".") }

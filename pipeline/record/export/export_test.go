@@ -27,7 +27,7 @@ import (
 
 const frames = 6
 
-// noise is a source of frames of random samples, all of which their format has. Frame 3 is missing.
+// noise is a source of frames of random samples, using all values of the format. Frame 3 is missing.
 type noise struct {
 	pool   *pipeline.Pool
 	format pipeline.Format
@@ -107,7 +107,7 @@ func recorded(t testing.TB, d *cufile.Driver, p pipeline.PixelFormat, width, hei
 	return files[0], f, n.pixels
 }
 
-// exported exports, and returns where to.
+// exported exports frames, and returns the path.
 func exported(t testing.TB, c Config, format string) string {
 	t.Helper()
 	c.Format, c.Out = format, filepath.Join(t.TempDir(), "out."+format)
@@ -119,7 +119,7 @@ func exported(t testing.TB, c Config, format string) string {
 	return c.Out
 }
 
-// values are the samples of a frame, by the definition of each layout.
+// values returns the samples of a frame, according to the definition of each layout.
 func values(f pipeline.Format, s pipeline.Samples, b []byte) (v []uint16) {
 	for y := range f.Height {
 		line := b[y*f.Stride:]
@@ -139,13 +139,14 @@ func values(f pipeline.Format, s pipeline.Samples, b []byte) (v []uint16) {
 	return v
 }
 
-// sensors are formats with each number of bits, each packing and each mosaic.
+// sensors lists formats with each number of bits, each packing and each mosaic.
 var sensors = []pipeline.PixelFormat{
 	pipeline.RGGB8, pipeline.GRBG10, pipeline.GBRG12, pipeline.BGGR14, pipeline.RGGB16, pipeline.BGGR10P, pipeline.GRBG12P,
 	pipeline.Grey, pipeline.Mono10, pipeline.Mono16,
 }
 
-// TestASliceIsARecording: of some frames, bit by bit, with notes, metadata and attachment, read by the format's own reader.
+// TestASliceIsARecording checks that a slice of some frames has them bit by bit, with notes, metadata and attachment,
+// according to the format's own reader.
 func TestASliceIsARecording(t *testing.T) {
 	d := driver(t)
 	path, _, pixels := recorded(t, d, pipeline.RGGB10, 64, 34)
@@ -181,7 +182,7 @@ func content(t testing.TB, path string) []byte {
 	return b
 }
 
-// messages reads a recording by the format's own reader.
+// messages reads a recording with the format's own reader.
 func messages(t *testing.T, path string) (all []string) {
 	t.Helper()
 	r, err := foxglove.NewReader(bytes.NewReader(content(t, path)))
@@ -232,7 +233,7 @@ func TestY4MHasThePictures(t *testing.T) {
 	}
 }
 
-// planes are a UYVY picture as three planes.
+// planes converts a UYVY picture to three planes.
 func planes(f pipeline.Format, p []byte) []byte {
 	var y, u, v []byte
 	for i := 0; i < f.Size(); i += 4 {
@@ -266,7 +267,7 @@ func TestPNGHasTheSamples(t *testing.T) {
 	}
 }
 
-// TestPNGHasTheColours of the bars of ITU-R BT.709 and of black and white, within rounding.
+// TestPNGHasTheColours checks the bars of ITU-R BT.709 and black and white, within rounding.
 func TestPNGHasTheColours(t *testing.T) {
 	f, _ := pipeline.NewFormat(pipeline.UYVY, 2, 2, pipeline.Rate{})
 	for _, c := range []struct{ y, cb, cr, r, g, b byte }{
@@ -287,7 +288,7 @@ func TestPNGHasTheColours(t *testing.T) {
 	}
 }
 
-// TestAnExportThatCannotBe is refused with its reason, and leaves no file.
+// TestAnExportThatCannotBe checks that an impossible export is refused with the reason, and leaves no file.
 func TestAnExportThatCannotBe(t *testing.T) {
 	d := driver(t)
 	samples, _, _ := recorded(t, d, pipeline.RGGB10, 64, 48)
@@ -323,7 +324,7 @@ func TestAnExportThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestDamagedFramesAreLeftOut, and named.
+// TestDamagedFramesAreLeftOut checks that damaged frames are omitted and reported.
 func TestDamagedFramesAreLeftOut(t *testing.T) {
 	d := driver(t)
 	path, f, _ := recorded(t, d, pipeline.UYVY, 64, 48)

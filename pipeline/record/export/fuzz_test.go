@@ -11,7 +11,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// unchecked takes the CRCs out of the chunks of a recording (MCAP's specification, "Chunk"), so that damage in them is met by what reads them.
+// unchecked removes the CRCs from the chunks of a recording (MCAP's specification, "Chunk"), so that damage in them
+// reaches the code that reads them.
 func unchecked(b []byte) []byte {
 	const magic, head, chunk, crcAt = 8, 9, 6, 24
 	for at := magic; at+head <= len(b); at += head + int(binary.LittleEndian.Uint64(b[at+1:])) {
@@ -22,8 +23,8 @@ func unchecked(b []byte) []byte {
 	return b
 }
 
-// FuzzExport exports a damaged recording in every format that needs no other program: it may end with an error, but not otherwise, and
-// has no more frames than the recording has bytes.
+// FuzzExport exports a damaged recording in every format that needs no other program. It may only succeed or return an
+// error, and must not export more frames than the recording has bytes.
 func FuzzExport(f *testing.F) {
 	d := driver(f)
 	for _, pixel := range []pipeline.PixelFormat{pipeline.RGGB10, pipeline.UYVY, pipeline.Grey} {

@@ -16,10 +16,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// ErrFFmpeg says that ffmpeg is missing, or has failed.
+// ErrFFmpeg means that ffmpeg is missing or has failed.
 var ErrFFmpeg = errors.New("ffmpeg")
 
-// mkv writes Matroska by ffmpeg: pictures and samples without loss, as FFV1.
+// mkv writes Matroska files with ffmpeg: lossless pictures and samples, as FFV1.
 type mkv struct {
 	format  pipeline.Format
 	command *exec.Cmd
@@ -30,7 +30,8 @@ type mkv struct {
 	words   []byte
 }
 
-// ffmpegPixels are ffmpeg's names of pixels: what it reads, and what FFV1 has of it. Samples are grey.
+// ffmpegPixels returns ffmpeg's names for the pixels that it reads and for those that FFV1 stores, or "" if ffmpeg
+// cannot read them. Samples become grey.
 func ffmpegPixels(f pipeline.Format) (in, out string) {
 	switch f.Pixel {
 	case pipeline.UYVY:
@@ -81,7 +82,7 @@ func newMKV(ctx context.Context, f pipeline.Format, path string) (writer, error)
 	return w, w.command.Start()
 }
 
-// colours tells ffmpeg what the colours of a picture are.
+// colours returns the options that tell ffmpeg the colorimetry of a picture, or nil for samples and RGB.
 func colours(f pipeline.Format) []string {
 	matrix, span := "bt709", "tv"
 	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT601Limited {
@@ -96,7 +97,7 @@ func colours(f pipeline.Format) []string {
 	return []string{"-colorspace", matrix, "-color_range", span}
 }
 
-func (w *mkv) add(_ *record.Frame, pixels []byte) error {
+func (w *mkv) addFrame(_ *record.Frame, pixels []byte) error {
 	f := w.format
 	s, samples := f.Pixel.Samples()
 	for y := range f.Height {
@@ -124,7 +125,7 @@ func (w *mkv) add(_ *record.Frame, pixels []byte) error {
 	return nil
 }
 
-func (w *mkv) end() error {
+func (w *mkv) finish() error {
 	err := errors.Join(w.out.Flush(), w.in.Close(), w.command.Wait())
 	if err != nil {
 		return fmt.Errorf("%w: %w: %s", ErrFFmpeg, err, bytes.TrimSpace(w.said.Bytes()))

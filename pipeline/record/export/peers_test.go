@@ -37,7 +37,7 @@ func output(t testing.TB, program string, args ...string) []byte {
 	return out
 }
 
-// TestDNGHasTheSamples, as dcraw and libraw read them; and what the filters are.
+// TestDNGHasTheSamples reads the samples with dcraw and libraw, and checks the colour filter pattern.
 func TestDNGHasTheSamples(t *testing.T) {
 	dcraw, identify := need(t, "dcraw", "dcraw"), need(t, "raw-identify", "libraw-bin")
 	unprocessed := need(t, "unprocessed_raw", "libraw-bin")
@@ -68,7 +68,7 @@ func TestDNGHasTheSamples(t *testing.T) {
 	}
 }
 
-// TestMKVHasThePictures, bit by bit, as ffmpeg reads them.
+// TestMKVHasThePictures reads the pictures with ffmpeg, and compares them bit by bit.
 func TestMKVHasThePictures(t *testing.T) {
 	ffmpeg := need(t, "ffmpeg", "ffmpeg")
 	d := driver(t)

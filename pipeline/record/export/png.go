@@ -12,7 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// newPNG makes a PNG of each frame: pictures in R'G'B', samples of a sensor in grey, as they are but in the upper bits of 8 or 16.
+// newPNG returns a writer of a PNG file for each frame: pictures in R'G'B', a sensor's samples in grey of 8 bits, or in
+// the upper bits of 16.
 func newPNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return newFolder(path, ".png", f, pngs)
 }
@@ -65,7 +66,8 @@ func rgb(f pipeline.Format, pixels []byte) image.Image {
 	return out
 }
 
-// uyvy makes R'G'B' of full range (ITU-R BT.709 §3, BT.601 §2.5). Two pixels have the chroma of their pair.
+// uyvy converts a UYVY picture to R'G'B' of full range (ITU-R BT.709 §3, BT.601 §2.5). Both pixels of a pair have the
+// chroma of the pair.
 func uyvy(f pipeline.Format, pixels []byte) image.Image {
 	kr, kb := 0.2126, 0.0722
 	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT601Limited {

@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// unpack takes a line of a sensor's samples out of pixels: as many as dst has.
+// unpack reads a sensor's samples from a line, as many as dst holds.
 func unpack(dst []uint16, line []byte, s pipeline.Samples) {
 	switch {
 	case s.Packed && s.Bits == 10: // MIPI CSI-2 §11.4.4: four upper bytes, and a byte with the lower two bits of each

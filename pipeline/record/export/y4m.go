@@ -14,12 +14,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// Y4M writes YUV4MPEG2 (yuv4mpeg(5)): pictures of UYVY as planes of 4:2:2, of I420 as they are, grey ones as luma alone.
+// A Y4M writes a YUV4MPEG2 file (yuv4mpeg(5)): UYVY pictures as 4:2:2 planes, I420 pictures unchanged, grey pictures as
+// luma alone.
 type Y4M struct {
 	file   *os.File
 	out    *bufio.Writer
 	format pipeline.Format
-	plane  []byte // of UYVY
+	plane  []byte // for UYVY
 }
 
 func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
@@ -30,7 +31,8 @@ func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return y4m{w}, nil
 }
 
-// NewY4M begins a file, which must not be there. An error wraps ErrPixels when Y4M does not have the pixels.
+// NewY4M begins a file. It returns an error that wraps ErrExists if the file exists, or ErrPixels if Y4M does not
+// support the pixels.
 func NewY4M(f pipeline.Format, path string) (*Y4M, error) {
 	chroma := map[pipeline.PixelFormat]string{pipeline.UYVY: "422", pipeline.I420: "420jpeg", pipeline.Grey: "mono"}[f.Pixel]
 	if chroma == "" {
@@ -50,7 +52,7 @@ func NewY4M(f pipeline.Format, path string) (*Y4M, error) {
 	return w, nil
 }
 
-// rateOf is the rate of frames; of one that is not fixed 30, since formats of films want one.
+// rateOf returns the frame rate, or 30 if it is not fixed, because video formats require a rate.
 func rateOf(f pipeline.Format) pipeline.Rate { return cmp.Or(f.Rate, pipeline.Rate{Num: 30, Den: 1}) }
 
 // Add writes a picture.
@@ -80,17 +82,17 @@ func (w *Y4M) Add(pixels []byte) error {
 	}
 	lines(pixels, f.Width, f.Stride, f.Height)
 	if f.Pixel == pipeline.I420 {
-		lines(pixels[f.Stride*f.Height:], f.Width/2, f.Stride/2, f.Height) // both planes of chroma
+		lines(pixels[f.Stride*f.Height:], f.Width/2, f.Stride/2, f.Height) // both chroma planes
 	}
 	return err
 }
 
-// End writes what is left, and closes the file.
+// End writes the remaining data, and closes the file.
 func (w *Y4M) End() error { return errors.Join(w.out.Flush(), w.file.Close()) }
 
-// y4m is Y4M as a format of exports.
+// y4m makes Y4M a writer of exports.
 type y4m struct{ *Y4M }
 
-func (w y4m) add(_ *record.Frame, pixels []byte) error { return w.Add(pixels) }
+func (w y4m) addFrame(_ *record.Frame, pixels []byte) error { return w.Add(pixels) }
 
-func (w y4m) end() error { return w.End() }
+func (w y4m) finish() error { return w.End() }

@@ -14,9 +14,10 @@ import (
 	"testing"
 )
 
-// A variant is one of the files of MCAP's conformance suite (tests/conformance/data of its repository): what is in it, and which
-// features it has: ch chunks, mx message index, chx chunk index, ax attachment index, mdx metadata index, rsh and rch schemas and
-// channels in the summary, st statistics, sum summary offsets, pad bytes that a reader must skip behind each record's fields.
+// A variant is one of the files of MCAP's conformance suite (tests/conformance/data in its repository): its contents
+// and its features: ch chunks, mx message index, chx chunk index, ax attachment index, mdx metadata index, rsh and rch
+// schemas and channels in the summary, st statistics, sum summary offsets, pad bytes after each record's fields that a
+// reader must skip.
 type variant struct {
 	name     string
 	features map[string]bool
@@ -60,15 +61,15 @@ func variantOf(name string) *variant {
 	return v
 }
 
-// pad appends the record in b from at on to what is before it, with bytes that readers skip, if the variant has them.
+// pad appends the record in b from at on to what precedes it, with bytes that readers skip if the variant has them.
 func (v *variant) pad(b []byte, at int) []byte {
 	if !v.features["pad"] || len(b) == at {
 		return b
 	}
-	return end(append(b, 1, 0xff, 0xff), at)
+	return endRecord(append(b, 1, 0xff, 0xff), at)
 }
 
-// file makes the variant by the package's own records.
+// file builds the variant with the package's own records.
 func (v *variant) file() []byte {
 	b := v.pad(AppendHeader([]byte(Magic), "", ""), len(Magic))
 	w := &Writer{}
@@ -89,12 +90,12 @@ func (v *variant) file() []byte {
 		w.metadata[0].length = uint64(len(b) - at)
 	}
 	b = v.data(b, w)
-	b, at := begin(b, OpDataEnd)
-	b = end(le.AppendUint32(b, crc32.ChecksumIEEE(b[:at])), at)
+	b, at := beginRecord(b, OpDataEnd)
+	b = endRecord(le.AppendUint32(b, crc32.ChecksumIEEE(b[:at])), at)
 	return v.summary(b, w)
 }
 
-// data appends schema, channel and messages: in a chunk, or as they are.
+// data appends schema, channel and messages, either in a chunk or directly.
 func (v *variant) data(b []byte, w *Writer) []byte {
 	var records []byte
 	pad := v.pad
@@ -120,15 +121,15 @@ func (v *variant) data(b []byte, w *Writer) []byte {
 	if v.channel == nil {
 		return append(b, records...)
 	}
-	if !v.features["ch"] { // statistics count its messages; summary forgets the chunk
-		w.add(nil, &chunk, index)
+	if !v.features["ch"] { // statistics count its messages; summary omits the chunk
+		w.appendIndexes(nil, &chunk, index)
 		return append(b, records...)
 	}
 	chunk.size = uint64(len(records))
 	head := make([]byte, chunkHead)
-	chunk.put(head, crc32.ChecksumIEEE(records))
+	chunk.writeHeader(head, crc32.ChecksumIEEE(records))
 	b = append(append(b, head...), records...)
-	at, indexes := len(b), w.add(nil, &chunk, index)
+	at, indexes := len(b), w.appendIndexes(nil, &chunk, index)
 	if v.features["mx"] {
 		b = v.pad(append(b, indexes...), at)
 	}
@@ -151,13 +152,13 @@ func (v *variant) summary(b []byte, w *Writer) []byte {
 		if at := len(b); v.features[g.feature] {
 			b = groups[i].append(b)
 			if g.op == OpStatistics && !v.features["ch"] {
-				le.PutUint32(b[at+recordHead+8+2+3*4:], 0) // chunks
+				le.PutUint32(b[at+recordHead+8+2+3*4:], 0) // number of chunks
 			}
 			b = v.pad(b, at)
 			from := len(offsets)
-			offsets, _ = begin(offsets, OpSummaryOffset)
+			offsets, _ = beginRecord(offsets, OpSummaryOffset)
 			offsets = append(offsets, byte(g.op))
-			offsets = v.pad(end(le.AppendUint64(le.AppendUint64(offsets, uint64(at)), uint64(len(b)-at)), from), from)
+			offsets = v.pad(endRecord(le.AppendUint64(le.AppendUint64(offsets, uint64(at)), uint64(len(b)-at)), from), from)
 		}
 	}
 	summary, behind := start, 0
@@ -168,13 +169,13 @@ func (v *variant) summary(b []byte, w *Writer) []byte {
 		behind = len(b)
 		b = append(b, offsets...)
 	}
-	b, at := begin(b, OpFooter)
+	b, at := beginRecord(b, OpFooter)
 	b = le.AppendUint64(le.AppendUint64(b, uint64(summary)), uint64(behind))
 	le.PutUint64(b[at+1:], 8+8+4)
 	return append(le.AppendUint32(b, crc32.ChecksumIEEE(b[start:])), Magic...)
 }
 
-// suite is the list of the suite's files with their SHA-256, as its repository has them (Git LFS).
+// suite returns the suite's files with their SHA-256, as in its repository (Git LFS).
 func suite(t *testing.T) map[string]string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/conformance.sha256")
@@ -192,7 +193,7 @@ func suite(t *testing.T) map[string]string {
 	return sums
 }
 
-// TestConformance: the package's records are those of each file of MCAP's conformance suite, byte by byte, and it reads each.
+// TestConformance checks that the package produces each file of MCAP's conformance suite byte for byte, and reads each.
 func TestConformance(t *testing.T) {
 	for name, want := range suite(t) {
 		v := variantOf(name)
@@ -206,7 +207,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// check compares what a file has.
+// check compares a file's contents with the variant.
 func (v *variant) check(t *testing.T, f *File) {
 	t.Helper()
 	var got []Part
@@ -250,8 +251,8 @@ func (v *variant) check(t *testing.T, f *File) {
 	}
 }
 
-// TestTheWriterConforms: the variants that a Writer writes, which has messages in its own chunks only and all of a summary, are those
-// of the suite but for the CRC of the data section, which it leaves out.
+// TestTheWriterConforms checks the variants that a Writer can write, with messages only in its own chunks and a
+// complete summary, against the suite, except for the CRC of the data section, which it omits.
 func TestTheWriterConforms(t *testing.T) {
 	for _, name := range []string{"NoData-st-sum", "OneAttachment-ax-st-sum", "OneMetadata-mdx-st-sum"} {
 		v := variantOf(name)

@@ -4,7 +4,7 @@ package mcap
 
 import "io"
 
-// A decoder takes fields from the front of b. After the first one that is not there all are zero, and err says so.
+// A decoder reads fields from the front of b. After the first missing field all fields are zero, and err is set.
 type decoder struct {
 	b   []byte
 	err error
@@ -48,7 +48,9 @@ func (d *decoder) texts() map[string]string {
 	m := map[string]string{}
 	for len(in.b) > 0 && in.err == nil {
 		k := in.text()
-		m[k] = in.text()
+		if m[k] = in.text(); len(m) > maxTexts {
+			in.err = io.ErrShortBuffer
+		}
 	}
 	if in.err != nil {
 		d.err = in.err
@@ -56,7 +58,7 @@ func (d *decoder) texts() map[string]string {
 	return m
 }
 
-// record takes a record.
+// record reads a record, and returns its type and its contents.
 func (d *decoder) record() (Opcode, []byte) {
 	op := d.bytes(1)
 	n := d.uint64()

@@ -4,15 +4,15 @@ package mcap
 
 import "slices"
 
-// Chunks is how many chunks the index has so far.
+// Chunks returns the number of chunks in the index so far.
 func (w *Writer) Chunks() int { return len(w.chunks) }
 
-// Keep forgets the chunks that do not begin at one of the bytes from to, but not including, to.
+// Keep removes from the index all chunks that do not begin in the byte range from (inclusive) to (exclusive).
 func (w *Writer) Keep(from, to uint64) {
 	w.chunks = slices.DeleteFunc(w.chunks, func(c chunkIndex) bool { return c.at < from || c.at >= to })
 }
 
-// Move says that the chunks are so many bytes further back in the file, or, with a negative number, further ahead.
+// Move adds by, which may be negative, to Offset and to the offsets of all chunks.
 func (w *Writer) Move(by int64) {
 	w.Offset += uint64(by)
 	for i := range w.chunks {
@@ -20,7 +20,8 @@ func (w *Writer) Move(by int64) {
 	}
 }
 
-// Adopt takes over the chunks of another writer that begin at byte from or behind it. In w's file they are by bytes further back.
+// Adopt adds the chunks of another writer that begin at byte from or later. It adds by, which may be negative, to their
+// offsets, because they are elsewhere in w's file.
 func (w *Writer) Adopt(other *Writer, from uint64, by int64) {
 	for _, c := range other.chunks {
 		if c.at >= from {
@@ -31,7 +32,7 @@ func (w *Writer) Adopt(other *Writer, from uint64, by int64) {
 	}
 }
 
-// move adds by, which may be negative, to the chunk's places in the file.
+// move adds by, which may be negative, to the chunk's offsets.
 func (c *chunkIndex) move(by int64) {
 	c.at += uint64(by)
 	for i := range c.indexes {
@@ -39,7 +40,8 @@ func (c *chunkIndex) move(by int64) {
 	}
 }
 
-// AppendGap appends the head of a record of n bytes in all, at least 9, that readers skip, whatever its contents are.
+// AppendGap appends the header of a record of n bytes in total, at least 9, that readers skip whatever its contents
+// are.
 func AppendGap(b []byte, n int64) []byte {
 	return le.AppendUint64(append(b, byte(OpPadding)), uint64(n-recordHead))
 }

@@ -9,14 +9,14 @@ import (
 	"io"
 )
 
-// MessageInfo is where a message's data are.
+// MessageInfo is the position of a message's data.
 type MessageInfo struct {
 	Message
 	Offset, Size int64 // in the file
 }
 
-// Messages lists the messages of chunk i, in their order. It reads no data. Errors wrap ErrDamaged or ErrCompressed, or are the
-// file's.
+// Messages returns the messages of chunk i, in order. It reads no message data. Errors wrap ErrDamaged or
+// ErrCompressed, or are the file's.
 func (f *File) Messages(i int) ([]MessageInfo, error) {
 	c, err := f.chunk(i)
 	if err != nil {
@@ -38,7 +38,7 @@ func (f *File) Messages(i int) ([]MessageInfo, error) {
 				return nil, fmt.Errorf("%w: chunk %d has more than %d messages", ErrDamaged, i, maxMessages)
 			}
 		case OpSchema, OpChannel:
-			if err := f.take(h, at); err != nil {
+			if err := f.addRecord(h, at); err != nil {
 				return list, err
 			}
 		}
@@ -60,13 +60,13 @@ func (f *File) message(h recordAt, at int64) (MessageInfo, error) {
 	return MessageInfo{Message: m, Offset: at + messageHead, Size: h.length - int64(len(b))}, nil
 }
 
-// chunk is chunk i with its head read.
+// chunk returns chunk i after reading its header.
 func (f *File) chunk(i int) (*Chunk, error) {
 	c := &f.Chunks[i]
-	if c.records == 0 { // it is known by the index
+	if c.records == 0 { // known only from the index
 		h, err := f.head(c.Offset)
 		if err != nil || h.op != OpChunk || recordHead+h.length != c.Length {
-			return nil, fmt.Errorf("%w: the index has chunk %d at byte %d, where it is not (%v)", ErrDamaged, i, c.Offset, err)
+			return nil, fmt.Errorf("%w: the index has chunk %d at byte %d, where there is none (%v)", ErrDamaged, i, c.Offset, err)
 		}
 		read, err := f.chunkAt(c.Offset, h.length)
 		if err != nil {
@@ -80,10 +80,12 @@ func (f *File) chunk(i int) (*Chunk, error) {
 	return c, nil
 }
 
-// VerifyChunk checks the CRC of chunk i, and reports whether it has one. An error wraps ErrDamaged, or is as Messages'.
+// VerifyChunk checks the CRC of chunk i, and reports whether the chunk has one. Errors wrap ErrDamaged, or are those of
+// Messages.
 func (f *File) VerifyChunk(i int) (checked bool, err error) { return f.VerifyRead(i, nil, 0) }
 
-// VerifyRead is VerifyChunk for a caller who has read a part of the chunk already: the file's bytes from byte at on are read.
+// VerifyRead is VerifyChunk for a caller that has already read a part of the chunk: read contains the file's bytes from
+// byte at on.
 func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error) {
 	c, err := f.chunk(i)
 	if err != nil || c.CRC == 0 {
@@ -95,7 +97,7 @@ func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error
 	return true, nil
 }
 
-// compare checks the CRC of size bytes at byte at. Of them those from byte readAt on, if there are any, are read.
+// compare checks the CRC of size bytes at byte at. read contains those from byte readAt on, and may be empty.
 func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64) error {
 	sum := crc32.NewIEEE()
 	if len(read) == 0 {
@@ -145,9 +147,10 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 	return b[:a.Size], nil
 }
 
-// Read reads a message's data. An error wraps ErrDamaged where they are too long for memory, or is the file's.
+// Read reads a message's data. It returns an error that wraps ErrDamaged if the data are longer than MaxMessage, or the
+// file's error.
 func (f *File) Read(m MessageInfo) ([]byte, error) {
-	if m.Size > maxMessage {
+	if m.Size > MaxMessage {
 		return nil, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, m.Offset, m.Size)
 	}
 	b := make([]byte, m.Size)

@@ -3,73 +3,76 @@
 package mcap
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math"
 )
 
-// Errors of a file. They come wrapped with what and where.
+// Errors about a file. They are returned wrapped, with the operation and the place.
 var (
 	ErrNotMCAP    = errors.New("mcap: not an MCAP file")
 	ErrDamaged    = errors.New("mcap: the file is damaged")
 	ErrCompressed = errors.New("mcap: the chunk is compressed, which is not supported")
 )
 
-// A File is one that is being read. Files of others are read, too, if their chunks are not compressed.
+// A File is a file being read. Files of other writers can be read too, if their chunks are not compressed.
 type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
 	Channels         map[uint16]Channel
-	Chunks           []Chunk // in the order of the file; messages outside of chunks, of a file that has none, are in ones of their own
+	Chunks           []Chunk // in the order of the file; messages outside of chunks, in a file without chunks, are grouped into chunks of their own
 	Attachments      []AttachmentInfo
 	Metadata         map[string]map[string]string
-	// Finished says that the file has its end and its index. One that has not was read from the beginning up to the last whole
-	// record, which ends at End.
+	// Finished is true if the file has its end and its index. A file without them is read from the beginning up to the
+	// last complete record, which ends at End.
 	Finished bool
 	End      int64
-	// Trouble is what was wrong before or behind End, or with the index; nil of a file that just ends.
+	// Trouble describes errors before or after End, or in the index. It is nil for a file that just ends.
 	Trouble error
 
 	r       io.ReaderAt
 	size    int64
-	skipped int // places that are damaged, of a file without an index
+	skipped int // damaged places found so far, in a file without an index
+	kept    int // approximate bytes in memory of schemas, channels, metadata and names of attachments
 }
 
-// A Chunk is where messages are.
+// A Chunk is the position of a group of messages.
 type Chunk struct {
-	Offset, Length int64  // of the record, in the file
+	Offset, Length int64  // of the chunk's record in the file
 	First, Last    uint64 // log times of its messages, in ns
 	Compression    string
-	Size           uint64 // of its records without compression
-	CRC            uint32 // CRC-32 of these; 0: there is none
+	Size           uint64 // uncompressed size of its records
+	CRC            uint32 // CRC-32 of its records; 0 if there is none
 	records        int64  // offset of its records in the file
 }
 
-// AttachmentInfo is where an attachment is.
+// AttachmentInfo is the position of an attachment.
 type AttachmentInfo struct {
 	Attachment // without its data
 	Offset     int64
 	Size       int64
 	crcAt      int64
-	begin      int64 // of what the CRC covers
+	begin      int64 // start of the bytes covered by the CRC
 }
 
-// Bounds of what is held in memory of a file.
+// Limits of the memory used for a file.
 const (
 	maxRecord = 64 << 20 // of a record that is neither a chunk nor an attachment
+	maxKept   = 64 << 20 // of all such records that are kept, and of names of attachments
 	maxItems  = 1 << 24  // chunks of a file
-	// maxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
-	maxMessage = 512 << 20
-	maxLoose   = 4 << 20 // bytes of messages in a row outside of chunks that are taken for one
-	// maxMessages is how many messages a chunk has.
+	// MaxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
+	MaxMessage = 512 << 20
+	maxLoose   = 4 << 20 // bytes of consecutive messages outside of chunks that are treated as one chunk
+	// maxMessages limits the number of messages of a chunk.
 	maxMessages = 1 << 20
+	maxTexts    = 1 << 16 // of metadata
 )
 
-// Open reads what a file of size bytes is: by its index, or, where there is none or it is wrong, from the beginning. An error
-// wraps ErrNotMCAP or is r's.
-func Open(r io.ReaderAt, size int64) (*File, error) {
+// Open reads the structure of a file of size bytes from its index or, if there is no valid one, from the beginning. An
+// error wraps ErrNotMCAP, or is r's or ctx's.
+func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	magic := make([]byte, len(Magic))
 	n, err := r.ReadAt(magic, 0)
@@ -82,7 +85,10 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 		return nil, fmt.Errorf("%w: it begins with %q: give a recording", ErrNotMCAP, magic[:n])
 	}
 	f.forget()
-	err = f.index()
+	err = f.index(ctx)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err == nil && len(f.Chunks) > 0 {
 		f.Finished, f.End = true, size
 		return f, nil
@@ -91,10 +97,10 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil && !errors.Is(err, errUnfinished) {
 		f.Trouble = err
 	}
-	if scanned := f.scan(); scanned != nil {
+	if scanned := f.scan(ctx); scanned != nil {
 		return f, scanned
 	}
-	if err == nil && f.Trouble == nil { // it has an index without chunks, or no index of them
+	if err == nil && f.Trouble == nil { // it has an index that lists no chunks
 		f.Finished, f.End = true, size
 	}
 	return f, nil
@@ -102,109 +108,71 @@ func Open(r io.ReaderAt, size int64) (*File, error) {
 
 func (f *File) forget() {
 	f.Schemas, f.Channels, f.Metadata = map[uint16]Schema{}, map[uint16]Channel{}, map[string]map[string]string{}
-	f.Chunks, f.Attachments = nil, nil
+	f.Chunks, f.Attachments, f.kept = nil, nil, 0
 }
 
-// errUnfinished says that a file does not end as a finished one does.
-var errUnfinished = errors.New("mcap: the file has no end")
+// entry is the approximate memory of an entry of a map or a list, besides its texts.
+const entry = 256
 
-const footerSize = recordHead + 8 + 8 + 4
+func (s Schema) size() int { return entry + len(s.Name) + len(s.Encoding) + len(s.Data) }
 
-// index reads the summary at the end of the file.
-func (f *File) index() error {
-	b := make([]byte, footerSize+len(Magic))
-	at := f.size - int64(len(b))
-	if at < int64(len(Magic)) {
-		return errUnfinished
+func (c Channel) size() int { return len(c.Topic) + len(c.Encoding) + sizeOf("", c.Metadata) }
+
+// sizeOf returns the approximate memory of texts under a name, in bytes.
+func sizeOf(name string, texts map[string]string) int {
+	n := entry + len(name)
+	for k, v := range texts {
+		n += entry + len(k) + len(v)
 	}
-	if _, err := f.r.ReadAt(b, at); err != nil {
-		return err
-	}
-	if string(b[footerSize:]) != Magic || Opcode(b[0]) != OpFooter || le.Uint64(b[1:]) != footerSize-recordHead {
-		return errUnfinished
-	}
-	start, crc := le.Uint64(b[recordHead:]), le.Uint32(b[recordHead+16:])
-	if start == 0 {
-		return errUnfinished
-	}
-	if start > uint64(at) || uint64(at)-start > maxRecord {
-		return fmt.Errorf("%w: its index begins at byte %d and should end at byte %d", ErrDamaged, start, at)
-	}
-	summary := make([]byte, at-int64(start), at-int64(start)+footerSize)
-	if _, err := f.r.ReadAt(summary, int64(start)); err != nil {
-		return err
-	}
-	if got := crc32.ChecksumIEEE(append(summary, b[:recordHead+16]...)); crc != 0 && got != crc {
-		return fmt.Errorf("%w: its index has CRC %#x and should have %#x", ErrDamaged, got, crc)
-	}
-	for d := (&decoder{b: summary}); len(d.b) > 0; {
-		op, content := d.record()
-		if d.err != nil {
-			return fmt.Errorf("%w: its index ends within a record", ErrDamaged)
-		}
-		if err := f.summarized(op, content); err != nil {
-			return err
-		}
-	}
-	return f.takeAt(int64(len(Magic)))
+	return n
 }
 
-// takeAt reads the record at byte at.
-func (f *File) takeAt(at int64) error {
-	h, err := f.head(at)
-	if err != nil {
+// put keeps v in m. A file may have holes, which cost its maker nothing, so what is kept is counted.
+func put[K comparable, V any](f *File, m map[K]V, k K, v V, size func(V) int) error {
+	n := size(v)
+	if was, again := m[k]; again {
+		n -= size(was)
+	}
+	if err := f.keep(n); err != nil {
 		return err
 	}
-	return f.take(h, at)
-}
-
-// summarized takes a record of the summary.
-func (f *File) summarized(op Opcode, b []byte) error {
-	d := &decoder{b: b}
-	switch op {
-	case OpSchema, OpChannel:
-		return f.defined(op, d)
-	case OpChunkIndex:
-		c := Chunk{First: d.uint64(), Last: d.uint64()}
-		at, length := d.uint64(), d.uint64()
-		if d.err != nil || at > uint64(f.size) || length > uint64(f.size)-at {
-			return fmt.Errorf("%w: its index has a chunk at bytes %d to %d of %d", ErrDamaged, at, at+length, f.size)
-		}
-		c.Offset, c.Length = int64(at), int64(length)
-		f.Chunks = append(f.Chunks, c) // its head is read when it is needed
-	case OpAttachmentIndex, OpMetadataIndex:
-		at := d.uint64()
-		if d.err != nil || at > uint64(f.size) {
-			return fmt.Errorf("%w: its index has an attachment or metadata at byte %d of %d", ErrDamaged, at, f.size)
-		}
-		return f.takeAt(int64(at))
-	}
+	m[k] = v
 	return nil
 }
 
-// defined takes a schema or a channel.
+// keep counts n more bytes that are kept in memory. It returns an error if too many are.
+func (f *File) keep(n int) error {
+	if f.kept+n > maxKept {
+		return fmt.Errorf("%w: its schemas, channels, metadata and attachments' names have more than %d bytes", ErrDamaged, maxKept)
+	}
+	f.kept += n
+	return nil
+}
+
+// defined processes a schema or a channel.
 func (f *File) defined(op Opcode, d *decoder) error {
 	if op == OpSchema {
 		s := Schema{ID: d.uint16(), Name: d.text(), Encoding: d.text()}
 		s.Data = append([]byte(nil), d.bytes(int64(d.uint32()))...)
-		f.Schemas[s.ID] = s
+		if d.err == nil {
+			return put(f, f.Schemas, s.ID, s, Schema.size)
+		}
 	} else {
 		c := Channel{ID: d.uint16(), Schema: d.uint16(), Topic: d.text(), Encoding: d.text(), Metadata: d.texts()}
-		f.Channels[c.ID] = c
+		if d.err == nil {
+			return put(f, f.Channels, c.ID, c, Channel.size)
+		}
 	}
-	if d.err != nil {
-		return fmt.Errorf("%w: a schema or a channel ends too early", ErrDamaged)
-	}
-	return nil
+	return fmt.Errorf("%w: a schema or a channel ends too early", ErrDamaged)
 }
 
-// recordAt is a record's head.
+// recordAt is the header of a record.
 type recordAt struct {
 	op     Opcode
-	length int64 // of its contents
+	length int64 // length of its contents
 }
 
-// head reads the head of the record at byte at.
+// head reads the header of the record at byte at.
 func (f *File) head(at int64) (recordAt, error) {
 	var b [recordHead]byte
 	if f.size-at < recordHead {
@@ -223,7 +191,8 @@ func (f *File) head(at int64) (recordAt, error) {
 	return recordAt{Opcode(b[0]), int64(n)}, nil
 }
 
-// loose takes a message that lies outside of chunks, which some writers do: those in a row are a chunk without a head and a CRC.
+// loose processes a message outside of chunks, which some writers produce. Consecutive ones are treated as a chunk
+// without a header and a CRC.
 func (f *File) loose(h recordAt, at int64) error {
 	m, err := f.message(h, at)
 	if err != nil {
@@ -236,16 +205,16 @@ func (f *File) loose(h recordAt, at int64) error {
 		return nil
 	}
 	size := recordHead + h.length
-	return f.add(Chunk{Offset: at, Length: size, First: m.Log, Last: m.Log, Size: uint64(size), records: at})
+	return f.addChunk(Chunk{Offset: at, Length: size, First: m.Log, Last: m.Log, Size: uint64(size), records: at})
 }
 
-// follows says whether a message at byte at goes on with messages outside of chunks.
+// follows reports whether a message at byte at continues a group of messages outside of chunks.
 func (c *Chunk) follows(at int64) bool {
 	return c.records == c.Offset && c.Offset+c.Length == at && c.Length < maxLoose
 }
 
-// add takes a chunk.
-func (f *File) add(c Chunk) error {
+// addChunk adds a chunk.
+func (f *File) addChunk(c Chunk) error {
 	if len(f.Chunks) >= maxItems {
 		return fmt.Errorf("%w: it has more than %d chunks", ErrDamaged, maxItems)
 	}
@@ -253,14 +222,14 @@ func (f *File) add(c Chunk) error {
 	return nil
 }
 
-// take reads a record of the data section.
-func (f *File) take(h recordAt, at int64) error {
+// addRecord processes a record of the data section.
+func (f *File) addRecord(h recordAt, at int64) error {
 	if h.op == OpChunk {
 		c, err := f.chunkAt(at, h.length)
 		if err != nil {
 			return err
 		}
-		return f.add(c)
+		return f.addChunk(c)
 	}
 	switch h.op {
 	case OpAttachment:
@@ -283,8 +252,10 @@ func (f *File) take(h recordAt, at int64) error {
 	case OpHeader:
 		f.Profile, f.Library = d.text(), d.text()
 	case OpMetadata:
-		name := d.text()
-		f.Metadata[name] = d.texts()
+		name, texts := d.text(), d.texts()
+		if d.err == nil {
+			return put(f, f.Metadata, name, texts, func(m map[string]string) int { return sizeOf(name, m) })
+		}
 	default:
 		return f.defined(h.op, d)
 	}
@@ -294,7 +265,7 @@ func (f *File) take(h recordAt, at int64) error {
 	return nil
 }
 
-// chunkAt reads a chunk's head.
+// chunkAt reads the header of a chunk.
 func (f *File) chunkAt(at, length int64) (Chunk, error) {
 	b := make([]byte, min(length, 8+8+8+4+4+256+8))
 	if _, err := f.r.ReadAt(b, at+recordHead); err != nil {
@@ -320,13 +291,16 @@ func (f *File) attachment(h recordAt, at int64) error {
 	a.Log, a.Created, a.Name, a.Media = d.uint64(), d.uint64(), d.text(), d.text()
 	n := d.uint64()
 	a.Offset = at + recordHead + int64(len(b)-len(d.b))
-	if d.err != nil || n > math.MaxInt64 || int64(n) > h.length-(a.Offset-a.begin)-4 { // what is behind the CRC is of later versions
+	if d.err != nil || n > math.MaxInt64 || int64(n) > h.length-(a.Offset-a.begin)-4 { // anything after the CRC belongs to later versions
 		return fmt.Errorf("%w: an attachment's lengths do not agree", ErrDamaged)
+	}
+	if err := f.keep(entry + len(a.Name) + len(a.Media)); err != nil {
+		return err
 	}
 	a.Size, a.crcAt = int64(n), a.Offset+int64(n)
 	f.Attachments = append(f.Attachments, a)
 	return nil
 }
 
-// maxName is how long name and media type of an attachment may be together.
+// maxName is the maximum total length of the name and the media type of an attachment.
 const maxName = 64 << 10

@@ -5,6 +5,8 @@ package mcap
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,14 +15,14 @@ import (
 
 func openBytes(t testing.TB, b []byte) *File {
 	t.Helper()
-	f, err := Open(bytes.NewReader(b), int64(len(b)))
+	f, err := Open(t.Context(), bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-// contents checks a file against what sample wrote, of which it has the first frames.
+// contents compares a file with what sample wrote; it may contain only the first frames.
 func contents(t *testing.T, f *File, bodies [][]byte) {
 	t.Helper()
 	for i := range f.Chunks {
@@ -67,7 +69,7 @@ func TestAFileIsReadByItsIndexAndWithoutIt(t *testing.T) {
 	}
 }
 
-// TestAFileIsReadToItsLastWholeChunk, wherever it was cut.
+// TestAFileIsReadToItsLastWholeChunk tests files truncated anywhere.
 func TestAFileIsReadToItsLastWholeChunk(t *testing.T) {
 	b, bodies := sample(t, 5, 5000)
 	whole := 0
@@ -87,7 +89,7 @@ func TestAFileIsReadToItsLastWholeChunk(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthersAreRead: what the format's own writer writes, without compression.
+// TestFilesOfOthersAreRead reads files written by the format's own writer, without compression.
 func TestFilesOfOthersAreRead(t *testing.T) {
 	var out bytes.Buffer
 	w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: true, ChunkSize: 1000, IncludeCRC: true})
@@ -135,12 +137,13 @@ func TestFilesOfOthersAreRead(t *testing.T) {
 	}
 }
 
-// TestEveryFlippedByteIsNoticed: no crash, and a chunk whose bytes differ is not taken for whole.
+// TestEveryFlippedByteIsNoticed checks that there is no crash, and that a chunk with different bytes is not accepted as
+// intact.
 func TestEveryFlippedByteIsNoticed(t *testing.T) {
 	b, bodies := sample(t, 3, 2000)
 	for at := range b {
 		b[at] ^= 0x55
-		f, err := Open(bytes.NewReader(b), int64(len(b)))
+		f, err := Open(t.Context(), bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			if !errors.Is(err, ErrNotMCAP) || at >= len(Magic) {
 				t.Fatalf("byte %d: %v", at, err)
@@ -171,7 +174,7 @@ func FuzzOpen(f *testing.F) {
 	f.Add(b[:len(b)-1])
 	f.Add(b[:page+100])
 	f.Fuzz(func(t *testing.T, b []byte) {
-		file, err := Open(bytes.NewReader(b), int64(len(b)))
+		file, err := Open(t.Context(), bytes.NewReader(b), int64(len(b)))
 		if err != nil {
 			return
 		}
@@ -194,8 +197,8 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// TestZerosAreTheEnd of a file that was not finished: its place on the disk was taken, and nothing was written there. Before
-// anything else they are damage.
+// TestZerosAreTheEnd checks that zeros at the end of an unfinished file, whose space was allocated but not written, are
+// accepted. Elsewhere they count as damage.
 func TestZerosAreTheEnd(t *testing.T) {
 	b, bodies := sample(t, 3, 5000)
 	b = b[:len(b)-1]
@@ -214,7 +217,7 @@ func TestZerosAreTheEnd(t *testing.T) {
 	}
 }
 
-// TestAHoleIsSkipped: a frame whose head was not written, or that is damaged, costs no other one, and is named.
+// TestAHoleIsSkipped checks that a frame whose header is missing or damaged is reported, and does not affect others.
 func TestAHoleIsSkipped(t *testing.T) {
 	b, _ := sample(t, 12, 20_000)
 	b = b[:len(b)-1] // without an end
@@ -243,6 +246,79 @@ func TestAHoleIsSkipped(t *testing.T) {
 			if got[c.Offset] == (n == 3 || n == 4 || n == 8) {
 				t.Errorf("%s: chunk %d is there: %t", what, n, got[c.Offset])
 			}
+		}
+	}
+}
+
+// holes is a file of records, of which each may end with zeros that have no place on the disk.
+func holes(t *testing.T, records ...record) (*os.File, int64) {
+	t.Helper()
+	f, err := os.Create(filepath.Join(t.TempDir(), "holes.mcap"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	at := int64(len(Magic))
+	_, err = f.WriteAt([]byte(Magic), 0)
+	for _, r := range records {
+		head := le.AppendUint64([]byte{byte(r.op)}, uint64(int64(len(r.content))+r.zeros))
+		_, werr := f.WriteAt(append(head, r.content...), at)
+		err = errors.Join(err, werr)
+		at += int64(len(head)+len(r.content)) + r.zeros
+	}
+	if err = errors.Join(err, f.Truncate(at)); err != nil {
+		t.Fatal(err)
+	}
+	return f, at
+}
+
+type record struct {
+	op      Opcode
+	content []byte
+	zeros   int64
+}
+
+// TestWhatIsKeptIsBounded: a file that costs its maker nothing costs its reader little.
+func TestWhatIsKeptIsBounded(t *testing.T) {
+	const large = 20 << 20
+	schema := func(id uint16) record {
+		return record{OpSchema, le.AppendUint32(text(text(le.AppendUint16(nil, id), "n"), "e"), large), large}
+	}
+	channel := func(id uint16) record {
+		b := text(text(le.AppendUint16(le.AppendUint16(nil, id), 1), "t"), "e")
+		return record{OpChannel, le.AppendUint32(text(le.AppendUint32(b, large+4+1+4), "k"), large), large}
+	}
+	metadata := func(id uint16) record {
+		return record{OpMetadata, le.AppendUint32(text(le.AppendUint32(text(nil, string(rune('a'+id))), large+4+1+4), "k"), large), large}
+	}
+	var many []byte
+	for i := range uint32(maxTexts + 1) {
+		many = text(text(many, string(le.AppendUint32(nil, i))), "")
+	}
+	var small []record
+	for i := range maxKept / entry {
+		small = append(small, record{OpMetadata, le.AppendUint32(text(nil, string(le.AppendUint32(nil, uint32(i)))), 0), 0})
+	}
+	for name, tt := range map[string]struct {
+		records []record
+		kept    bool
+	}{
+		"schemas":            {[]record{schema(1), schema(2), schema(3), schema(4)}, false},
+		"a schema again":     {[]record{schema(1), schema(1), schema(1), schema(1)}, true},
+		"channels":           {[]record{channel(1), channel(2), channel(3), channel(4)}, false},
+		"metadata":           {[]record{metadata(1), metadata(2), metadata(3), metadata(4)}, false},
+		"metadata again":     {[]record{metadata(1), metadata(2), metadata(1), metadata(2)}, true},
+		"all":                {[]record{schema(1), channel(1), metadata(1), metadata(2)}, false},
+		"many texts":         {[]record{{OpMetadata, append(le.AppendUint32(text(nil, "n"), uint32(len(many))), many...), 0}}, false},
+		"many small records": {small, false},
+	} {
+		in, size := holes(t, tt.records...)
+		f, err := Open(t.Context(), in, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.kept > maxKept || tt.kept != (f.Trouble == nil) || !tt.kept && !errors.Is(f.Trouble, ErrDamaged) {
+			t.Errorf("%s: %d bytes are kept, %v", name, f.kept, f.Trouble)
 		}
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"slices"
 )
 
-// Magic begins and ends a file.
+// Magic is the text that begins and ends a file.
 const Magic = "\x89MCAP0\r\n"
 
-// An Opcode says what a record is.
+// An Opcode is the type of a record.
 type Opcode byte
 
-// The opcodes of the specification ("Records"), and the private one that fills pages, which readers skip.
+// The opcodes of the specification ("Records"), and the private one of padding records, which readers skip.
 const (
 	OpHeader          Opcode = 0x01
 	OpFooter          Opcode = 0x02
@@ -34,7 +34,7 @@ const (
 	OpPadding         Opcode = 0x80
 )
 
-// recordHead is the length of opcode and length, before each record's contents.
+// recordHead is the length of opcode and length, which precede each record's contents.
 const recordHead = 1 + 8
 
 // messageHead is the length of a message record before its data.
@@ -45,14 +45,14 @@ const chunkHead = recordHead + 8 + 8 + 8 + 4 + 4 + 8
 
 var le = binary.LittleEndian
 
-// A Schema says how a channel's messages are encoded. ID is not 0.
+// A Schema describes the encoding of a channel's messages. ID must not be 0.
 type Schema struct {
 	ID             uint16
 	Name, Encoding string
 	Data           []byte
 }
 
-// A Channel is what messages of one topic have in common. Schema 0: it has none.
+// A Channel describes the messages of one topic. Schema 0 means that there is no schema.
 type Channel struct {
 	ID, Schema      uint16
 	Topic, Encoding string
@@ -73,13 +73,13 @@ type Attachment struct {
 	Data         []byte
 }
 
-// begin appends a record's head to b, with room for its length. The record ends with end.
-func begin(b []byte, op Opcode) (_ []byte, at int) {
+// beginRecord appends the header of a record to b. endRecord, which needs at, sets the length.
+func beginRecord(b []byte, op Opcode) (_ []byte, at int) {
 	return append(b, byte(op), 0, 0, 0, 0, 0, 0, 0, 0), len(b)
 }
 
-// end sets the length of the record that began at at.
-func end(b []byte, at int) []byte {
+// endRecord sets the length of the record that began at byte at of b and ends at the end of b.
+func endRecord(b []byte, at int) []byte {
 	le.PutUint64(b[at+1:], uint64(len(b)-at-recordHead))
 	return b
 }
@@ -96,25 +96,25 @@ func texts(b []byte, m map[string]string) []byte {
 	return b
 }
 
-// AppendHeader appends the first record: what the file is for, and who wrote it.
+// AppendHeader appends the first record, which contains the file's profile and the name of the writing library.
 func AppendHeader(b []byte, profile, library string) []byte {
-	b, at := begin(b, OpHeader)
-	return end(text(text(b, profile), library), at)
+	b, at := beginRecord(b, OpHeader)
+	return endRecord(text(text(b, profile), library), at)
 }
 
 func (s *Schema) append(b []byte) []byte {
-	b, at := begin(b, OpSchema)
+	b, at := beginRecord(b, OpSchema)
 	b = text(text(le.AppendUint16(b, s.ID), s.Name), s.Encoding)
-	return end(append(le.AppendUint32(b, uint32(len(s.Data))), s.Data...), at)
+	return endRecord(append(le.AppendUint32(b, uint32(len(s.Data))), s.Data...), at)
 }
 
 func (c *Channel) append(b []byte) []byte {
-	b, at := begin(b, OpChannel)
+	b, at := beginRecord(b, OpChannel)
 	b = le.AppendUint16(le.AppendUint16(b, c.ID), c.Schema)
-	return end(texts(text(text(b, c.Topic), c.Encoding), c.Metadata), at)
+	return endRecord(texts(text(text(b, c.Topic), c.Encoding), c.Metadata), at)
 }
 
-// appendHead appends a message record but for its data, of which size bytes follow.
+// appendHead appends a message record without its data, of which size bytes follow.
 func (m *Message) appendHead(b []byte, size int) []byte {
 	b = append(b, byte(OpMessage))
 	b = le.AppendUint64(b, uint64(messageHead-recordHead+size))
@@ -122,20 +122,20 @@ func (m *Message) appendHead(b []byte, size int) []byte {
 	return le.AppendUint64(le.AppendUint64(b, m.Log), m.Publish)
 }
 
-// leastPadding is the length of a padding record without contents.
+// leastPadding is the length of an empty padding record.
 const leastPadding = recordHead
 
-// AppendPadding appends a record that readers skip, of n bytes in all: at least 9.
+// AppendPadding appends a record of n bytes in total, at least 9, that readers skip.
 func AppendPadding(b []byte, n int) []byte {
-	b, at := begin(b, OpPadding)
+	b, at := beginRecord(b, OpPadding)
 	for range n - recordHead {
 		b = append(b, 0)
 	}
-	return end(b, at)
+	return endRecord(b, at)
 }
 
-// PadTo is how many bytes of padding follow size bytes so that they end at a multiple of page: 0, or as many as a padding record
-// has at least.
+// PadTo returns the number of padding bytes after size bytes so that they end at a multiple of page: 0, or at least the
+// minimum size of a padding record.
 func PadTo(size, page int) int {
 	n := (page - size%page) % page
 	if n > 0 && n < leastPadding {

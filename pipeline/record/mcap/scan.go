@@ -4,20 +4,24 @@ package mcap
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 )
 
-// scan reads records from the beginning, as far as they are whole, and goes on behind what is not.
-func (f *File) scan() error {
+// scan reads records from the beginning as far as they are intact, and continues after damaged places.
+func (f *File) scan(ctx context.Context) error {
 	for f.End = int64(len(Magic)); f.End < f.size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		h, err := f.head(f.End)
 		if err == nil {
 			if h.op == OpDataEnd || h.op == OpFooter {
 				return nil
 			}
-			if err = f.take(h, f.End); err == nil {
+			if err = f.addRecord(h, f.End); err == nil {
 				f.End += recordHead + h.length
 				continue
 			}
@@ -26,10 +30,13 @@ func (f *File) scan() error {
 		if !cut && !errors.Is(err, ErrDamaged) {
 			return err
 		}
-		if !cut && f.zeros(f.End) { // its place was taken, and it was not written
+		if !cut && f.zeros(ctx, f.End) { // its space was allocated, but it was not written
 			return nil
 		}
-		next := f.resume(f.End)
+		next := f.resume(ctx, f.End)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if next == 0 && cut { // the file just ends
 			return nil
 		}
@@ -42,7 +49,8 @@ func (f *File) scan() error {
 	return nil
 }
 
-// damaged notes the first places of the file that are damaged.
+// damaged records the damaged place at End, up to maxSkipped of them. next is the offset at which the scan continues,
+// or 0.
 func (f *File) damaged(err error, next int64) {
 	if f.skipped++; f.skipped > maxSkipped {
 		return
@@ -55,17 +63,18 @@ func (f *File) damaged(err error, next int64) {
 }
 
 const (
-	maxSkipped = 10      // places that are noted
-	maxGap     = 1 << 30 // bytes that are skipped at a time: a chunk is not so long
-	chunkUnit  = 4096    // chunks that Writer.Frame makes begin at its multiples
+	maxSkipped = 10      // number of recorded places
+	maxGap     = 1 << 30 // maximum number of bytes skipped at a time; chunks are shorter
+	chunkUnit  = 4096    // chunks made by Writer.Frame begin at multiples of this
 )
 
-// resume finds the next chunk with its index behind byte at; 0: there is none.
-func (f *File) resume(at int64) int64 {
+// resume returns the offset of the first chunk after byte at that has an index, or 0 if there is none within maxGap
+// bytes.
+func (f *File) resume(ctx context.Context, at int64) int64 {
 	end := min(f.size, at+maxGap)
 	at = (at/chunkUnit + 1) * chunkUnit
-	for b := make([]byte, max(0, min(1<<20, end-at))); at < end; at += int64(len(b)) {
-		n, _ := f.r.ReadAt(b[:min(int64(len(b)), end-at)], at) // what cannot be read is skipped, too
+	for b := make([]byte, max(0, min(64<<10, end-at))); at < end && ctx.Err() == nil; at += int64(len(b)) {
+		n, _ := f.r.ReadAt(b[:min(int64(len(b)), end-at)], at) // unreadable bytes are skipped too
 		for i := 0; i < n; i += chunkUnit {
 			if Opcode(b[i]) == OpChunk && f.isChunk(at+int64(i)) {
 				return at + int64(i)
@@ -75,7 +84,7 @@ func (f *File) resume(at int64) int64 {
 	return 0
 }
 
-// isChunk says whether there is a chunk with an index at byte at.
+// isChunk reports whether there is a chunk with an index at byte at.
 func (f *File) isChunk(at int64) bool {
 	h, err := f.head(at)
 	if err != nil {
@@ -88,20 +97,20 @@ func (f *File) isChunk(at int64) bool {
 	return err == nil && behind.op == OpMessageIndex
 }
 
-// maxZeros is how many zeros at the end of a file are taken for one that was not written to its end.
+// maxZeros is the maximum number of zeros at the end of a file for it to be treated as unfinished.
 const maxZeros = 1 << 30
 
-// zeros says whether there is nothing else from byte at to the end.
-func (f *File) zeros(at int64) bool {
+// zeros reports whether all bytes from at to the end are zero, and at most maxZeros.
+func (f *File) zeros(ctx context.Context, at int64) bool {
 	if f.size-at > maxZeros {
 		return false
 	}
-	for b, none := make([]byte, 64<<10), make([]byte, 64<<10); at < f.size; {
+	for b, none := make([]byte, 64<<10), make([]byte, 64<<10); at < f.size && ctx.Err() == nil; {
 		n, err := f.r.ReadAt(b[:min(int64(len(b)), f.size-at)], at)
 		if n == 0 && err != nil || !bytes.Equal(b[:n], none[:n]) {
 			return false
 		}
 		at += int64(n)
 	}
-	return true
+	return ctx.Err() == nil
 }

@@ -8,12 +8,12 @@ import (
 	"slices"
 )
 
-// End appends the end of the data, the summary, and the file's end. Of the data section as a whole there is no CRC: each chunk
-// and each attachment has its own.
+// End appends the end of the data, the summary, and the end of the file. There is no CRC of the data section as a
+// whole, because each chunk and each attachment has its own.
 func (w *Writer) End(b []byte) []byte {
 	from := len(b)
-	b, at := begin(b, OpDataEnd)
-	b = end(le.AppendUint32(b, 0), at)
+	b, at := beginRecord(b, OpDataEnd)
+	b = endRecord(le.AppendUint32(b, 0), at)
 	summary := len(b)
 	offset := func() uint64 { return w.Offset + uint64(len(b)-from) }
 	start := offset()
@@ -24,22 +24,22 @@ func (w *Writer) End(b []byte) []byte {
 			continue
 		}
 		var at int
-		offsets, at = begin(offsets, OpSummaryOffset)
+		offsets, at = beginRecord(offsets, OpSummaryOffset)
 		offsets = append(offsets, byte(g.op))
-		offsets = end(le.AppendUint64(le.AppendUint64(offsets, begun), uint64(len(b)-begunAt)), at)
+		offsets = endRecord(le.AppendUint64(le.AppendUint64(offsets, begun), uint64(len(b)-begunAt)), at)
 	}
 	behind := offset()
 	b = append(b, offsets...)
-	b, at = begin(b, OpFooter)
+	b, at = beginRecord(b, OpFooter)
 	b = le.AppendUint64(le.AppendUint64(b, start), behind)
-	le.PutUint64(b[at+1:], 8+8+4) // the CRC covers it
+	le.PutUint64(b[at+1:], 8+8+4) // set here because the CRC covers it
 	b = le.AppendUint32(b, crc32.ChecksumIEEE(b[summary:]))
 	b = append(b, Magic...)
 	w.Offset = offset()
 	return b
 }
 
-// group is the records of one kind in the summary.
+// group contains the records of one kind in the summary.
 type group struct {
 	op     Opcode
 	append func(b []byte) []byte
@@ -75,8 +75,8 @@ func (w *Writer) groups() []group {
 		{OpMetadataIndex, func(b []byte) []byte {
 			for _, m := range w.metadata {
 				var at int
-				b, at = begin(b, OpMetadataIndex)
-				b = end(text(le.AppendUint64(le.AppendUint64(b, m.at), m.length), m.name), at)
+				b, at = beginRecord(b, OpMetadataIndex)
+				b = endRecord(text(le.AppendUint64(le.AppendUint64(b, m.at), m.length), m.name), at)
 			}
 			return b
 		}},
@@ -100,7 +100,7 @@ func (w *Writer) statistics(b []byte) []byte {
 			messages += x.count
 		}
 	}
-	b, at := begin(b, OpStatistics)
+	b, at := beginRecord(b, OpStatistics)
 	b = le.AppendUint64(b, messages)
 	b = le.AppendUint16(b, uint16(len(w.schemas)))
 	for _, n := range []int{len(w.channels), len(w.attached), len(w.metadata), len(w.chunks)} {
@@ -111,11 +111,11 @@ func (w *Writer) statistics(b []byte) []byte {
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		b = le.AppendUint64(le.AppendUint16(b, id), counts[id])
 	}
-	return end(b, at)
+	return endRecord(b, at)
 }
 
 func (c *chunkIndex) append(b []byte) []byte {
-	b, at := begin(b, OpChunkIndex)
+	b, at := beginRecord(b, OpChunkIndex)
 	for _, n := range []uint64{c.first, c.last, c.at, c.length} {
 		b = le.AppendUint64(b, n)
 	}
@@ -124,13 +124,13 @@ func (c *chunkIndex) append(b []byte) []byte {
 		b = le.AppendUint64(le.AppendUint16(b, x.channel), x.at)
 	}
 	b = text(le.AppendUint64(b, c.indexLength), "")
-	return end(le.AppendUint64(le.AppendUint64(b, c.size), c.size), at)
+	return endRecord(le.AppendUint64(le.AppendUint64(b, c.size), c.size), at)
 }
 
 func (a *attachmentIndex) append(b []byte) []byte {
-	b, at := begin(b, OpAttachmentIndex)
+	b, at := beginRecord(b, OpAttachmentIndex)
 	for _, n := range []uint64{a.at, a.length, a.Log, a.Created, a.size} {
 		b = le.AppendUint64(b, n)
 	}
-	return end(text(text(b, a.Name), a.Media), at)
+	return endRecord(text(text(b, a.Name), a.Media), at)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
-// A Writer lays out a file's records, and keeps what its index needs. What its methods append goes to the file one after the
-// other, without a gap: Offset is where the next one begins.
+// A Writer lays out a file's records, and keeps the data for its index. The results of its methods must be written to
+// the file one after another, without gaps; Offset is where the next one begins.
 type Writer struct {
 	Offset uint64
 
@@ -26,11 +26,11 @@ type Writer struct {
 
 type chunkIndex struct {
 	first, last, at, length, size uint64
-	indexes                       []messageIndex // by channel
+	indexes                       []messageIndex // one for each channel
 	indexLength                   uint64
 }
 
-// messageIndex is where the message index of a channel is, and of how many messages.
+// messageIndex describes the message index of a channel: its offset, and its number of messages.
 type messageIndex struct {
 	channel   uint16
 	at, count uint64
@@ -46,7 +46,8 @@ type metadataIndex struct {
 	at, length uint64
 }
 
-// NewWriter begins a file: b is magic, header, schemas and channels, padded to a page. Errors say what is wrong with a channel.
+// NewWriter begins a file: b contains magic, header, schemas and channels, padded to a page. It returns an error if a
+// channel is invalid.
 func NewWriter(profile, library string, page int, schemas []Schema, channels []Channel) (w *Writer, b []byte, err error) {
 	w = &Writer{schemas: schemas, channels: channels}
 	b = AppendHeader([]byte(Magic), profile, library)
@@ -73,10 +74,10 @@ func NewWriter(profile, library string, page int, schemas []Schema, channels []C
 // AppendAttachment appends an attachment.
 func (w *Writer) AppendAttachment(b []byte, a Attachment) []byte {
 	from := len(b)
-	b, at := begin(b, OpAttachment)
+	b, at := beginRecord(b, OpAttachment)
 	b = text(text(le.AppendUint64(le.AppendUint64(b, a.Log), a.Created), a.Name), a.Media)
 	b = append(le.AppendUint64(b, uint64(len(a.Data))), a.Data...)
-	b = end(le.AppendUint32(b, crc32.ChecksumIEEE(b[from+recordHead:])), at)
+	b = endRecord(le.AppendUint32(b, crc32.ChecksumIEEE(b[from+recordHead:])), at)
 	i := attachmentIndex{Attachment: a, at: w.Offset, length: uint64(len(b) - from), size: uint64(len(a.Data))}
 	i.Data = nil
 	w.attached = append(w.attached, i)
@@ -84,17 +85,17 @@ func (w *Writer) AppendAttachment(b []byte, a Attachment) []byte {
 	return b
 }
 
-// AppendMetadata appends a table of texts.
+// AppendMetadata appends a map of strings as metadata.
 func (w *Writer) AppendMetadata(b []byte, name string, m map[string]string) []byte {
 	from := len(b)
-	b, at := begin(b, OpMetadata)
-	b = end(texts(text(b, name), m), at)
+	b, at := beginRecord(b, OpMetadata)
+	b = endRecord(texts(text(b, name), m), at)
 	w.metadata = append(w.metadata, metadataIndex{name, w.Offset, uint64(len(b) - from)})
 	w.Offset += uint64(len(b) - from)
 	return b
 }
 
-// Pad appends padding up to a multiple of page, in the file.
+// Pad appends padding so that the file ends at a multiple of page.
 func (w *Writer) Pad(b []byte, page int) []byte {
 	n := PadTo(int(w.Offset%uint64(page)), page)
 	if n > 0 {
@@ -104,7 +105,7 @@ func (w *Writer) Pad(b []byte, page int) []byte {
 	return b
 }
 
-// ErrHead is that of a message whose head does not fit into a page.
+// ErrHead means that the header of a message does not fit into a page.
 var ErrHead = errors.New("mcap: the head of the message does not fit into a page")
 
 // A Part is a message with its data.
@@ -113,9 +114,10 @@ type Part struct {
 	Data []byte
 }
 
-// Frame lays out a chunk of one large message and small ones behind it. The large one's data are prefix, and then body, which
-// stays where it is: the file gets head, body[:whole] and tail, one after the other, of which all but the last are whole
-// pages, so that they can be written without a copy if body begins at a page. head and tail are appended to what is given.
+// Frame lays out a chunk of one large message followed by small ones. The data of the large one consist of prefix and
+// body, and body is not copied: head, body[:whole] and tail must be written to the file one after another. head and
+// body[:whole] consist of whole pages, so that they can be written without a copy if body begins at a page. head and
+// tail are appended to the given slices. The error wraps ErrHead.
 func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []byte, small []Part) (_, _ []byte, whole int, err error) {
 	from, behind := len(head), len(tail)
 	whole = len(body) / page * page
@@ -135,11 +137,11 @@ func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []by
 	records := head[from+chunkHead:]
 	sum := crc.IEEE(crc.IEEE(crc.IEEE(0, records), body[:whole]), tail[behind:])
 	chunk.size = uint64(len(records) + whole + len(tail) - behind)
-	chunk.put(head[from:], sum)
-	return head, w.Pad(w.add(tail, &chunk, index), page), whole, nil
+	chunk.writeHeader(head[from:], sum)
+	return head, w.Pad(w.appendIndexes(tail, &chunk, index), page), whole, nil
 }
 
-// Messages appends a chunk of small messages, of which there is at least one, and pads it to a page.
+// Messages appends a chunk of small messages, at least one, and pads it to a page.
 func (w *Writer) Messages(b []byte, page int, list ...Part) []byte {
 	from := len(b)
 	chunk := chunkIndex{at: w.Offset, first: list[0].Log, last: list[0].Log}
@@ -147,11 +149,11 @@ func (w *Writer) Messages(b []byte, page int, list ...Part) []byte {
 	b = chunk.messages(append(b, make([]byte, chunkHead)...), -from-chunkHead, list, index)
 	records := b[from+chunkHead:]
 	chunk.size = uint64(len(records))
-	chunk.put(b[from:], crc32.ChecksumIEEE(records))
-	return w.Pad(w.add(b, &chunk, index), page)
+	chunk.writeHeader(b[from:], crc32.ChecksumIEEE(records))
+	return w.Pad(w.appendIndexes(b, &chunk, index), page)
 }
 
-// messages appends messages of the chunk, and notes them in index. from is added to their offsets in b.
+// messages appends messages of the chunk, and records them in index. from is added to their offsets in b.
 func (c *chunkIndex) messages(b []byte, from int, list []Part, index map[uint16][]messageAt) []byte {
 	for i := range list {
 		p := &list[i]
@@ -164,8 +166,8 @@ func (c *chunkIndex) messages(b []byte, from int, list []Part, index map[uint16]
 
 type messageAt struct{ log, offset uint64 }
 
-// put writes the chunk's head.
-func (c *chunkIndex) put(b []byte, crc uint32) {
+// writeHeader writes the chunk's header.
+func (c *chunkIndex) writeHeader(b []byte, crc uint32) {
 	c.length = chunkHead + c.size
 	b[0] = byte(OpChunk)
 	le.PutUint64(b[1:], c.length-recordHead)
@@ -177,18 +179,18 @@ func (c *chunkIndex) put(b []byte, crc uint32) {
 	le.PutUint64(b[41:], c.size)
 }
 
-// add appends the message indexes of a chunk, which follow it, and notes where it is.
-func (w *Writer) add(b []byte, c *chunkIndex, index map[uint16][]messageAt) []byte {
+// appendIndexes appends the message indexes of a chunk, which follow it, and records its position.
+func (w *Writer) appendIndexes(b []byte, c *chunkIndex, index map[uint16][]messageAt) []byte {
 	from := len(b)
 	for _, id := range slices.Sorted(maps.Keys(index)) {
 		c.indexes = append(c.indexes, messageIndex{id, c.at + c.length + uint64(len(b)-from), uint64(len(index[id]))})
 		var at int
-		b, at = begin(b, OpMessageIndex)
+		b, at = beginRecord(b, OpMessageIndex)
 		b = le.AppendUint32(le.AppendUint16(b, id), uint32(16*len(index[id])))
 		for _, m := range index[id] {
 			b = le.AppendUint64(le.AppendUint64(b, m.log), m.offset)
 		}
-		b = end(b, at)
+		b = endRecord(b, at)
 	}
 	c.indexLength = uint64(len(b) - from)
 	w.chunks = append(w.chunks, *c)

@@ -14,7 +14,7 @@ import (
 
 const page = 4096
 
-// sample is a file of frames frames of size bytes each, with a small message behind each.
+// sample returns a file with the given number of frames of size bytes each, with a small message after each.
 func sample(t testing.TB, frames, size int) (file []byte, bodies [][]byte) {
 	t.Helper()
 	schemas := []Schema{
@@ -53,7 +53,7 @@ func sample(t testing.TB, frames, size int) (file []byte, bodies [][]byte) {
 	return w.End(file), bodies
 }
 
-// TestAnotherReaderReadsIt: the format's own Go reader, in order and by the index, with all CRCs.
+// TestAnotherReaderReadsIt reads the file with the format's own Go reader, in order and by the index, with all CRCs.
 func TestAnotherReaderReadsIt(t *testing.T) {
 	for _, size := range []int{0, 1, 4095, 4096, 4097, 100_000, 8192 - 60} {
 		file, bodies := sample(t, 20, size)
@@ -92,7 +92,7 @@ func TestAnotherReaderReadsIt(t *testing.T) {
 	}
 }
 
-// TestAnotherReaderChecksIt: attachments, metadata and statistics, and every CRC that there is.
+// TestAnotherReaderChecksIt checks attachments, metadata and statistics, and every CRC.
 func TestAnotherReaderChecksIt(t *testing.T) {
 	file, _ := sample(t, 7, 5000)
 	lexer, err := foxglove.NewLexer(bytes.NewReader(file), &foxglove.LexerOptions{
@@ -148,7 +148,7 @@ func TestAnotherReaderChecksIt(t *testing.T) {
 	}
 }
 
-// TestAnUnfinishedFileIsReadToItsLastChunk by the format's own reader.
+// TestAnUnfinishedFileIsReadToItsLastChunk uses the format's own reader.
 func TestAnUnfinishedFileIsReadToItsLastChunk(t *testing.T) {
 	file, _ := sample(t, 10, 9000)
 	for _, cut := range []int{len(file) / 2, len(file) / 3, page + 5} {

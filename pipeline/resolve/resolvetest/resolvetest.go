@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package resolvetest is for tests of what happens when a name server does not answer, or answers something else.
 package resolvetest
 
 import (
@@ -12,8 +11,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Silence replaces the process's name server by one that takes questions and never answers, until the test ends. The channel gets a value
-// for questions, unless one waits there.
+// Silence replaces the process's name server with one that receives queries but never replies, until the test ends.
+// Queries are signalled on the channel, which holds at most one value.
 func Silence(t *testing.T) (asked <-chan struct{}) {
 	t.Helper()
 	questions := make(chan struct{}, 1)
@@ -27,8 +26,8 @@ func Silence(t *testing.T) (asked <-chan struct{}) {
 	return questions
 }
 
-// Answer replaces the process's name server by one for which every host has the IPv4 addresses that addrs returns, until the test ends. With
-// another code than success it has none.
+// Answer replaces the process's name server with one that returns the IPv4 addresses from addrs for every host, until
+// the test ends. With a code other than success there must be none.
 func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 	t.Helper()
 	serve(t, func(question []byte) []byte {
@@ -37,7 +36,8 @@ func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 	}, func() {})
 }
 
-// Reply is the message that answers a question with a code and IPv4 addresses (RFC 1035); nil if it is none.
+// Reply returns the message that replies to a query with a code and IPv4 addresses (RFC 1035), or nil if question is
+// not a query.
 func Reply(question []byte, code dnsmessage.RCode, addrs ...netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {
@@ -67,7 +67,7 @@ func serve(t *testing.T, reply func(question []byte) []byte, end func()) {
 	}
 	before := net.DefaultResolver
 	net.DefaultResolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{Resolver: before}).DialContext(ctx, "udp", server.LocalAddr().String()) // look-ups may outlive the test
+		return (&net.Dialer{Resolver: before}).DialContext(ctx, "udp", server.LocalAddr().String()) // lookups may outlive the test
 	}}
 	ended := make(chan struct{})
 	go func() {

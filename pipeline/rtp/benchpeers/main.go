@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command benchpeers measures what sending raw 1080p costs: our ways, GStreamer, ffmpeg, one write a packet with
-// pion/rtp, and a C program of one page, on paths of its own in network namespaces. The figure is frames per CPU-second
-// of the sender; docs/results.md has what it printed. It needs root.
+// Command benchpeers measures the cost of sending raw 1080p: with this project's methods, GStreamer, ffmpeg, pion/rtp
+// with one write per packet, and a one-page C program, over separate paths in network namespaces. The figure is frames
+// per CPU second of the sender; docs/results.md contains its output. It must be run as root.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Frames are 1920x1080 UYVY.
+// The size of the frames, which are UYVY, and the RTP port.
 const (
 	width, height = 1920, 1080
 	port          = 5004
@@ -26,14 +26,14 @@ const (
 
 type options struct {
 	rounds, frames int
-	seconds        int // of each pacing profile
+	seconds        int // for each pacing profile
 	paths          []string
 	out            string
 	work           string // folder for the frame and the C program
 }
 
 func main() {
-	if len(os.Args) > 1 { // this program is also its own sender and receiver
+	if len(os.Args) > 1 { // this program also serves as sender and receiver
 		switch os.Args[1] {
 		case "send":
 			exit(runSender(os.Args[2:]))
@@ -48,7 +48,7 @@ func main() {
 	f.IntVar(&o.rounds, "rounds", 5, "how often everything is measured, in turn")
 	f.IntVar(&o.frames, "frames", 400, "frames a measurement, of fast senders 4 or 16 times as many")
 	f.IntVar(&o.seconds, "seconds", 60, "how long each pacing profile is watched")
-	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "S1", "U1", "D", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; S1, U1: each sender on one processor; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
+	f.StringSliceVar(&o.paths, "paths", []string{"S", "U", "60", "pace"}, "S: cut in software; U: cut by the (model of a) card; S1, U1: each sender on one processor; D: to a receiver on this machine; 60: D at 60 frames a second; pace: what each pacing profile does in a minute of that")
 	f.StringVar(&o.out, "out", "", "put the tables into this file, between its lines for them")
 	if err := f.Parse(os.Args[1:]); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
@@ -108,7 +108,7 @@ func run(ctx context.Context, o options) error {
 	return insert(o.out, report.String())
 }
 
-// The tables stand between these lines of the file.
+// begin and end are the lines of the file between which the tables are written.
 const begin, end = "<!-- benchpeers -->\n", "<!-- end of benchpeers -->\n"
 
 func insert(file, tables string) error {

@@ -20,17 +20,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// warmUp frames are measured by themselves, so that the start of a program does not count.
+// warmUp is the number of frames of the run whose CPU time is subtracted from that of the measured run, so that the
+// start of a program does not count.
 const warmUp = 20
 
-// result is what one sender did on one path.
+// result is the result of one sender on one path.
 type result struct {
 	sender  sender
-	figures []float64 // frames a CPU-second, one a round
-	short   int       // runs in which packets were missing, where somebody counts
+	figures []float64 // frames per CPU second, one for each round
+	short   int       // runs with missing packets, if there is a receiver that counts
 }
 
-// measurePath runs all senders in turn, round by round, and prints a table.
+// measurePath measures the senders that are measured on p, alternately, round by round, and returns a table of the
+// results.
 func measurePath(ctx context.Context, o options, p path) (string, error) {
 	var results []result
 	for _, s := range senders() {
@@ -55,7 +57,8 @@ func measurePath(ctx context.Context, o options, p path) (string, error) {
 	return table(p, results), nil
 }
 
-// measure returns frames a CPU-second, and whether the receiver got every packet of the last run.
+// measure returns the frames per CPU second of a sender, and whether the receiver, if there is one, got every packet of
+// the measured run.
 func measure(ctx context.Context, o options, p path, s sender) (figure float64, whole bool, err error) {
 	few, _, err := cpu(ctx, o, p, s, warmUp)
 	if err != nil {
@@ -69,7 +72,8 @@ func measure(ctx context.Context, o options, p path, s sender) (figure float64, 
 	return float64(frames) / (many - few).Seconds(), whole, err
 }
 
-// cpu is what it takes to send so many frames.
+// cpu returns the CPU time for sending the given number of frames, and whether the receiver, if there is one, got every
+// packet.
 func cpu(ctx context.Context, o options, p path, s sender, frames int) (used time.Duration, whole bool, err error) {
 	n, err := newNetwork(ctx, p)
 	if err != nil {
@@ -102,7 +106,7 @@ func cpu(ctx context.Context, o options, p path, s sender, frames int) (used tim
 	return c.ProcessState.UserTime() + c.ProcessState.SystemTime(), count.frames >= uint64(frames) && count.lost == 0, err
 }
 
-// startDrain starts the receiver; the function that it returns ends it and reads its count.
+// startDrain starts the receiver. The returned function ends it and reads its counters.
 func startDrain(ctx context.Context, n *network) (func() (drainCount, error), error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -123,7 +127,7 @@ func startDrain(ctx context.Context, n *network) (func() (drainCount, error), er
 		return nil, errors.Join(err, c.Process.Kill(), c.Wait())
 	}
 	return func() (count drainCount, err error) {
-		time.Sleep(50 * time.Millisecond) // what is under way
+		time.Sleep(50 * time.Millisecond) // for packets in flight
 		_ = c.Process.Signal(syscall.SIGTERM)
 		k, _ := ready.Read(line)
 		var exit *exec.ExitError
@@ -137,7 +141,7 @@ func startDrain(ctx context.Context, n *network) (func() (drainCount, error), er
 
 type drainCount struct{ frames, lost uint64 }
 
-// drain takes packets as cheaply as it can, until SIGTERM, and counts marker bits and gaps of the sequence.
+// drain receives packets as cheaply as possible until SIGTERM, and counts marker bits and gaps in the sequence numbers.
 func drain() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {
@@ -180,7 +184,7 @@ func drain() error {
 	}
 }
 
-// segmentSize is the size of the packets that UDP_GRO has put together.
+// segmentSize returns the size of the packets that UDP_GRO has merged into n bytes, or n if it has merged none.
 func segmentSize(control []byte, n int) int {
 	messages, err := unix.ParseSocketControlMessage(control)
 	if err != nil || len(messages) == 0 || len(messages[0].Data) < 4 {
@@ -189,21 +193,21 @@ func segmentSize(control []byte, n int) int {
 	return int(binary.NativeEndian.Uint32(messages[0].Data))
 }
 
-// table has medians, spread, and ratios to those that all are compared with.
+// table returns a table of medians, ranges, and ratios to the senders that all are compared with.
 func table(p path, results []result) string {
 	var b strings.Builder
 	var others []result
-	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s | spread |", p.title)
+	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s |", p.title)
 	for _, name := range p.against {
 		i := slices.IndexFunc(results, func(r result) bool { return strings.HasPrefix(r.sender.name, name) })
 		others = append(others, results[i])
 		fmt.Fprintf(&b, " × %s |", name)
 	}
-	b.WriteString("\n|---|---|---|" + strings.Repeat("---|", len(others)) + "\n")
+	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(others)) + "\n")
 	for _, r := range results {
 		low, high := slices.Min(r.figures), slices.Max(r.figures)
 		m := median(r.figures)
-		fmt.Fprintf(&b, "| %s | %.0f | %.0f–%.0f |", r.sender.name, m, low, high)
+		fmt.Fprintf(&b, "| %s | %.0f (%.0f–%.0f) |", r.sender.name, m, low, high)
 		for _, other := range others {
 			fmt.Fprintf(&b, " %.2f |", median(ratios(r.figures, other.figures)))
 		}
@@ -215,7 +219,7 @@ func table(p path, results []result) string {
 	return b.String()
 }
 
-// ratios are taken round by round, so that a machine that is slower for a while does no harm.
+// ratios returns the ratios of a to b, round by round, so that a temporarily slower machine does not distort them.
 func ratios(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {

@@ -26,11 +26,12 @@ import (
 
 const pacedRate = 60
 
-// measurePacing sends 1080p60 by each pacing profile to a receiver that checks every frame.
+// measurePacing sends 1080p60 with each pacing profile to a receiver that checks every frame, and returns a table of
+// the results.
 func measurePacing(ctx context.Context, seconds int) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### 1920x1080 UYVY at %d frames a second for %d s, over veth to a receiver that checks every frame's CRC\n\n"+
-		"| pacing | frames | lost packets | bucket p50 / p99 / p99.9 / max, packets | gap p50 / p99 / p99.9 | DMA done to first packet p50 / p99 / p99.9 | to last |\n|---|---|---|---|---|---|---|\n",
+	fmt.Fprintf(&b, "### Pacing at %d frames a second for %d s: p50/p99/p99.9\n\n"+
+		"| pacing | frames right | lost packets | receiver's buffer, and at most, packets | gap, ms | DMA done to first packet, ms | to last, ms |\n|---|---|---|---|---|---|---|\n",
 		pacedRate, seconds)
 	for p := send.PaceFrame; p <= send.PaceBurst; p++ {
 		fmt.Fprintf(os.Stderr, "pacing %v for %d s\n", p, seconds)
@@ -38,7 +39,7 @@ func measurePacing(ctx context.Context, seconds int) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%v: %w", p, err)
 		}
-		fmt.Fprintf(&b, "| %v | %d of %d right | %d | %d / %d / %d / %d | %s | %s | %s |\n", p, got.Matched, sent.Frames, got.Lost,
+		fmt.Fprintf(&b, "| %v | %d of %d | %d | %d/%d/%d/%d | %s | %s | %s |\n", p, got.Matched, sent.Frames, got.Lost,
 			sent.Bucket.P50, sent.Bucket.P99, sent.Bucket.P999, sent.Bucket.Max, times(sent.Gap), times(sent.First), times(sent.Last))
 	}
 	return b.String(), nil
@@ -49,10 +50,10 @@ func times(p pipeline.Percentiles) string {
 	for _, d := range []time.Duration{p.P50, p.P99, p.P999} {
 		s = append(s, fmt.Sprintf("%.3f", float64(d)/1e6))
 	}
-	return strings.Join(s, " / ") + " ms"
+	return strings.Join(s, "/")
 }
 
-// pace runs a sender and a receiver.
+// pace runs a sender with a pacing profile and a receiver, and returns their counters.
 func pace(ctx context.Context, p send.Pacing, seconds int) (sent send.Stats, got receive.Stats, err error) {
 	n, err := newNetwork(ctx, paths[len(paths)-1])
 	if err != nil {
@@ -86,13 +87,13 @@ func pace(ctx context.Context, p send.Pacing, seconds int) (sent send.Stats, got
 	return sent, got, errors.Join(json.Unmarshal(text, &sent), json.Unmarshal(answer, &got))
 }
 
-// sendPaced is the sender.
+// sendPaced is the sending process of pace. It prints its counters.
 func sendPaced(profile, frames, rate int) error {
 	c := send.Config{Stream: rtp.Stream{Checksum: true}, Pacing: send.Pacing(profile), Logger: slog.New(slog.DiscardHandler), Destinations: []string{to(there, 0)}}
 	return stream(c, true, 1, frames, rate, func(st send.Stats) { _ = json.NewEncoder(os.Stdout).Encode(st) })
 }
 
-// runReceiver is the receiver, until SIGTERM.
+// runReceiver is the receiving process of pace. At SIGTERM it prints its counters.
 func runReceiver() error {
 	address := netip.MustParseAddr(there)
 	r, err := receive.New(receive.Config{Logger: slog.New(slog.DiscardHandler), Media: rtp.Media{

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The two ends of a path.
+// The addresses of the two ends of a path.
 const (
 	here  = "10.9.0.1"
 	there = "10.9.0.2"
@@ -22,14 +22,14 @@ const (
 // path is a network that packets take.
 type path struct {
 	name, title string
-	rate        int      // frames a second; 0: as fast as can be
-	receiver    bool     // takes the packets
-	pinned      bool     // all threads of a sender are held to one processor
-	against     []string // the senders that all are compared with: how their names begin
+	rate        int      // frames per second; 0: as fast as possible
+	receiver    bool     // there is a receiver for the packets
+	pinned      bool     // all threads of a sender run on one CPU
+	against     []string // prefixes of the names of the senders that all senders are compared with
 	make        func(n *network, ctx context.Context) error
 }
 
-var peers = []string{"GStreamer", "ffmpeg", "Go, pion"}
+var peers = []string{"GStreamer"}
 
 var paths = []path{
 	{name: "S", title: "S: a transmit-only device, datagrams cut in software", against: peers, make: software},
@@ -43,14 +43,15 @@ var paths = []path{
 		against: []string{"C, gather", "C, packet-ready, 50 segments", "C, packet-ready, 50, zero-copy"},
 	},
 	{name: "D", title: "D: veth to a receiver that drains, whose work is the sender's", receiver: true, against: peers, make: (*network).veth},
-	{name: "60", title: "D at 60 frames a second", rate: 60, receiver: true, against: peers, make: (*network).veth},
+	{name: "60", title: "60: veth to a receiver that drains, at 60 frames a second", rate: 60, receiver: true, against: peers, make: (*network).veth},
 }
 
 func software(n *network, ctx context.Context) error { return n.ifb(ctx, "off") }
 
 func offload(n *network, ctx context.Context) error { return n.ifb(ctx, "on") }
 
-// network is a path that has been made: it goes away with its namespaces, which end with their descriptors.
+// network is a path that has been created. It disappears with its namespaces, which end when their descriptors are
+// closed.
 type network struct {
 	near, far *os.File
 }
@@ -79,7 +80,7 @@ func (n *network) close() {
 	}
 }
 
-// namespace makes a network namespace. The thread that made it ends in it.
+// namespace creates a network namespace. The thread that created it ends.
 func namespace() (*os.File, error) {
 	var f *os.File
 	done := make(chan error)
@@ -97,7 +98,7 @@ func namespace() (*os.File, error) {
 	return f, nil
 }
 
-// ifb makes a device that only transmits.
+// ifb creates a device that only transmits.
 func (n *network) ifb(ctx context.Context, segmentation string) error {
 	return in(ctx, n.near,
 		"ip link add x type ifb", "ip address add "+here+"/24 dev x", "ip link set x up",
@@ -105,7 +106,7 @@ func (n *network) ifb(ctx context.Context, segmentation string) error {
 		"ethtool -K x tx-udp-segmentation "+segmentation)
 }
 
-// veth makes a pair whose other end is in the far namespace.
+// veth connects the two namespaces by a pair of virtual interfaces with addresses.
 func (n *network) veth(ctx context.Context) error {
 	c := inside(ctx, n.near, strings.Fields("ip link add x type veth peer name y netns /proc/self/fd/4")...)
 	c.ExtraFiles = append(c.ExtraFiles, n.far)
@@ -129,7 +130,7 @@ func in(ctx context.Context, ns *os.File, lines ...string) error {
 	return nil
 }
 
-// inside is a command in a namespace, which is its descriptor 3.
+// inside returns a command that runs in a namespace, which is its descriptor 3.
 func inside(ctx context.Context, ns *os.File, argv ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "--"}, argv...)...)
 	c.ExtraFiles = []*os.File{ns}

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// runSender is the sending process: mode, segments, frames, rate.
+// runSender is the sending process. args are mode, segments, frames and rate.
 func runSender(args []string) error {
 	if len(args) != 4 {
 		return errors.New("send: want MODE SEGMENTS FRAMES RATE")
@@ -63,7 +63,7 @@ func runSender(args []string) error {
 
 func to(host string, n int) string { return fmt.Sprintf("%s:%d", host, port+2*n) }
 
-// stream sends through the graph, as the appliance does.
+// stream sends through the graph, like the appliance.
 func stream(c send.Config, ready bool, streams, frames, rate int, after func(send.Stats)) error {
 	f, err := pipeline.NewFormat(pipeline.UYVY, width, height, pipeline.Rate{Num: 60, Den: 1})
 	if err != nil {
@@ -99,7 +99,7 @@ func stream(c send.Config, ready bool, streams, frames, rate int, after func(sen
 	return err
 }
 
-// sendPion is the obvious program: a packet is marshalled and written.
+// sendPion is the straightforward program: each packet is marshalled and written.
 func sendPion(frames, rate int) error {
 	conn, err := net.Dial("udp", to(there, 0))
 	if err != nil {

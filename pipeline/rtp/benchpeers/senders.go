@@ -20,13 +20,13 @@ var baseline []byte
 // sender is a program that sends frames to there:port.
 type sender struct {
 	name string
-	peer bool // somebody else's
+	peer bool // from another project
 	args func(work string, frames, rate int) []string
 	only string // the paths that it is measured on
-	many int    // times as many frames as of others: it is so much faster
+	many int    // factor for the number of frames, for faster senders
 }
 
-// senders are in the order of the table.
+// senders returns the senders in the order of the table.
 func senders() []sender {
 	return []sender{
 		{"GStreamer rtpvrawpay ! udpsink", true, gstreamer, "S U D 60", 1},
@@ -81,7 +81,7 @@ func self(mode string, segments int) func(string, int, int) []string {
 	}
 }
 
-// prepare makes the frame that ffmpeg reads and the C program, and looks for the peers.
+// prepare writes the frame that ffmpeg reads, compiles the C program, and checks that the peers are installed.
 func prepare(ctx context.Context, work string) error {
 	for program, pkg := range map[string]string{
 		"gst-launch-1.0": "gstreamer1.0-tools", "ffmpeg": "ffmpeg", "gcc": "gcc", "ethtool": "ethtool", "ip": "iproute2", "nsenter": "util-linux", "taskset": "util-linux",

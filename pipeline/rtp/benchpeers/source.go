@@ -12,21 +12,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// slots are the frames in rotation, as many as the C program has: an output always has the next one waiting.
+// slots is the number of frames in rotation, the same as in the C program: an output always has the next one waiting.
 const slots = 3
 
-// source gives the same few frames again and again, as fast as they are sent or at a rate.
+// source emits the same few frames again and again, as fast as they are sent or at a given rate.
 type source struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
 	frames int
 	rate   int
 
-	emit    func(*pipeline.Frame) // of as fast as they are sent; set when Run begins
+	emit    func(*pipeline.Frame) // used without a rate; set when Run starts
 	asked   atomic.Uint32
 	filling sync.Mutex
 	emitted int           // guarded by filling
-	ended   chan struct{} // closed when all have been emitted
+	ended   chan struct{} // closed when all frames have been emitted
 }
 
 func newSource(f pipeline.Format, frames, rate int) (*source, error) {
@@ -80,11 +80,11 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// refill emits a frame for each slot that is free, on the goroutine that has freed it: a source that is never late does not wait for
-// the sender, and to wake one would be work that no camera makes.
+// refill emits a frame for each free slot, on the goroutine that has freed it. So the source is never late: it does not
+// wait for the sender, and waking a goroutine would be work that a camera does not cause.
 func (s *source) refill() {
 	s.asked.Add(1)
-	for s.filling.TryLock() { // else somebody is at it, and sees that it was asked for more
+	for s.filling.TryLock() { // otherwise another goroutine is doing it, and notices the additional request
 		asked := s.asked.Load()
 		if s.emit == nil {
 			s.filling.Unlock()
@@ -108,7 +108,7 @@ func (s *source) refill() {
 	}
 }
 
-// ticker waits for the next frame's time, or not at all.
+// ticker waits for the time of the next frame, or not at all.
 type ticker struct {
 	next   time.Time
 	period time.Duration

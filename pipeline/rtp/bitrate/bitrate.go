@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bitrate says how many bits a second an encoder may make, by what receivers report: fewer when packets are lost, and slowly more
-// again when they are not.
+// Package bitrate determines the bit rate of an encoder from the reports of receivers: it falls when packets are lost,
+// and slowly rises again when they are not.
 package bitrate
 
 import (
@@ -10,59 +10,59 @@ import (
 	"time"
 )
 
-// The shares of lost packets between which the rate stays, and how it follows beyond them, as in the loss-based controller of
-// draft-ietf-rmcat-gcc §6.
+// How the rate follows the share of lost packets, as in the loss-based controller of draft-ietf-rmcat-gcc §6: it does
+// not change while the share is between clean and lossy.
 const (
-	lossy  = 0.10                   // above, the rate falls by half of the share that is lost,
-	clean  = 0.02                   // and unless all receivers stay below,
-	rise   = 1.05                   // it rises by this factor a second
-	settle = 900 * time.Millisecond // after a fall, in which reports tell of the time before; they come every second or less often
-	rest   = 6 * time.Second        // after a report of loss, in which it does not rise: receivers report every 5 s or more often (RFC 3550 §6.2)
+	lossy  = 0.10                   // above this, the rate falls by half the share of lost packets
+	clean  = 0.02                   // while any receiver is above this, the rate does not rise
+	rise   = 1.05                   // factor by which the rate otherwise rises per second
+	settle = 900 * time.Millisecond // minimum time between two decreases, as reports refer to the time before; they come every second or less often
+	rest   = 6 * time.Second        // minimum time between a report of loss and a rise: receivers report every 5 s or more often (RFC 3550 §6.2)
 )
 
 const (
-	window       = time.Second     // over which what leaves is counted, at least
+	window       = time.Second     // minimum time over which sent bits are counted
 	estimateEnds = 6 * time.Second // after which a receiver's estimate is forgotten
-	maxEstimates = 64              // that are remembered
+	maxEstimates = 64              // maximum number of estimates
 )
 
-// A Control is the rate of one encoder, whose pictures all receivers get: the one with the worst network decides. It is safe for
-// concurrent use.
+// A Control determines the rate of one encoder whose pictures all receivers get, so that the receiver with the worst
+// network decides. It is safe for concurrent use.
 type Control struct {
 	least, most float64
 
 	mu        sync.Mutex
 	rate      float64
-	at        time.Time // when rate was true
-	cut       time.Time // when it last fell for losses
+	at        time.Time // time for which rate was computed
+	cut       time.Time // when the rate last fell because of losses
 	restUntil time.Time
 	estimates map[string]estimate
 	sent      sent
 }
 
-// sent is what leaves. A key frame is in one window, so that the lower of two is without it.
+// sent counts the bits that are sent. A key frame falls into one window, so the lower of two windows is without it.
 type sent struct {
-	since time.Time // when the present window began
-	bits  float64   // in it
-	last  float64   // bits a second in the window before,
+	since time.Time // start of the current window
+	bits  float64   // in the current window
+	last  float64   // bits per second in the previous window
 	older float64   // and in the one before that
 }
 
-// lately is how many bits a second leave at least; 0 before two windows are over.
+// lately returns a lower limit of the bits per second that are being sent, or 0 before two windows have passed.
 func (s *sent) lately() float64 { return min(s.last, s.older) }
 
-// estimate is what a receiver says that its network takes.
+// estimate is a receiver's estimate of its network's capacity.
 type estimate struct {
 	bits float64
 	at   time.Time
 }
 
-// New makes a control between two rates, in bits a second, that begins with the higher one.
+// New returns a Control for rates between two limits in bits per second, which starts with the higher one.
 func New(least, most int) *Control {
 	return &Control{least: float64(min(least, most)), most: float64(most), rate: float64(most), estimates: map[string]estimate{}}
 }
 
-// Lost takes the share of packets, 0 to 1, that a receiver has lost since its report before.
+// Lost reports the share of packets, 0 to 1, that a receiver has lost since its previous report.
 func (c *Control) Lost(share float64, now time.Time) {
 	if share <= clean {
 		return
@@ -77,8 +77,10 @@ func (c *Control) Lost(share float64, now time.Time) {
 	}
 }
 
-// Estimate takes the bits a second that a receiver says its network takes (REMB, draft-alvestrand-rmcat-remb). receiver names it. It counts
-// while more than that is sent (Sent): receivers say little more than what comes, and then a still scene is the limit, not the network.
+// Estimate reports a receiver's estimate of its network's capacity in bits per second (REMB,
+// draft-alvestrand-rmcat-remb). receiver identifies the receiver. The estimate only counts while more than that is sent
+// (Sent): receivers estimate little more than what arrives, so with a still scene the limit is the scene, not the
+// network.
 func (c *Control) Estimate(receiver string, bits float64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +89,7 @@ func (c *Control) Estimate(receiver string, bits float64, now time.Time) {
 	}
 }
 
-// Sent takes the bits of a picture that leaves.
+// Sent reports the size of a picture that is sent, in bits.
 func (c *Control) Sent(bits int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +104,7 @@ func (c *Control) Sent(bits int, now time.Time) {
 	s.bits += float64(bits)
 }
 
-// Bits is the rate of now.
+// Bits returns the current rate in bits per second.
 func (c *Control) Bits(now time.Time) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -119,7 +121,7 @@ func (c *Control) Bits(now time.Time) int {
 	return int(c.rate)
 }
 
-// advance has the rate rise to what it is now. The lock is held.
+// advance increases the rate as time has passed. The lock must be held.
 func (c *Control) advance(now time.Time) {
 	from := c.at
 	if c.at = now; from.Before(c.restUntil) {

@@ -15,10 +15,11 @@ var start = time.Unix(1700000000, 0)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// TestLoss: the rate falls with losses, stays while there are few, and rises slowly when there are none.
+// TestLoss checks that the rate falls with losses, does not change while there are few, and rises slowly when there are
+// none.
 func TestLoss(t *testing.T) {
 	for name, tt := range map[string]struct {
-		lost map[float64]float64 // share by second
+		lost map[float64]float64 // share by time in seconds
 		when float64
 		want float64
 	}{
@@ -47,14 +48,14 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// sends has bits a second leave, from a time on until another one, as ten pictures a second.
+// sends reports the sending of that many bits per second, from one time until another, as ten pictures a second.
 func sends(c *Control, bits int, from, until float64) {
 	for n := range int((until - from) * 10) {
 		c.Sent(bits/10, at(from+float64(n)/10))
 	}
 }
 
-// TestEstimate: the lowest estimate of the receivers bounds the rate, which rises slowly after that.
+// TestEstimate checks that the lowest estimate of the receivers limits the rate, which then rises slowly.
 func TestEstimate(t *testing.T) {
 	c := New(least, most)
 	c.Bits(start)
@@ -62,7 +63,7 @@ func TestEstimate(t *testing.T) {
 	c.Sent(0, start)
 	c.Estimate("a", 2e6, at(0))
 	c.Estimate("b", 3e6, at(0))
-	for i := range 10 * maxEstimates { // who makes up receivers
+	for i := range 10 * maxEstimates { // made-up receivers
 		c.Estimate(strconv.Itoa(i), 3e6, at(0))
 	}
 	c.Estimate("a", 1e6, at(1))
@@ -82,8 +83,8 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// TestStillScene: a receiver that gets little, because there is little to be sent, and estimates little more, does not lower the rate, nor
-// does a key frame in between. As soon as more is sent than it estimates, it does.
+// TestStillScene checks a receiver that gets little, because there is little to send, and estimates little more. It
+// must not lower the rate, nor must a key frame in between. As soon as more is sent than it estimates, it must.
 func TestStillScene(t *testing.T) {
 	const still = 200_000
 	c := New(least, most)

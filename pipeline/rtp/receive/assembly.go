@@ -12,71 +12,72 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// errMalformed is a payload that breaks its RFC, or that the SDP does not allow.
+// errMalformed means that a payload violates its RFC, or is not allowed by the SDP.
 var errMalformed = errors.New("rtp: malformed payload")
 
-// An assembly is a frame that is being put together from packets, in whatever order they come.
+// An assembly is a frame that is being put together from packets in any order.
 type assembly struct {
 	open      bool
-	joined    bool // its beginning may have passed before we listened
+	joined    bool // its start may have been sent before reception began
 	timestamp uint32
-	first     uint64 // the lowest extended sequence number
+	first     uint64 // lowest extended sequence number so far
+	last      uint64 // highest extended sequence number so far
 	got       coverage
-	total     int // bytes; -1: not known yet
+	total     int // size in bytes; -1: not yet known. For H.264, so far
 	mem       []byte
-	summed    int    // crc covers the bytes before
+	summed    int    // crc covers the bytes before this offset
 	crc       uint32 // CRC-32C
 	jpeg      rtp.JPEGHeader
 	quant     [128]byte
 	hasQuant  bool
-	pieces    []piece // of H.264
+	pieces    []piece // for H.264
 }
 
-func (a *assembly) begin(timestamp uint32, joined bool, total int) {
+func (a *assembly) beginFrame(timestamp uint32, joined bool, total int) {
 	a.open, a.joined, a.timestamp, a.total = true, joined, timestamp, total
-	a.first, a.hasQuant, a.jpeg = math.MaxUint64, false, rtp.JPEGHeader{}
+	a.first, a.last, a.hasQuant, a.jpeg = math.MaxUint64, 0, false, rtp.JPEGHeader{}
 	a.summed, a.crc = 0, 0
 	a.got.reset()
 }
 
-// sumPiece is how much of a frame is summed at once: it is in the cache still. Of a frame that is summed when it is complete, a
-// receiver of 16 Gb/s would lose what comes meanwhile.
+// sumPiece is the number of bytes that are summed at a time, while they are still in the cache. If a frame were summed
+// only when complete, a receiver of 16 Gb/s would lose packets that arrive meanwhile.
 const sumPiece = 128 << 10
 
 // castagnoli is the table of CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// sum goes on with the CRC of mem, of which all bytes before end have come.
+// sum continues the CRC of mem up to end. All bytes before end must have arrived.
 func (a *assembly) sum(end int) {
 	a.crc = crc32.Update(a.crc, castagnoli, a.mem[a.summed:end])
 	a.summed = end
 }
 
-// placed takes note that bytes from at on were written.
+// placed updates the CRC after bytes of mem from at on were written.
 func (a *assembly) placed(at int) {
-	if at < a.summed { // written again, perhaps otherwise
+	if at < a.summed { // overwritten, possibly with different data
 		a.summed, a.crc = 0, 0
 	} else if end := a.got.prefix(); end-a.summed >= sumPiece {
 		a.sum(end)
 	}
 }
 
-// A depacketizer knows one payload format.
+// A depacketizer implements one payload format.
 type depacketizer interface {
-	// sequence is the extended sequence number of a packet.
+	// sequence returns the extended sequence number of a packet.
 	sequence(low uint16, payload []byte) (uint32, error)
-	// begin starts a frame.
-	begin(a *assembly, timestamp uint32, joined bool)
-	// add places a payload, of the packet with an extended sequence number. It takes nothing from a payload that it refuses
-	// with errMalformed.
-	add(a *assembly, number uint64, payload []byte, marker bool) error
-	whole(a *assembly) bool
-	// frame returns the picture of a whole frame, which is valid until the assembly begins again, and the CRC-32C and the number
-	// of the bytes that the sender's checksum covers.
+	// beginFrame starts a frame.
+	beginFrame(a *assembly, timestamp uint32, joined bool)
+	// addPayload stores the payload of the packet with the given extended sequence number. If it returns errMalformed
+	// it has stored nothing.
+	addPayload(a *assembly, number uint64, payload []byte, marker bool) error
+	complete(a *assembly) bool
+	// frame returns the picture of a complete frame, which is valid until the assembly begins again, and the CRC-32C
+	// and the number of the bytes that the sender's checksum covers.
 	frame(a *assembly) (picture []byte, crc, bytes uint32)
 }
 
-// newDepacketizer makes the one of a medium, of which raw frames have format f.
+// newDepacketizer returns the depacketizer for a medium; f is the format of raw frames.
 func newDepacketizer(m rtp.Media, f pipeline.Format) depacketizer {
 	switch m.Payload {
 	case rtp.JPEG:
@@ -87,7 +88,7 @@ func newDepacketizer(m rtp.Media, f pipeline.Format) depacketizer {
 	return &rawDepacketizer{group: f.Pixel.Group(), line: f.Pixel.LineBytes(f.Width), height: f.Height}
 }
 
-// rawDepacketizer reads RFC 4175.
+// rawDepacketizer implements RFC 4175.
 type rawDepacketizer struct {
 	group        pipeline.PixelGroup
 	line, height int
@@ -100,15 +101,15 @@ func (d *rawDepacketizer) sequence(low uint16, payload []byte) (uint32, error) {
 	return uint32(binary.BigEndian.Uint16(payload))<<16 | uint32(low), nil
 }
 
-func (d *rawDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
-	a.begin(timestamp, joined, d.line*d.height)
+func (d *rawDepacketizer) beginFrame(a *assembly, timestamp uint32, joined bool) {
+	a.beginFrame(timestamp, joined, d.line*d.height)
 	if len(a.mem) != a.total {
 		a.mem = make([]byte, a.total)
 	}
 }
 
-// add walks the line headers (RFC 4175 §4.2) first and copies when all of them are right.
-func (d *rawDepacketizer) add(a *assembly, _ uint64, payload []byte, _ bool) error {
+// addPayload checks all line headers (RFC 4175 §4.2) first, and then copies.
+func (d *rawDepacketizer) addPayload(a *assembly, _ uint64, payload []byte, _ bool) error {
 	headers := 2
 	for more := true; more; headers += 6 {
 		if len(payload) < headers+6 {
@@ -121,7 +122,7 @@ func (d *rawDepacketizer) add(a *assembly, _ uint64, payload []byte, _ bool) err
 		for h := payload[2:headers]; len(h) > 0; h = h[6:] {
 			n, y, pixel := int(binary.BigEndian.Uint16(h)), int(binary.BigEndian.Uint16(h[2:])), int(binary.BigEndian.Uint16(h[4:])&0x7fff)
 			x := pixel / d.group.Pixels * d.group.Bytes
-			// y has the field bit on top: the second field of interlaced video is out of range here.
+			// The top bit of y is the field bit, so the second field of interlaced video is out of range here.
 			if n > len(rest) || n%d.group.Bytes != 0 || pixel%d.group.Pixels != 0 || y >= d.height || x+n > d.line {
 				return errMalformed
 			}
@@ -135,14 +136,14 @@ func (d *rawDepacketizer) add(a *assembly, _ uint64, payload []byte, _ bool) err
 	return nil
 }
 
-func (d *rawDepacketizer) whole(a *assembly) bool { return a.got.whole(a.total) }
+func (d *rawDepacketizer) complete(a *assembly) bool { return a.got.covers(a.total) }
 
 func (d *rawDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32) {
 	a.sum(a.total)
 	return a.mem, a.crc, uint32(a.total)
 }
 
-// jpegDepacketizer reads RFC 2435 type 1 with quantization tables in-band.
+// jpegDepacketizer implements RFC 2435 type 1 with in-band quantization tables.
 type jpegDepacketizer struct {
 	media   rtp.Media
 	huffman [4][]byte
@@ -150,11 +151,11 @@ type jpegDepacketizer struct {
 
 func (d *jpegDepacketizer) sequence(low uint16, _ []byte) (uint32, error) { return uint32(low), nil }
 
-func (d *jpegDepacketizer) begin(a *assembly, timestamp uint32, joined bool) {
-	a.begin(timestamp, joined, -1)
+func (d *jpegDepacketizer) beginFrame(a *assembly, timestamp uint32, joined bool) {
+	a.beginFrame(timestamp, joined, -1)
 }
 
-func (d *jpegDepacketizer) add(a *assembly, _ uint64, payload []byte, marker bool) error {
+func (d *jpegDepacketizer) addPayload(a *assembly, _ uint64, payload []byte, marker bool) error {
 	f, ok := rtp.ParseJPEG(payload)
 	if !ok || a.jpeg != (rtp.JPEGHeader{}) && a.jpeg != f.Header {
 		return errMalformed
@@ -164,9 +165,10 @@ func (d *jpegDepacketizer) add(a *assembly, _ uint64, payload []byte, marker boo
 		return errMalformed
 	}
 	a.jpeg = f.Header
-	if f.Tables != nil {
+	if f.Tables[0] != nil {
 		a.hasQuant = true
-		copy(a.quant[:], f.Tables)
+		copy(a.quant[:64], f.Tables[0])
+		copy(a.quant[64:], f.Tables[1])
 	}
 	if marker {
 		a.total = end
@@ -180,9 +182,9 @@ func (d *jpegDepacketizer) add(a *assembly, _ uint64, payload []byte, marker boo
 	return nil
 }
 
-func (d *jpegDepacketizer) whole(a *assembly) bool { return a.hasQuant && a.got.whole(a.total) }
+func (d *jpegDepacketizer) complete(a *assembly) bool { return a.hasQuant && a.got.covers(a.total) }
 
-// frame puts a JFIF header before the scan and EOI behind it, unless the sender has sent that.
+// frame puts a JFIF header before the scan, and EOI after it unless the sender has sent it.
 func (d *jpegDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32) {
 	w, h := 8*int(a.jpeg.Width), 8*int(a.jpeg.Height)
 	if (d.media.Width+7)&^7 == w && (d.media.Height+7)&^7 == h {
@@ -197,9 +199,9 @@ func (d *jpegDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32
 	return a.mem[:end], rtp.CRC(checked), uint32(len(checked))
 }
 
-// FrameInfo tells about a received frame.
+// FrameInfo describes a received frame.
 type FrameInfo struct {
-	Format    pipeline.Format // of raw frames
-	Timestamp uint32          // RTP
+	Format    pipeline.Format // set for raw frames
+	Timestamp uint32          // RTP timestamp
 	CRC       uint32          // CRC-32C of the bytes that the sender's checksum covers
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// BenchmarkReceive feeds 1080p frames to a stream: what a packet costs after the kernel.
+// BenchmarkReceive feeds 1080p frames to a stream, to measure the cost of a packet after the kernel.
 func BenchmarkReceive(b *testing.B) {
 	f := rtptest.Format(b, pipeline.UYVY, 1920, 1080, 30)
 	s := testSender(b, rtp.Stream{Start: testStart()}, f)

@@ -4,21 +4,21 @@ package receive
 
 import "slices"
 
-// A span is the bytes [from, to).
+// A span is a range of bytes [from, to).
 type span struct{ from, to int }
 
-// coverage is the set of bytes of a frame that have come. Packets in order make one span of it.
+// coverage is the set of bytes of a frame that have arrived. Packets in order form a single span.
 type coverage struct {
-	spans []span // sorted, apart from each other
+	spans []span // sorted, neither overlapping nor adjacent
 	bytes int
 }
 
-// maxSpans bounds the holes in a frame, so that hostile packets cannot make a frame costly.
+// maxSpans is the maximum number of spans of a frame, so that hostile packets cannot make a frame expensive.
 const maxSpans = 4096
 
 func (c *coverage) reset() { c.spans, c.bytes = c.spans[:0], 0 }
 
-// add adds a span. It returns false when the holes are too many.
+// add adds a span. It returns false, and adds nothing, if there are too many gaps.
 func (c *coverage) add(from, to int) bool {
 	if from >= to {
 		return true
@@ -42,7 +42,7 @@ func (c *coverage) add(from, to int) bool {
 	return true
 }
 
-// prefix is how many bytes have come without a hole before them.
+// prefix returns the number of bytes that have arrived before the first gap.
 func (c *coverage) prefix() int {
 	if len(c.spans) == 0 || c.spans[0].from > 0 {
 		return 0
@@ -50,7 +50,7 @@ func (c *coverage) prefix() int {
 	return c.spans[0].to
 }
 
-// whole says whether all n bytes have come.
-func (c *coverage) whole(n int) bool {
+// covers reports whether all n bytes have arrived.
+func (c *coverage) covers(n int) bool {
 	return c.bytes == n && len(c.spans) == 1 && c.spans[0].from == 0
 }

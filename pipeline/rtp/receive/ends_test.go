@@ -18,13 +18,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// arrival is a packet of a stream and when it comes.
+// arrival is a packet of a stream and its arrival time.
 type arrival struct {
 	at     time.Time
 	packet []byte
 }
 
-// jittered are the packets of frames, sent evenly at 30 frames a second, each on its way for up to jitter.
+// jittered returns the packets of frames, sent evenly at 30 frames per second, each delayed by up to jitter.
 func jittered(frames [][][]byte, begin time.Time, seed uint64, jitter time.Duration) []arrival {
 	random := rand.New(rand.NewPCG(seed, 1))
 	var all []arrival
@@ -38,7 +38,7 @@ func jittered(frames [][][]byte, begin time.Time, seed uint64, jitter time.Durat
 	return all
 }
 
-// wires are the packets of all frames of x.
+// wires returns the packets of all frames of x.
 func wires(x *feed) (all [][][]byte) {
 	for _, f := range x.frames {
 		all = append(all, packets(x.t, x.sink, f))
@@ -46,7 +46,7 @@ func wires(x *feed) (all [][][]byte) {
 	return all
 }
 
-// TestWhatIsUnderWayAtTheEndsIsNotLost listens to a part of a stream whose packets overtake each other by 20 ms.
+// TestWhatIsUnderWayAtTheEndsIsNotLost receives a part of a stream whose packets overtake each other by up to 20 ms.
 func TestWhatIsUnderWayAtTheEndsIsNotLost(t *testing.T) {
 	for p, f := range map[rtp.Payload]pipeline.Format{
 		rtp.Raw:  rtptest.Format(t, pipeline.UYVY, 320, 100, 30),
@@ -83,7 +83,7 @@ func TestWhatIsUnderWayAtTheEndsIsNotLost(t *testing.T) {
 	}
 }
 
-// TestLossIsCountedInSpiteOfJitter: what is lost between the ends counts, exactly.
+// TestLossIsCountedInSpiteOfJitter checks that exactly the losses between both ends of the reception are counted.
 func TestLossIsCountedInSpiteOfJitter(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 12)
 	frames := wires(x)
@@ -106,7 +106,8 @@ func TestLossIsCountedInSpiteOfJitter(t *testing.T) {
 	}
 }
 
-// TestNothingCountsBeyondTheEnd but what was sent before the last packet that came in time.
+// TestNothingCountsBeyondTheEnd checks that after the end only packets count that were sent before the last one
+// received in time.
 func TestNothingCountsBeyondTheEnd(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 3)
 	x.send(0, nil)
@@ -135,7 +136,8 @@ func TestNothingCountsBeyondTheEnd(t *testing.T) {
 	x.expect(Stats{Frames: 1, Matched: 1, Reordered: 2})
 }
 
-// TestReceiverAwaitsWhatWasOvertaken: a packet that comes shortly after the end, and was sent before it, is not lost.
+// TestReceiverAwaitsWhatWasOvertaken checks that a packet that was sent before the end, but arrives shortly after it,
+// does not count as lost.
 func TestReceiverAwaitsWhatWasOvertaken(t *testing.T) {
 	port := rtptest.EvenPorts(t, 1)[0]
 	x := newFeed(t, rtp.Raw, 2)

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestCaptureTime reads the header extension with pion/rtp, in raw packets of both layouts and in rtp.JPEG, and a receiver
-// takes them for the same pictures.
+// TestCaptureTime reads the header extension with pion/rtp, in raw packets of both layouts and in JPEG packets, and
+// checks that a receiver gets the same pictures.
 func TestCaptureTime(t *testing.T) {
 	for name, payload := range map[string]rtp.Payload{"raw": rtp.Raw, "packet-ready": rtp.Raw, "jpeg": rtp.JPEG} {
 		pixel := pipeline.UYVY

@@ -22,8 +22,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// BenchmarkFlow sends one stream of 8K frames over the loopback, evenly at each rate, and reports how much of it arrives. What
-// was lost here is what the receiver was too slow for. Use -benchtime 60x: an iteration is a frame.
+// BenchmarkFlow sends one stream of 8K frames over the loopback, evenly at each rate, and reports how much of it
+// arrives. Losses mean that the receiver was too slow. Use -benchtime 60x: an iteration is a frame.
 func BenchmarkFlow(b *testing.B) {
 	for _, gbps := range []int{2, 4, 6, 8, 12, 16, 20, 24, 32} {
 		b.Run(fmt.Sprintf("%dGbps", gbps), func(b *testing.B) { benchmarkFlow(b, float64(gbps)*1e9) })
@@ -59,7 +59,7 @@ func benchmarkFlow(b *testing.B, rate float64) {
 	})
 	out := newOutlet(b, netip.AddrPortFrom(at, uint16(port)), wire)
 	runtime.GC()
-	out.frame(rate) // memory is touched for the first time
+	out.frame(rate) // touches the memory for the first time
 	time.Sleep(100 * time.Millisecond)
 	out.frame(rate)
 	time.Sleep(100 * time.Millisecond)
@@ -81,7 +81,7 @@ func benchmarkFlow(b *testing.B, rate float64) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// An outlet sends a frame again and again, as many packets at a time as the kernel splits (UDP_SEGMENT).
+// An outlet sends a frame repeatedly, with as many packets at a time as the kernel splits (UDP_SEGMENT).
 type outlet struct {
 	fd     int
 	memory []byte
@@ -92,8 +92,8 @@ type outlet struct {
 }
 
 const (
-	burst  = 16 // packets in a datagram before the kernel splits it, as the sender has it
-	bursts = 8  // a call
+	burst  = 16 // packets in a datagram before the kernel splits it, as in the sender
+	bursts = 8  // per call
 )
 
 func newOutlet(b *testing.B, to netip.AddrPort, wire [][]byte) *outlet {
@@ -138,7 +138,7 @@ func (o *outlet) frame(rate float64) {
 		o.due = o.due.Add(time.Duration(float64(len(part)) * 8e9 / rate))
 		o.send(part)
 	}
-	for i := range packets { // the next frame's numbers and time
+	for i := range packets { // numbers and timestamp of the next frame
 		p := o.memory[i*o.size:]
 		number := uint32(binary.BigEndian.Uint16(p[12:]))<<16 | uint32(binary.BigEndian.Uint16(p[2:]))
 		number += uint32(packets)

@@ -18,27 +18,28 @@ type piece struct {
 }
 
 const (
-	maxUnit    = 16 << 20 // bytes of an access unit
-	maxPieces  = 1 << 14  // packets of one
-	remembered = 8        // markers that are remembered
+	maxUnit    = 16 << 20 // maximum size of an access unit in bytes
+	maxPieces  = 1 << 14  // maximum number of packets of an access unit
+	remembered = 8        // number of markers that are remembered
 )
 
-// h264Depacketizer reads RFC 6184, packetization modes 0 and 1. Where an access unit begins its first packet says, or the marker of
-// the packet before: one that begins with an IDR picture, or a picture's parameters, may have lost the parameter sets before.
+// h264Depacketizer implements RFC 6184, packetization modes 0 and 1. It recognises the start of an access unit by its
+// first packet or by the marker of the packet before. The latter is required if the first packet has an IDR picture or
+// a picture parameter set, because parameter sets before it may be lost.
 type h264Depacketizer struct {
-	markers [remembered]uint64 // numbers of packets with one, plus 1
+	markers [remembered]uint64 // numbers of recent packets with a marker, plus 1
 	next    int
 	stream  []byte
 }
 
 func (d *h264Depacketizer) sequence(low uint16, _ []byte) (uint32, error) { return uint32(low), nil }
 
-func (d *h264Depacketizer) begin(a *assembly, timestamp uint32, joined bool) {
-	a.begin(timestamp, joined, 0)
+func (d *h264Depacketizer) beginFrame(a *assembly, timestamp uint32, joined bool) {
+	a.beginFrame(timestamp, joined, 0)
 	a.pieces = a.pieces[:0]
 }
 
-func (d *h264Depacketizer) add(a *assembly, number uint64, payload []byte, marker bool) error {
+func (d *h264Depacketizer) addPayload(a *assembly, number uint64, payload []byte, marker bool) error {
 	if _, ok := rtp.ParseH264(payload); !ok || a.total+len(payload) > maxUnit || len(a.pieces) == maxPieces {
 		return errMalformed
 	}
@@ -58,7 +59,7 @@ func (d *h264Depacketizer) add(a *assembly, number uint64, payload []byte, marke
 	return nil
 }
 
-func (d *h264Depacketizer) whole(a *assembly) bool {
+func (d *h264Depacketizer) complete(a *assembly) bool {
 	n := len(a.pieces)
 	if n == 0 || !a.pieces[n-1].marker || a.pieces[n-1].number-a.pieces[0].number != uint64(n-1) {
 		return false
@@ -70,7 +71,7 @@ func (d *h264Depacketizer) whole(a *assembly) bool {
 
 func (a *assembly) payload(i int) []byte { return a.mem[a.pieces[i].from:a.pieces[i].to] }
 
-// nested says whether the parts of each unit follow one another from its beginning to its end.
+// nested reports whether the parts of each unit follow one another from its start to its end.
 func (a *assembly) nested() bool {
 	inside := false
 	for i := range a.pieces {
@@ -83,7 +84,7 @@ func (a *assembly) nested() bool {
 	return !inside
 }
 
-// frame makes a byte stream of the units. The checksum covers them without their start codes.
+// frame returns the units as a byte stream. The checksum covers them without their start codes.
 func (d *h264Depacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32) {
 	d.stream = d.stream[:0]
 	add := func(begins bool, parts ...[]byte) {

@@ -23,7 +23,7 @@ func testStream(t testing.TB, m rtp.Media, onFrame func([]byte, FrameInfo)) *str
 	return s
 }
 
-// A sender makes what the sender of a stream sends.
+// A sender makes the packets that the sender of a stream would send.
 type sender struct {
 	rtp.Packetizer
 	train     *rtp.Train
@@ -49,7 +49,7 @@ func testSender(t testing.TB, s rtp.Stream, f pipeline.Format) *sender {
 	return &sender{p, tr, rtp.NewCompounds(*s.Start), f}
 }
 
-// packets returns the packets of frame n as the wire has them.
+// packets returns the packets of frame f as they appear on the wire.
 func packets(t testing.TB, s *sender, f *pipeline.Frame) [][]byte {
 	t.Helper()
 	if err := s.Packetize(s.train, f); err != nil {

@@ -59,7 +59,7 @@ func TestMalformedPayloads(t *testing.T) {
 	}
 }
 
-// TestHostileMarkers sends rtp.JPEG fragments that disagree about the frame's end.
+// TestHostileMarkers sends JPEG fragments that disagree about the end of the frame.
 func TestHostileMarkers(t *testing.T) {
 	x := newFeed(t, rtp.JPEG, 1)
 	wire := packets(t, x.sink, x.frames[0])
@@ -69,18 +69,19 @@ func TestHostileMarkers(t *testing.T) {
 	last := wire[len(wire)-1]
 	x.s.packet(wire[0], x.now)
 	x.s.packet(last, x.now)
-	wire[1][1] |= 0x80 // a second end, before the first
+	wire[1][1] |= 0x80 // a second end, before the first one
 	x.s.packet(wire[1], x.now)
 	if st := x.s.snapshot(); st.Malformed != 1 || st.Packets != 3 {
 		t.Errorf("%+v", st)
 	}
 }
 
-// TestOtherSendersPackets are legal, though ours are not like them: several lines in a packet, padding, EOI sent.
+// TestOtherSendersPackets sends valid packets that our sender would not send: several lines in a packet, padding, EOI
+// included.
 func TestOtherSendersPackets(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 1)
 	wire := packets(t, x.sink, x.frames[0])
-	for i := 0; i < len(wire); i += 2 { // two lines in a packet, padded
+	for i := 0; i < len(wire); i += 2 { // two lines per packet, padded
 		a, b := wire[i], wire[i+1]
 		p := slices.Concat(a[:20], b[14:20], a[20:], b[20:], []byte{0, 0, 0, 4})
 		p[0] |= 1 << 5
@@ -92,7 +93,7 @@ func TestOtherSendersPackets(t *testing.T) {
 	}
 	x = newFeed(t, rtp.Raw, 1)
 	wire = packets(t, x.sink, x.frames[0])
-	empty := bytes.Clone(wire[0][:20]) // a part of a line that is empty
+	empty := bytes.Clone(wire[0][:20]) // an empty part of a line
 	empty[14], empty[15] = 0, 0
 	binary.BigEndian.PutUint16(empty[2:], binary.BigEndian.Uint16(empty[2:])-1)
 	for _, b := range append([][]byte{empty}, wire...) {
@@ -113,7 +114,7 @@ func TestOtherSendersPackets(t *testing.T) {
 	}
 }
 
-// fuzzStream feeds datagrams, each with a two-byte length before it, and checks that the counters hold together.
+// fuzzStream feeds datagrams, each preceded by a two-byte length, and checks that the counters are consistent.
 func fuzzStream(f *testing.F, p rtp.Payload, format pipeline.Format) {
 	x := newFeedOf(f, p, format, 1)
 	var seed []byte

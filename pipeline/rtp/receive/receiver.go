@@ -17,22 +17,25 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// Config describes a Receiver.
+// Config configures a Receiver.
 type Config struct {
-	Media     rtp.Media // one of rtp.ParseSDP's
-	Interface string    // on which multicast is received; empty: as the route says
-	Buffer    int       // bytes wanted of the socket's receive buffer; 0: a raw frame, at least 8 MiB, at most 64
-	// OnFrame is called with each complete frame: lines without padding, a JFIF file, or a byte stream of H.264 (Annex B). The bytes are valid
-	// until it returns. What comes meanwhile waits in 64 MiB at most, and then in the socket's buffer. nil: none.
+	Media     rtp.Media // a result of rtp.ParseSDP
+	Interface string    // for multicast; empty: determined by the route
+	Buffer    int       // requested receive buffer of the socket in bytes; 0: as large as a raw frame, from 8 to 64 MiB
+	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, or a byte stream of
+	// H.264 (Annex B). The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of
+	// memory, and then in the socket's buffer.
 	OnFrame func(picture []byte, info FrameInfo)
 	Logger  *slog.Logger // nil: slog.Default
 }
 
-// MaxSegments is how many packets are in one datagram at most when the kernel drops it: those that a sender on this machine
-// has handed over together (UDP_MAX_SEGMENTS, 64 or 128), or that came in a row from the network (UDP_GRO_CNT_MAX, 64).
+// MaxSegments is the maximum number of packets in one datagram that the kernel drops: packets that a sender on this
+// machine has handed over together (UDP_MAX_SEGMENTS, 64 or 128), or that arrived from the network in succession
+// (UDP_GRO_CNT_MAX, 64).
 const MaxSegments = 128
 
-// Bytes that are wanted of a socket's buffer. A frame comes in a frame period, for which a receiver may be held up.
+// Limits of the requested buffer size in bytes. A frame arrives within a frame period, and a receiver may be held up
+// for as long.
 const (
 	leastReceiveBuffer = 8 << 20
 	mostReceiveBuffer  = 64 << 20
@@ -41,18 +44,18 @@ const (
 // ErrReceive is wrapped by the errors of New.
 var ErrReceive = errors.New("rtp: cannot receive")
 
-// A Receiver receives one RTP stream, checks it and counts.
+// A Receiver receives one RTP stream, checks it and counts packets and frames.
 type Receiver struct {
 	stream *stream
-	rtp    int // descriptors
+	rtp    int // file descriptors
 	rtcp   int
 	ring   *ring
 	buffer int
-	told   time.Time // last receiver report
-	over   time.Time // when Run's context had ended; zero: not yet
+	told   time.Time // time of the last receiver report
+	over   time.Time // end of Run's context; zero until then
 
-	drops   atomic.Int64 // see Stats
-	dropped uint32       // the kernel's counter when it was read last
+	drops   atomic.Int64 // Stats.Drops
+	dropped uint32       // the kernel's counter at the last reading
 
 	closing sync.Once
 	closed  error
@@ -62,33 +65,34 @@ type Receiver struct {
 
 // Stats are the counters of a Receiver.
 type Stats struct {
-	Packets          uint64               `json:"packets"`                // RTP, without duplicates
-	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload
-	Lost             uint64               `json:"lost"`                   // RFC 3550 A.3
-	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each up to MaxSegments packets; -1: not known
-	Reordered        uint64               `json:"reordered"`              // came after a later one
-	Duplicates       uint64               `json:"duplicates"`             // came twice
-	Late             uint64               `json:"late"`                   // came after their frame had been given up
-	Malformed        uint64               `json:"malformed"`              // RTP and RTCP that break the format
-	Foreign          uint64               `json:"foreign"`                // of another SSRC, payload type or sequence
-	OtherSender      string               `json:"other_sender,omitempty"` // one that sends to this port at the same time, by SSRC and address
-	Byes             uint64               `json:"byes"`                   // ends of the stream
-	Jitter           time.Duration        `json:"jitter_ns"`              // RFC 3550 A.8
-	Frames           uint64               `json:"frames"`                 // complete
-	Damaged          uint64               `json:"damaged"`                // incomplete
-	SourceDamaged    uint64               `json:"source_damaged"`         // of these, or of those that began before: damaged at their source, the sender says
-	SourceUnverified uint64               `json:"source_unverified"`      // whose source has no checksums, the sender says
-	Matched          uint64               `json:"crc_matched"`            // complete, and the sender's checksum is the same
-	Mismatched       uint64               `json:"crc_mismatched"`         // complete, and it is another one
-	Unverified       uint64               `json:"crc_unverified"`         // complete, without a checksum from the sender
-	Latency          pipeline.Percentiles `json:"latency"`                // from the sender's capture to the complete frame
-	Buffer           int                  `json:"buffer_bytes"`           // that the kernel granted
-	LastPacket       time.Time            `json:"last_packet"`            // when the last RTP packet came; zero: none did
-	Silence          time.Duration        `json:"silence_ns"`             // since then, until these counts, or until reception was to end
-	Ended            bool                 `json:"ended"`                  // the sender said BYE, and nothing has come since
+	Packets          uint64               `json:"packets"`                // RTP packets without duplicates
+	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload of these packets
+	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
+	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
+	Reordered        uint64               `json:"reordered"`              // packets after a later one
+	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
+	Late             uint64               `json:"late"`                   // packets that arrived after their frame was given up
+	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP
+	Foreign          uint64               `json:"foreign"`                // packets of another sender or payload type, or with an implausible sequence number
+	OtherSender      string               `json:"other_sender,omitempty"` // SSRC of another sender to this port, and where its reports come from
+	Byes             uint64               `json:"byes"`                   // number of BYE packets
+	Jitter           time.Duration        `json:"jitter_ns"`              // interarrival jitter (RFC 3550 A.8)
+	Frames           uint64               `json:"frames"`                 // complete frames
+	Damaged          uint64               `json:"damaged"`                // incomplete frames
+	SourceDamaged    uint64               `json:"source_damaged"`         // frames damaged at the source, according to the sender; also before reception began
+	SourceUnverified uint64               `json:"source_unverified"`      // frames whose source has no checksums, according to the sender
+	Matched          uint64               `json:"crc_matched"`            // complete frames whose checksum equals the sender's
+	Mismatched       uint64               `json:"crc_mismatched"`         // complete frames whose checksum differs from the sender's
+	Unverified       uint64               `json:"crc_unverified"`         // complete frames without a checksum from the sender
+	Latency          pipeline.Percentiles `json:"latency"`                // from the capture to the complete frame
+	Buffer           int                  `json:"buffer_bytes"`           // receive buffer of the socket
+	LastPacket       time.Time            `json:"last_packet"`            // arrival of the last RTP packet; zero if there was none
+	Silence          time.Duration        `json:"silence_ns"`             // from last_packet to these counts, or to the end of reception
+	Ended            bool                 `json:"ended"`                  // the sender has sent BYE, and nothing has arrived since
 }
 
-// New opens the sockets and joins the group. Run, or Close when it is never run, gives them back.
+// New returns a Receiver with open sockets, which have joined the group if there is one. Run closes them, as does Close
+// if Run is never called.
 func New(c Config) (*Receiver, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -105,7 +109,7 @@ func New(c Config) (*Receiver, error) {
 	if r.ring, err = newRing(2 * stream.frameBytes()); err == nil {
 		r.rtp, err = listen(m, m.Port, c.Interface)
 	}
-	if err == nil {
+	if err == nil && !m.Mux {
 		r.rtcp, err = listen(m, m.RTCPPort, c.Interface)
 	}
 	if err == nil {
@@ -114,7 +118,7 @@ func New(c Config) (*Receiver, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReceive, err), r.Close())
 	}
-	_ = unix.SetsockoptInt(r.rtp, unix.SOL_UDP, unix.UDP_GRO, 1) // a kernel that refuses it delivers packet by packet
+	_ = unix.SetsockoptInt(r.rtp, unix.SOL_UDP, unix.UDP_GRO, 1) // a kernel that refuses this delivers single packets
 	if _, ok := socketDrops(r.rtp); !ok {
 		r.drops.Store(-1)
 	}
@@ -125,7 +129,8 @@ func New(c Config) (*Receiver, error) {
 	return r, nil
 }
 
-// receiveBuffer asks beyond the limit first, which needs CAP_NET_ADMIN.
+// receiveBuffer requests a receive buffer of want bytes for a socket, and returns the size granted. It first tries to
+// exceed the system's limit, which needs CAP_NET_ADMIN.
 func receiveBuffer(fd, want int) (granted int, err error) {
 	if n, err := udp.SetBuffer(fd, unix.SO_RCVBUFFORCE, want); err == nil && n > 0 {
 		if got, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF); err == nil {
@@ -135,7 +140,7 @@ func receiveBuffer(fd, want int) (granted int, err error) {
 	return udp.SetBuffer(fd, unix.SO_RCVBUF, want)
 }
 
-// Stats reads the counters.
+// Stats returns the receiver's counters.
 func (r *Receiver) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()

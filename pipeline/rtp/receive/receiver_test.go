@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestReceiverTakesWhatHasCome: what waits in its sockets when it is to end was received in time.
+// TestReceiverTakesWhatHasCome checks that packets in its sockets at the end count as received in time.
 func TestReceiverTakesWhatHasCome(t *testing.T) {
 	port := rtptest.EvenPorts(t, 1)[0]
 	r, err := New(Config{Media: rtp.Media{Address: netip.MustParseAddr("127.0.0.1"), Port: port, RTCPPort: port + 1, Payload: rtp.JPEG, PayloadType: 26}, Logger: slog.New(slog.DiscardHandler)})
@@ -46,20 +46,21 @@ func TestReceiverTakesWhatHasCome(t *testing.T) {
 	}
 }
 
-// TestReceiverAwaitsTheLastChecksum: it follows its frame, and the end may come between them.
+// TestReceiverAwaitsTheLastChecksum checks that a receiver waits for a checksum if the end comes between a frame and
+// its checksum.
 func TestReceiverAwaitsTheLastChecksum(t *testing.T) {
 	for try := 1; ; try++ {
 		st := endBetween(t)
 		if st.Frames == 1 && st.Matched == 1 {
 			return
 		}
-		if try == 5 { // a machine that stood still at just that time is none
+		if try == 5 { // at that time the machine may have stood still, so several tries are needed
 			t.Fatalf("%+v", st)
 		}
 	}
 }
 
-// endBetween is what a receiver counts that is to end when a frame has come, 5 ms before its checksum does.
+// endBetween returns the counts of a receiver that is stopped when a frame has arrived, 5 ms before its checksum.
 func endBetween(t *testing.T) Stats {
 	port := rtptest.EvenPorts(t, 1)[0]
 	x := newFeed(t, rtp.JPEG, 1)
@@ -139,7 +140,7 @@ func TestReceiverErrors(t *testing.T) {
 	}
 }
 
-// TestTheBufferHoldsAFrame, as far as there is a limit to it.
+// TestTheBufferHoldsAFrame checks that the buffer can hold a frame, within the limits.
 func TestTheBufferHoldsAFrame(t *testing.T) {
 	for _, tt := range []struct{ width, height, want int }{
 		{640, 480, leastReceiveBuffer}, {3840, 2160, 2 * 3840 * 2160}, {7680, 4320, 2 * 7680 * 4320}, {16384, 16384, mostReceiveBuffer},

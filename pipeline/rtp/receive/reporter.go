@@ -10,11 +10,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A reporter makes the receiver reports of a stream (RFC 3550 §6.4.2).
+// A reporter holds the state for the receiver reports of a stream (RFC 3550 §6.4.2).
 type reporter struct {
 	ssrc     uint32
 	sdes     []byte
-	expected uint64 // at the report before
+	expected uint64 // counts at the previous report
 	received uint64
 }
 
@@ -23,13 +23,13 @@ func newReporter() reporter {
 	return reporter{ssrc: ssrc, sdes: rtp.SourceDescription(ssrc)}
 }
 
-// report is a compound of a receiver report and the CNAME; nil before the first sender report has come.
+// report returns a compound of a receiver report and the CNAME, or nil until a packet and a sender report have arrived.
 func (s *stream) report(now time.Time) []byte {
 	if s.sr.at.IsZero() || !s.seq.started {
 		return nil
 	}
 	expected, received := s.seq.expected(), s.seq.unique
-	if expected < s.rr.expected { // another sender
+	if expected < s.rr.expected { // the sender has changed
 		s.rr.expected, s.rr.received = 0, 0
 	}
 	interval, lost := expected-s.rr.expected, int64(expected-s.rr.expected)-int64(received-s.rr.received)

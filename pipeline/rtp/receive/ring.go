@@ -16,17 +16,18 @@ import (
 )
 
 const (
-	batchSize  = 32         // datagrams taken in one call of the kernel
-	ringSize   = 1024       // datagrams: at 16 packets each, as much as 16 Gb/s bring in 10 ms
-	packetRoom = 1<<16 + 64 // a datagram, or as many packets as the kernel puts together; the odd 64 keep them apart in the cache
-	noteRoom   = 64         // bytes of control message: one of UDP_GRO
+	batchSize  = 32         // datagrams received per system call
+	ringSize   = 1024       // datagrams; with 16 packets each, as much as arrives in 10 ms at 16 Gb/s
+	packetRoom = 1<<16 + 64 // a datagram, or as many packets as the kernel merges; the odd 64 bytes avoid cache conflicts
+	noteRoom   = 64         // bytes for the control message of UDP_GRO
 )
 
-// A ring has datagrams on their way from the thread that empties the sockets to the one that puts frames together, in the order in
-// which they came. The kernel hands packets of one size that came in a row over as one datagram when it can (UDP_GRO, udp(7)).
+// A ring passes datagrams, in order of arrival, from the thread that reads the sockets to the one that puts frames
+// together. If possible, the kernel merges packets of the same size that arrive in succession into one datagram
+// (UDP_GRO, udp(7)).
 //
-// The reader asks for room with space and fills it; put makes it the taker's, and done the reader's again. When the ring is
-// empty it begins again, so that a slow stream uses little of its memory.
+// The reader gets free places from space and fills them; putDatagrams hands them to the taker, and done returns them to
+// the reader. When the ring is empty it starts again at place 0, so that a slow stream uses little of its memory.
 type ring struct {
 	mem     []byte // outside the Go heap; a page costs nothing until it is touched
 	msgs    []udp.Message
@@ -35,26 +36,27 @@ type ring struct {
 	about   []about
 
 	mu     sync.Mutex
-	came   sync.Cond // for the taker
-	freed  sync.Cond // for the reader
-	tail   int       // the oldest datagram
-	count  int       // datagrams from tail on, around the end of the ring
-	awake  bool      // the taker is to look at the time
-	ended  bool      // the reader has come to the end of what counts
-	endAt  time.Time // when it did
-	before int       // datagrams of count that came before the end
+	came   sync.Cond // signals the taker
+	freed  sync.Cond // signals the reader
+	tail   int       // place of the oldest datagram
+	count  int       // datagrams from tail on, wrapping at the end of the ring
+	awake  bool      // the taker should check the time
+	ended  bool      // reception has ended; later datagrams do not count
+	endAt  time.Time // when it ended
+	before int       // datagrams of count that arrived before the end; -1 once takeDatagrams has returned over
 	closed bool
-	err    error // the reader's
+	err    error // from the reader
 }
 
-// about is what the ring knows about a datagram besides its bytes.
+// about holds the data about a datagram besides its bytes.
 type about struct {
-	at   time.Time // when it came
+	at   time.Time // time of arrival
 	rtcp bool
-	from netip.AddrPort // of RTCP
+	from netip.AddrPort // for RTCP
 }
 
-// newRing makes a ring of which as many bytes as are expected to be used have pages from the beginning.
+// newRing returns a ring. used is the number of bytes that it touches at the start of the buffers, so that they have
+// pages in advance.
 func newRing(used int) (*ring, error) {
 	heads, vecs, notes := ringSize*udp.MessageSize, ringSize*udp.VectorSize, ringSize*noteRoom
 	mem, err := udp.Map(heads + vecs + notes + ringSize*packetRoom)
@@ -76,7 +78,7 @@ func newRing(used int) (*ring, error) {
 	return g, nil
 }
 
-// space waits for room and returns n free places from i on, at most batchSize; none when the ring is closed.
+// space waits for room and returns n free places from i on, at most batchSize; n is 0 when the ring is closed.
 func (g *ring) space() (i, n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,7 +95,7 @@ func (g *ring) space() (i, n int) {
 	return i, min(batchSize, ringSize-g.count, ringSize-i)
 }
 
-// receive takes up to n datagrams into the places from i on, without waiting; none is no error.
+// receive reads up to n datagrams into the places from i on, without blocking. Receiving none is no error.
 func (g *ring) receive(fd, i, n int) (int, error) {
 	for k := range n {
 		g.msgs[i+k].ControlLen = noteRoom
@@ -116,11 +118,11 @@ func (g *ring) receive(fd, i, n int) (int, error) {
 	}
 }
 
-// control takes an RTCP datagram into place i, without waiting, and says whether there was one.
+// control reads an RTCP datagram into place i, without blocking, and reports whether there was one.
 func (g *ring) control(fd, i int) bool {
 	n, from, err := unix.Recvfrom(fd, g.buffers[i*packetRoom:][:packetRoom], unix.MSG_DONTWAIT)
 	if err != nil || n == 0 {
-		return false // nothing there, or the answer to a report of ours
+		return false // nothing there, or an error caused by a report of ours
 	}
 	m := &g.msgs[i]
 	m.Len, m.ControlLen, m.Flags = uint32(n), 0, 0
@@ -128,8 +130,8 @@ func (g *ring) control(fd, i int) bool {
 	return true
 }
 
-// put hands the first n places of the space over.
-func (g *ring) put(n int) {
+// putDatagrams hands over the first n places returned by space.
+func (g *ring) putDatagrams(n int) {
 	if n > 0 {
 		g.mu.Lock()
 		g.count += n
@@ -138,7 +140,7 @@ func (g *ring) put(n int) {
 	}
 }
 
-// wake makes take return although nothing may have come.
+// wake makes takeDatagrams return even if nothing has arrived.
 func (g *ring) wake() {
 	g.mu.Lock()
 	g.awake = true
@@ -146,17 +148,17 @@ func (g *ring) wake() {
 	g.came.Signal()
 }
 
-// end says that what is put from now on comes after the end.
-func (g *ring) end(now time.Time) {
+// endReception marks the end of reception: datagrams put later do not count.
+func (g *ring) endReception(now time.Time) {
 	g.mu.Lock()
 	g.ended, g.endAt, g.before = true, now, g.count
 	g.mu.Unlock()
 	g.came.Signal()
 }
 
-// take waits and returns the oldest n datagrams, from place i on, which done gives back. Without any something else has
-// happened: a wake, or over, the end of what counts, which is told once.
-func (g *ring) take() (i, n int, over bool, err error) {
+// takeDatagrams waits for datagrams and returns the oldest n, from place i on; done must return them. n may be 0 after
+// a wake. over is true once, when all datagrams from before the end of reception have been taken.
+func (g *ring) takeDatagrams() (i, n int, over bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	over = g.over()
@@ -176,7 +178,7 @@ func (g *ring) take() (i, n int, over bool, err error) {
 
 func (g *ring) over() bool { return g.ended && g.before == 0 }
 
-// done gives n datagrams back.
+// done returns the places of the oldest n datagrams to the reader.
 func (g *ring) done(n int) {
 	if n == 0 {
 		return
@@ -190,7 +192,7 @@ func (g *ring) done(n int) {
 	g.freed.Signal()
 }
 
-// fail ends the reader's part with an error.
+// fail reports an error of the reader to the taker.
 func (g *ring) fail(err error) {
 	g.mu.Lock()
 	g.err = err
@@ -198,7 +200,7 @@ func (g *ring) fail(err error) {
 	g.came.Signal()
 }
 
-// close ends the taker's part.
+// close tells the reader that the taker has finished.
 func (g *ring) close() {
 	g.mu.Lock()
 	g.closed = true
@@ -212,15 +214,15 @@ func (g *ring) isClosed() bool {
 	return g.closed
 }
 
-// datagram returns the datagram at place i, the size of the packets in it, of which the last may be shorter, and whether all
-// of it fitted.
+// datagram returns the datagram at place i, the size of the packets in it, of which the last may be shorter, and
+// whether the datagram was received completely.
 func (g *ring) datagram(i int) (data []byte, size int, whole bool) {
 	m := &g.msgs[i]
 	n := int(min(m.Len, packetRoom))
 	return g.buffers[i*packetRoom:][:n], segment(g.notes[i*noteRoom:][:m.ControlLen], n), m.Flags&unix.MSG_TRUNC == 0
 }
 
-// segment reads the control message of UDP_GRO, an int; without one it is n.
+// segment returns the packet size in the control message of UDP_GRO, an int, or n if there is none.
 func segment(note []byte, n int) int {
 	const data = unix.SizeofCmsghdr
 	if len(note) < data+4 || binary.NativeEndian.Uint32(note[8:]) != unix.SOL_UDP || binary.NativeEndian.Uint32(note[12:]) != unix.UDP_GRO {
@@ -232,5 +234,5 @@ func segment(note []byte, n int) int {
 	return n
 }
 
-// free gives the memory back; nobody may use the ring any more.
+// free unmaps the memory. The ring must no longer be used.
 func (g *ring) free() error { return unix.Munmap(g.mem) }

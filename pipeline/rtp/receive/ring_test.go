@@ -34,7 +34,7 @@ func testRing(t testing.TB) *ring {
 	return g
 }
 
-// fill puts the datagram b, of packets of the given size, into place i as the kernel does.
+// fill stores the datagram b, with packets of the given size, at place i as the kernel does.
 func (g *ring) fill(i int, b []byte, size int) {
 	m := &g.msgs[i]
 	m.Len, m.Flags, m.ControlLen = uint32(copy(g.buffers[i*packetRoom:][:packetRoom], b)), 0, 0
@@ -49,7 +49,8 @@ func (g *ring) fill(i int, b []byte, size int) {
 	g.about[i] = about{at: time.Unix(1700000000, 0)}
 }
 
-// TestRingKeepsOrder passes numbers through the ring between two goroutines, several times around, and an end among them.
+// TestRingKeepsOrder passes numbers through the ring between two goroutines, several times around, with an end in
+// between.
 func TestRingKeepsOrder(t *testing.T) {
 	const all, counted = 20 * ringSize, 7*ringSize + 5
 	g := testRing(t)
@@ -65,15 +66,15 @@ func TestRingKeepsOrder(t *testing.T) {
 			if next < counted && next+n > counted {
 				n = counted - next
 			}
-			if g.put(n); next+n == counted {
-				g.end(time.Unix(1, 0))
+			if g.putDatagrams(n); next+n == counted {
+				g.endReception(time.Unix(1, 0))
 			}
 			next += n
 		}
 	})
 	next, ends := 0, 0
 	for next < all {
-		i, n, over, err := g.take()
+		i, n, over, err := g.takeDatagrams()
 		if err != nil || over && (n != 0 || next != counted || !g.endAt.Equal(time.Unix(1, 0))) {
 			t.Fatalf("at %d: %d datagrams, over %v, %v", next, n, over, err)
 		}
@@ -92,17 +93,17 @@ func TestRingKeepsOrder(t *testing.T) {
 		t.Errorf("told %d times of the end", ends)
 	}
 	g.wake()
-	if _, n, over, err := g.take(); n != 0 || over || err != nil {
+	if _, n, over, err := g.takeDatagrams(); n != 0 || over || err != nil {
 		t.Errorf("woken: %d datagrams, over %v, %v", n, over, err)
 	}
 }
 
-// TestFullRingLetsGo of its reader when it is closed.
+// TestFullRingLetsGo checks that closing a full ring releases its reader.
 func TestFullRingLetsGo(t *testing.T) {
 	g := testRing(t)
 	for range ringSize / batchSize {
 		_, n := g.space()
-		g.put(n)
+		g.putDatagrams(n)
 	}
 	waits := make(chan int)
 	go func() { _, n := g.space(); waits <- n }()
@@ -117,7 +118,8 @@ func TestFullRingLetsGo(t *testing.T) {
 	}
 }
 
-// one is a Receiver of x's stream on the loopback, with the smallest buffer that the kernel gives, and a socket to it.
+// one returns a Receiver of x's stream on the loopback, with the smallest buffer that the kernel allows, and a socket
+// connected to it.
 func one(t *testing.T, x *feed, onFrame func([]byte, FrameInfo)) (*Receiver, *net.UDPConn) {
 	t.Helper()
 	port := rtptest.EvenPorts(t, 1)[0]
@@ -134,7 +136,8 @@ func one(t *testing.T, x *feed, onFrame func([]byte, FrameInfo)) (*Receiver, *ne
 	return r, c
 }
 
-// TestASlowFrameHoldsUpNothing: while a frame is looked at, what comes is taken from the socket, whose buffer holds two packets.
+// TestASlowFrameHoldsUpNothing checks that packets are read from the socket, whose buffer holds only two, while a frame
+// is being processed.
 func TestASlowFrameHoldsUpNothing(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 6)
 	looking, looked := make(chan bool), make(chan bool)
@@ -165,7 +168,7 @@ func TestASlowFrameHoldsUpNothing(t *testing.T) {
 			}
 		}
 	}
-	send(0, func(i int) bool { return i == 23 || r.Stats().Packets > uint64(i) }) // the last one is being looked at
+	send(0, func(i int) bool { return i == 23 || r.Stats().Packets > uint64(i) }) // the last frame is being processed
 	<-looking
 	before := waiting(r)
 	for n := 1; n < len(x.frames); n++ {
@@ -179,14 +182,15 @@ func TestASlowFrameHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// waiting is how many datagrams r's ring has, those that are being fed among them.
+// waiting returns the number of datagrams in r's ring, including those being processed.
 func waiting(r *Receiver) int {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	return r.ring.count
 }
 
-// TestReceiverTellsItsOwnDrops: what the kernel dropped at this socket is what has neither come nor was lost elsewhere.
+// TestReceiverTellsItsOwnDrops checks that the drops at this socket are exactly the packets that neither arrived nor
+// were lost elsewhere.
 func TestReceiverTellsItsOwnDrops(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 4)
 	r, c := one(t, x, nil)
@@ -203,7 +207,7 @@ func TestReceiverTellsItsOwnDrops(t *testing.T) {
 			sent++
 		}
 	}
-	send(0, -1) // nobody reads: two packets fit, more or less
+	send(0, -1) // nothing is reading: about two packets fit
 	send(1, 5)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -216,7 +220,8 @@ func TestReceiverTellsItsOwnDrops(t *testing.T) {
 	}
 }
 
-// TestCRCIsThatOfThePicture, in whatever order its packets come, and when a part of it comes a second time, with other pixels.
+// TestCRCIsThatOfThePicture checks this for packets in any order, and when a part of the picture is received again with
+// other pixels.
 func TestCRCIsThatOfThePicture(t *testing.T) {
 	x := newFeedOf(t, rtp.Raw, rtptest.Format(t, pipeline.UYVY, 640, 360, 30), 3)
 	var crcs []uint32
@@ -230,7 +235,7 @@ func TestCRCIsThatOfThePicture(t *testing.T) {
 		again := make([]byte, len(p[3]))
 		last := len(p) - 1
 		copy(again, p[3])
-		copy(again[2:4], p[last][2:4]) // the last packet has another packet's place, and other pixels
+		copy(again[2:4], p[last][2:4]) // the last packet overwrites another packet's pixels with different ones
 		again[100] ^= 0xff
 		p = append(p[:last:last], again, p[last])
 		number := binary.BigEndian.Uint16(p[last][2:]) + 1
@@ -243,7 +248,8 @@ func TestCRCIsThatOfThePicture(t *testing.T) {
 	}
 }
 
-// TestFramesHaveTheirMemoryBeforeTheyCome, and keep it: new memory would hold up reception.
+// TestFramesHaveTheirMemoryBeforeTheyCome checks that memory is allocated in advance and kept, because allocating it
+// later would delay reception.
 func TestFramesHaveTheirMemoryBeforeTheyCome(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 5)
 	var before [2]*byte
@@ -260,7 +266,8 @@ func TestFramesHaveTheirMemoryBeforeTheyCome(t *testing.T) {
 	}
 }
 
-// FuzzMerged feeds a datagram of several packets, as the kernel hands it over, and checks that each packet counts once.
+// FuzzMerged feeds a datagram of several packets, as the kernel delivers it, and checks that each packet is counted
+// once.
 func FuzzMerged(f *testing.F) {
 	x := newFeedOf(f, rtp.Raw, rtptest.Format(f, pipeline.UYVY, 16, 4, 30), 1)
 	var seed []byte

@@ -7,24 +7,25 @@ import (
 	"net/netip"
 )
 
-// A rival is another sender of the stream's payload type, whose packets come to the same port. One that takes over from a sender that
-// ends, or is the end of one, is none: its packets and those of the stream come in turn.
+// A rival is another sender to the same port with the stream's payload type. A sender that takes over from one that
+// ends, or one that is about to end, is no rival: a rival's packets and those of the stream alternate.
 type rival struct {
 	ssrc  uint32
-	from  netip.AddrPort // of its reports; invalid: none came
+	from  netip.AddrPort // source of its reports; invalid if there were none
 	came  bool
-	then  bool // the stream's own packets came behind that
-	again bool // and then the rival's
+	then  bool // after came, a packet of the stream itself arrived
+	again bool // after then, a packet of a rival arrived once more
 }
 
-// settle forgets what came before the stream changed hands, from old to next. Where next was the rival, old was.
+// settle resets the state when the stream changes hands from SSRC old to next. If next was the rival, old becomes the
+// rival.
 func (r *rival) settle(old, next uint32) {
 	if r.came, r.then = false, false; r.ssrc == next {
 		r.ssrc, r.from = old, netip.AddrPort{}
 	}
 }
 
-// packet takes one of another SSRC than the stream's.
+// packet records a packet with another SSRC than the stream's.
 func (r *rival) packet(ssrc uint32) {
 	if !r.came || r.ssrc != ssrc {
 		*r = rival{ssrc: ssrc, came: true, again: r.again}
@@ -32,14 +33,14 @@ func (r *rival) packet(ssrc uint32) {
 	r.again = r.again || r.then
 }
 
-// report takes where a report of another SSRC came from.
+// report records the source address of a report if it is the rival's.
 func (r *rival) report(ssrc uint32, from netip.AddrPort) {
 	if r.came && r.ssrc == ssrc {
 		r.from = from
 	}
 }
 
-// String names it; empty: there is none.
+// String identifies the rival. It returns "" if there is none.
 func (r *rival) String() string {
 	switch {
 	case !r.again:

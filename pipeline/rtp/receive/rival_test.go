@@ -9,7 +9,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// TestTwoSenders: a second sender to the same port is named, once packets of both come in turn; with its address, if it sends reports.
+// TestTwoSenders checks that a second sender to the same port is named once packets of both alternate, with its address
+// if it sends reports.
 func TestTwoSenders(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 5)
 	mine := x.sink

@@ -17,19 +17,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// tick is how often a Receiver looks whether its context has ended, and publishes its counts.
+// tick is the interval at which a Receiver checks its context and publishes its counts.
 const tick = 50 * time.Millisecond
 
-// patience is how long a Receiver waits at its end for packets that others have overtaken, and for the last checksums.
+// patience is the maximum time that a Receiver waits at the end for packets that were overtaken, and for the last
+// checksums.
 const patience = 200 * time.Millisecond
 
-// readerNice is the priority of the thread that empties the sockets: what it does not fetch in time is lost.
+// readerNice is the nice value of the thread that reads the sockets. Packets that it does not read in time are lost.
 const readerNice = -10
 
-// Run receives until ctx ends, and up to 200 ms longer if packets that were sent before the last one that counts, or its
-// frame's checksum, are under way; then it returns nil. Stats keeps the last counts.
+// Run receives until ctx ends, and up to 200 ms longer if packets that were sent before the last one received, or the
+// checksums of the last two frames, are still expected. It then returns nil, or an error if the sockets cannot be read
+// or closed. Stats still returns the last counts.
 //
-// One thread empties the sockets into the ring. The other, the caller's, puts frames together and verifies them.
+// One thread reads the sockets into the ring. The caller's thread puts frames together and verifies them.
 func (r *Receiver) Run(ctx context.Context) error {
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -45,9 +47,9 @@ func (r *Receiver) Run(ctx context.Context) error {
 	return errors.Join(err, r.Close())
 }
 
-// read empties the sockets until the ring is closed.
+// read reads the sockets until the ring is closed.
 func (r *Receiver) read(ctx context.Context) error {
-	runtime.LockOSThread() // and never unlocked: the thread ends with its priority
+	runtime.LockOSThread() // never unlocked, so that the thread ends and its priority is not inherited
 	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, readerNice)
 	wait, woken := tick, time.Now()
 	for ended := false; !r.ring.isClosed(); {
@@ -55,7 +57,7 @@ func (r *Receiver) read(ctx context.Context) error {
 		if _, err := unix.Poll(fds[:], int(wait/time.Millisecond)); err != nil && !errors.Is(err, unix.EINTR) {
 			return os.NewSyscallError("poll", err)
 		}
-		end := !ended && ctx.Err() != nil // what has come by now counts
+		end := !ended && ctx.Err() != nil // packets that have arrived by now count
 		if err := r.drain(end || fds[0].Revents != 0, end || fds[1].Revents != 0); err != nil {
 			return err
 		}
@@ -63,7 +65,7 @@ func (r *Receiver) read(ctx context.Context) error {
 		if end {
 			r.countDrops()
 			ended, wait = true, time.Millisecond
-			r.ring.end(now)
+			r.ring.endReception(now)
 		}
 		if now.Sub(woken) >= wait {
 			if woken = now; !ended {
@@ -75,24 +77,25 @@ func (r *Receiver) read(ctx context.Context) error {
 	return nil
 }
 
-// countDrops reads how many datagrams the kernel has dropped at the RTP socket, which happens when its buffer is full.
+// countDrops reads the number of datagrams that the kernel has dropped at the RTP socket because its buffer was full.
 func (r *Receiver) countDrops() {
 	if n, ok := socketDrops(r.rtp); ok {
-		r.drops.Add(int64(n - r.dropped)) // the kernel's counter goes around
+		r.drops.Add(int64(n - r.dropped)) // the kernel's counter may wrap around
 		r.dropped = n
 	}
 }
 
-// socketDrops asks the kernel (SO_MEMINFO, since Linux 4.12).
+// socketDrops returns the kernel's count of datagrams dropped at a socket (SO_MEMINFO, since Linux 4.12), or false if
+// it is not available.
 func socketDrops(fd int) (n uint32, ok bool) {
-	var info [9]uint32 // SK_MEMINFO_VARS of linux/sock_diag.h, the last of which is SK_MEMINFO_DROPS
+	var info [9]uint32 // SK_MEMINFO_VARS of linux/sock_diag.h; the last one is SK_MEMINFO_DROPS
 	size := uint32(unsafe.Sizeof(info))
 	_, _, errno := unix.RawSyscall6(unix.SYS_GETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_MEMINFO,
 		uintptr(unsafe.Pointer(&info)), uintptr(unsafe.Pointer(&size)), 0)
 	return info[len(info)-1], errno == 0 && size == uint32(unsafe.Sizeof(info))
 }
 
-// drain takes what has come into the ring, at most a few milliseconds' worth of it.
+// drain reads datagrams from the sockets into the ring, for at most a few milliseconds.
 func (r *Receiver) drain(rtp, rtcp bool) error {
 	for i := 0; rtp && i < 16; i++ {
 		at, n := r.ring.space()
@@ -103,7 +106,7 @@ func (r *Receiver) drain(rtp, rtcp bool) error {
 		if err != nil {
 			return err
 		}
-		if r.ring.put(got); got < n {
+		if r.ring.putDatagrams(got); got < n {
 			break
 		}
 	}
@@ -112,16 +115,17 @@ func (r *Receiver) drain(rtp, rtcp bool) error {
 		if n == 0 || !r.ring.control(r.rtcp, at) {
 			break
 		}
-		r.ring.put(1)
+		r.ring.putDatagrams(1)
 	}
 	return nil
 }
 
-// assemble feeds the stream with what the ring has, until all that counts has come or the receiver's patience ends.
+// assemble feeds the stream with the datagrams of the ring, until everything that counts has arrived or the patience
+// ends.
 func (r *Receiver) assemble() error {
-	var patient time.Time // until then
+	var patient time.Time // end of the patience
 	for published := time.Now(); ; {
-		from, n, over, err := r.ring.take()
+		from, n, over, err := r.ring.takeDatagrams()
 		if err != nil {
 			return err
 		}
@@ -139,7 +143,7 @@ func (r *Receiver) assemble() error {
 		}
 		if n == 0 || now.Sub(published) >= tick {
 			published = now
-			r.tell(now)
+			r.sendReport(now)
 			r.publish()
 		}
 	}
@@ -163,9 +167,12 @@ func (r *Receiver) feed(i int) {
 	r.stream.packet(b, about.at)
 }
 
-// tell sends a receiver report to where the sender's came from.
-func (r *Receiver) tell(now time.Time) {
+// sendReport sends a receiver report, if one is due, to the address from which the sender's reports come.
+func (r *Receiver) sendReport(now time.Time) {
 	if now.Sub(r.told) < rtp.ReportInterval {
+		return
+	}
+	if !r.stream.sr.from.IsValid() { // with Media.Mux the source of reports is not known
 		return
 	}
 	if b := r.stream.report(now); b != nil {

@@ -2,36 +2,37 @@
 
 package receive
 
-// sequence follows the extended sequence numbers of one SSRC and counts after RFC 3550 A.1 and A.3. Duplicates are
-// recognised among the last window numbers.
+// sequence tracks the extended sequence numbers of one SSRC and counts according to RFC 3550 A.1 and A.3. It recognises
+// duplicates among the last window numbers.
 type sequence struct {
-	bits    uint   // of the numbers: 16 in RTP, 32 with RFC 4175's extension
-	limit   uint64 // a longer jump needs a second packet to be believed
+	bits    uint   // size of the numbers: 16 in RTP, 32 with the extension of RFC 4175
+	limit   uint64 // a jump of this size must be confirmed by a second packet
 	started bool
 	base    uint64
 	max     uint64
-	unique  uint64 // received from base on
-	suspect uint64 // the number that would confirm a jump; 0: none
-	before  uint64 // lost before the last jump
+	unique  uint64 // number of packets received from base on
+	suspect uint64 // number that would confirm a jump; 0: none
+	before  uint64 // packets lost before the last jump, and of earlier senders
 	seen    [window / 64]uint64
 
-	// The first packet that is heard may have been overtaken by others, which came before anybody listened.
-	midway bool                // base is the first number that was heard, and not the first of a sender
-	far    uint64              // the longest way by which a packet came after a later one
-	early  [window / 64]uint64 // those of the first window numbers from base on that have come
+	// The first packet received may have overtaken others, which arrived before reception began.
+	midway bool                // base is the first number received, not the first number of a sender
+	far    uint64              // the furthest that a packet was behind a later one
+	early  [window / 64]uint64 // the received ones among the first window numbers from base on
 }
 
-// window is a power of two.
+// window is the number of sequence numbers, up to the highest one, among which duplicates are recognised. It must be a
+// power of two.
 const window = 8192
 
-// verdict says what a sequence number is.
+// verdict classifies a sequence number.
 type verdict uint8
 
 const (
-	inOrder   verdict = iota // the next one, or after a gap
-	reordered                // after a later one
+	inOrder   verdict = iota // the next one, or one after a gap
+	reordered                // arrived after a later one
 	duplicate
-	jumped // so far away that it is not believed
+	jumped // implausibly far away
 )
 
 func newSequence(bits uint) sequence {
@@ -42,7 +43,7 @@ func newSequence(bits uint) sequence {
 	return s
 }
 
-// update takes the number n of a packet.
+// update processes the number n of a packet, and classifies it.
 func (s *sequence) update(n uint32) verdict {
 	if !s.started {
 		s.restart(n)
@@ -73,14 +74,14 @@ func (s *sequence) update(n uint32) verdict {
 	return jumped
 }
 
-// extend is the number nearest to max that ends in n.
+// extend returns the extended number nearest to max whose lower bits are n.
 func (s *sequence) extend(n uint32) uint64 {
 	shift := 32 - s.bits
 	return s.max + uint64(int64(int32((n-uint32(s.max))<<shift)>>shift))
 }
 
 func (s *sequence) restart(n uint32) {
-	ext := 1<<40 + uint64(n) // room for earlier numbers
+	ext := 1<<40 + uint64(n) // leaves room for earlier numbers
 	s.started, s.base, s.max, s.unique, s.suspect = true, ext, ext, 1, 0
 	s.seen, s.early, s.far = [window / 64]uint64{}, [window / 64]uint64{}, 0
 	s.mark(ext)
@@ -103,18 +104,19 @@ func (s *sequence) advance(ext uint64) {
 	s.note(ext)
 }
 
-// note keeps that ext, from base on, has come.
+// note records that ext, which is at least base, was received.
 func (s *sequence) note(ext uint64) {
 	if n := ext - s.base; n < window {
 		s.early[n/64] |= 1 << (n % 64)
 	}
 }
 
-// unheard says whether the packet ext may have come before anybody listened: it is so close to the first one that was heard
-// that it may have overtaken that one. Packets overtake each other by far, as seen so far; twice that is on the safe side.
+// unheard reports whether the packet ext may have arrived before reception began, that is, whether it is so close to
+// the first packet received that this one may have overtaken it. far is the greatest distance seen so far; twice that
+// is a safe limit.
 func (s *sequence) unheard(ext uint64) bool { return s.midway && ext <= s.base+min(2*s.far, window-1) }
 
-// mark notes a number and says whether it had been noted.
+// mark records a number and reports whether it was already recorded.
 func (s *sequence) mark(ext uint64) bool {
 	word, bit := &s.seen[ext%window/64], uint64(1)<<(ext%64)
 	was := *word&bit != 0
@@ -122,7 +124,8 @@ func (s *sequence) mark(ext uint64) bool {
 	return was
 }
 
-// misses says whether n is the number of a packet that is missing before the highest one and would not be taken for a duplicate.
+// misses reports whether n is the number of a packet that is missing before the highest one, and that would not be
+// taken for a duplicate.
 func (s *sequence) misses(n uint32) bool {
 	if !s.started {
 		return false
@@ -131,7 +134,7 @@ func (s *sequence) misses(n uint32) bool {
 	return ext >= s.base && ext <= s.max && s.max-ext < window && s.seen[ext%window/64]&(1<<(ext%64)) == 0
 }
 
-// gaps says whether misses is true of any number that was sent since somebody listens.
+// gaps reports whether misses is true for any number sent since reception began.
 func (s *sequence) gaps() bool {
 	if !s.started {
 		return false
@@ -144,7 +147,7 @@ func (s *sequence) gaps() bool {
 	return false
 }
 
-// lost is the number of packets that are missing up to the highest one (RFC 3550 A.3).
+// lost returns the number of missing packets up to the highest one (RFC 3550 A.3).
 func (s *sequence) lost() uint64 {
 	if !s.started {
 		return s.before
@@ -152,7 +155,7 @@ func (s *sequence) lost() uint64 {
 	return s.before + s.expected() - s.unique
 }
 
-// missing is the number of packets that are lost, without those that may have come before anybody listened.
+// missing returns the number of lost packets, without those that may have arrived before reception began.
 func (s *sequence) missing() uint64 {
 	lost := s.lost()
 	for ext := s.base; s.started && ext <= s.max && s.unheard(ext); ext++ {
@@ -163,13 +166,14 @@ func (s *sequence) missing() uint64 {
 	return lost
 }
 
-// heard says whether ext, one of the first window numbers from base on, has come.
+// heard reports whether ext, one of the first window numbers from base on, was received.
 func (s *sequence) heard(ext uint64) bool {
 	n := ext - s.base
 	return n < window && s.early[n/64]&(1<<(n%64)) != 0
 }
 
-// cut says whether packets of a frame may have come before anybody listened. The lowest of its numbers that have come is first.
+// cut reports whether packets of a frame may have arrived before reception began. first is the lowest number of the
+// frame that was received.
 func (s *sequence) cut(first uint64) bool {
 	return s.unheard(first) || s.unheard(first-1) && !s.heard(first-1)
 }

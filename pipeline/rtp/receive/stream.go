@@ -13,24 +13,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A stream is the state of one received stream (RFC 3550 §6.4, A.1, A.3, A.8). It knows no sockets: packets are fed.
+// A stream is the state of one received stream (RFC 3550 §6.4, A.1, A.3, A.8). It does not use sockets; packets are
+// passed to it.
 type stream struct {
 	media   rtp.Media
 	depack  depacketizer
 	onFrame func([]byte, FrameInfo)
 	format  pipeline.Format
 
-	stopped bool // nothing counts but what belongs before the highest number
-	locked  bool // to ssrc
+	stopped bool // only packets before the highest number still count
+	locked  bool // the stream has the SSRC ssrc
 	ssrc    uint32
-	heard   time.Time // from ssrc
+	heard   time.Time // time of the last packet from ssrc
 	header  pionrtp.Header
 	seq     sequence
 	joined  bool // the first frame has begun
 	open    [2]assembly
-	closed  bool   // any frame
-	newest  uint32 // timestamp among the closed ones
-	told    bool   // by the sender, of the damage of a frame
+	closed  bool   // a frame has been closed
+	newest  uint32 // highest timestamp of the closed frames; in decoding order, that of the last one
+	passed  uint64 // highest extended sequence number of the closed frames
+	told    bool   // the sender has reported a damaged frame
 	spoilt  uint32 // timestamp of the last such frame
 	jitter  uint32 // in 1/16 of a clock tick (RFC 3550 A.8)
 	transit uint32
@@ -43,18 +45,19 @@ type stream struct {
 	stats   Stats
 }
 
-// senderReport is the last one.
+// senderReport is the last sender report.
 type senderReport struct {
-	at   time.Time // when it came; zero: none
+	at   time.Time // time of arrival; zero if there was none
 	ntp  uint64
 	rtp  uint32
 	from netip.AddrPort
 }
 
-// silence is how long an SSRC must be silent before another one takes its place.
+// silence is the time for which an SSRC must be silent before another one can take its place.
 const silence = 500 * time.Millisecond
 
-// staleFrames is how far back a timestamp is late; further back the sender's clock has jumped.
+// staleFrames is the maximum age of a late timestamp, in ticks of the RTP clock. If a timestamp is older, the sender's
+// clock has jumped.
 const staleFrames = 10 * rtp.ClockRate
 
 func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
@@ -72,10 +75,10 @@ func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
 	return s, nil
 }
 
-// maxReserve is the size of the largest frame that gets its memory before it comes.
+// maxReserve is the size in bytes of the largest frame for which memory is allocated in advance.
 const maxReserve = 256 << 20
 
-// frameBytes is the size of a raw frame; of others 0.
+// frameBytes returns the size of a raw frame, or 0 for other payloads.
 func (s *stream) frameBytes() int {
 	if s.media.Payload != rtp.Raw {
 		return 0
@@ -83,16 +86,20 @@ func (s *stream) frameBytes() int {
 	return s.format.Pixel.LineBytes(s.format.Width) * s.format.Height
 }
 
-// touch makes the kernel give pages to b, which it does at the first write: while packets come, that would hold them up.
+// touch makes the kernel allocate pages for b, which must contain zeros. The kernel does so at the first write, which
+// would delay reception if it happened later.
 func touch(b []byte) {
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 0
 	}
 }
 
-// packet takes an RTP packet that came at now.
+// packet processes an RTP packet that arrived at now.
 func (s *stream) packet(b []byte, now time.Time) {
-	if len(b) > 1 && b[1] >= 192 && b[1] <= 223 { // RTCP (RFC 5761 §4): a sender looks how this port is reached
+	if len(b) > 1 && b[1] >= 192 && b[1] <= 223 { // RTCP (RFC 5761 §4): a report, or a sender that probes the path to this port
+		if s.media.Mux {
+			s.control(b, netip.AddrPort{}, now)
+		}
 		return
 	}
 	number, payload, fault := s.read(b, now)
@@ -121,14 +128,15 @@ func (s *stream) packet(b []byte, now time.Time) {
 	s.place(number, payload, now)
 }
 
-// read takes a packet apart. A packet that is none of the stream has a counter for its fault.
+// read parses a packet. If the packet is malformed or does not belong to the stream, fault is the counter for the
+// reason; otherwise fault is nil.
 func (s *stream) read(b []byte, now time.Time) (number uint32, payload []byte, fault *uint64) {
 	n, err := s.header.Unmarshal(b)
 	if err != nil || s.header.Version != 2 {
 		return 0, nil, &s.stats.Malformed
 	}
 	payload = b[n:]
-	if s.header.Padding { // its last byte is its length (RFC 3550 §5.1)
+	if s.header.Padding { // the last byte of the padding is its length (RFC 3550 §5.1)
 		if len(payload) == 0 || payload[len(payload)-1] == 0 || int(payload[len(payload)-1]) > len(payload) {
 			return 0, nil, &s.stats.Malformed
 		}
@@ -154,7 +162,8 @@ func (s *stream) malformed() {
 	}
 }
 
-// accept says whether the stream is ssrc's. A new sender takes over when the old one has gone silent or said BYE.
+// accept reports whether ssrc is the stream's SSRC. A new sender takes over, and frames and sequence numbers begin
+// anew, when the old one was silent for a while or has sent BYE.
 func (s *stream) accept(ssrc uint32, now time.Time) bool {
 	if s.locked && s.ssrc == ssrc {
 		return true
@@ -177,7 +186,7 @@ func (s *stream) accept(ssrc uint32, now time.Time) bool {
 	return true
 }
 
-// time follows the interarrival jitter (RFC 3550 A.8).
+// time updates the interarrival jitter (RFC 3550 A.8).
 func (s *stream) time(now time.Time) {
 	transit := rtp.MediaClock(now) - s.header.Timestamp
 	d := int32(transit - s.transit)
@@ -191,65 +200,103 @@ func (s *stream) time(now time.Time) {
 	s.jitter += uint32(d) - (s.jitter+8)>>4
 }
 
-// place puts a payload into its frame.
+// place adds a payload to its frame.
 func (s *stream) place(number uint32, payload []byte, now time.Time) {
-	a := s.find(s.header.Timestamp)
+	extended := s.seq.extend(number)
+	a := s.find(s.header.Timestamp, extended)
 	if a == nil {
 		s.stats.Late++
 		return
 	}
-	extended := s.seq.extend(number)
-	a.first = min(a.first, extended)
-	if s.depack.add(a, extended, payload, s.header.Marker) != nil {
+	a.first, a.last = min(a.first, extended), max(a.last, extended)
+	if s.depack.addPayload(a, extended, payload, s.header.Marker) != nil {
 		s.stats.Malformed++
 		return
 	}
-	if s.depack.whole(a) {
+	if s.depack.complete(a) {
 		s.complete(a, now)
 	}
 	if !s.header.Marker {
 		return
 	}
-	for i := range s.open { // the end of one tells where the other begins
-		if o := &s.open[i]; o != a && o.open && s.depack.whole(o) {
+	for i := range s.open { // the end of one frame determines where the other begins
+		if o := &s.open[i]; o != a && o.open && s.depack.complete(o) {
 			s.complete(o, now)
 		}
 	}
 }
 
-// find returns the frame of that timestamp and begins it when it is new; nil when it has been closed already. A frame
-// is given up when a later one is complete, or begun, and yet another begins: two are open at most.
-func (s *stream) find(ts uint32) *assembly {
+// inDecodingOrder reports whether frames come in another order than that of their timestamps: H.264 with B pictures is
+// sent in decoding order (RFC 6184 §5.1), so only sequence numbers tell which frame is older.
+func (s *stream) inDecodingOrder() bool { return s.media.Payload == rtp.H264 }
+
+// jumped reports whether the sequence numbers have jumped back since frame a began.
+func (s *stream) jumped(a *assembly) bool { return a.first > s.seq.max }
+
+// older reports whether frame a is older than frame b.
+func (s *stream) older(a, b *assembly) bool {
+	if s.inDecodingOrder() {
+		if x, y := s.jumped(a), s.jumped(b); x != y {
+			return x
+		}
+		return a.first < b.first
+	}
+	return int32(b.timestamp-a.timestamp) > 0
+}
+
+// overtaken reports whether a frame that is newer than a has been closed.
+func (s *stream) overtaken(a *assembly) bool {
+	if s.inDecodingOrder() {
+		return s.jumped(a) || s.closed && s.passed > a.first && s.passed <= s.seq.max
+	}
+	return s.closed && int32(s.newest-a.timestamp) > 0
+}
+
+// tooLate reports whether the frame of a packet has been closed, or a newer one.
+func (s *stream) tooLate(ts uint32, number uint64) bool {
+	if s.inDecodingOrder() {
+		return s.closed && (ts == s.newest || number <= s.passed && s.passed <= s.seq.max)
+	}
+	late := int32(s.newest - ts)
+	return s.closed && late >= 0 && late < staleFrames
+}
+
+// find returns the open frame with that timestamp, and begins it if it is new. It returns nil if the frame has been
+// closed. At most two frames are open: before find begins another, it gives up each open frame that is older than a
+// closed one, and the older of two open frames.
+func (s *stream) find(ts uint32, number uint64) *assembly {
 	for i := range s.open {
 		if a := &s.open[i]; a.open && a.timestamp == ts {
 			return a
 		}
 	}
-	if late := int32(s.newest - ts); s.closed && late >= 0 && late < staleFrames {
+	if s.tooLate(ts, number) {
 		return nil
 	}
 	first, second := &s.open[0], &s.open[1]
-	if first.open && second.open && int32(second.timestamp-first.timestamp) < 0 {
+	if first.open && second.open && s.older(second, first) {
 		first, second = second, first
 	}
 	for _, a := range [...]*assembly{first, second} {
-		overtaken := s.closed && int32(s.newest-a.timestamp) > 0
-		if a.open && (overtaken || a == first && second.open) {
+		if a.open && (s.overtaken(a) || a == first && second.open) {
 			s.giveUp(a)
 		}
 	}
 	if first.open {
 		first = second
 	}
-	s.depack.begin(first, ts, !s.joined)
+	s.depack.beginFrame(first, ts, !s.joined)
 	s.joined = true
 	return first
 }
 
 func (s *stream) close(a *assembly) {
 	a.open = false
-	if age := int32(s.newest - a.timestamp); !s.closed || age < 0 || age >= staleFrames {
+	if age := int32(s.newest - a.timestamp); !s.closed || age < 0 || age >= staleFrames || s.inDecodingOrder() {
 		s.newest = a.timestamp
+	}
+	if !s.closed || a.last > s.passed && a.last <= s.seq.max || s.passed > s.seq.max {
+		s.passed = a.last
 	}
 	s.closed = true
 }
@@ -275,21 +322,21 @@ func (s *stream) complete(a *assembly, now time.Time) {
 	}
 }
 
-// stop makes the highest sequence number that has come the last one that counts. Packets before it may be under way.
+// stop makes the highest sequence number received the last one that counts. Packets before it may still arrive.
 func (s *stream) stop() { s.stopped = true }
 
-// awaits says whether a packet before the end is missing that may be under way, or the checksum of one of the last two frames,
-// which the sender has promised.
+// awaits reports whether a packet from before the end is missing that may still arrive, or the checksum of one of the
+// last two frames if the sender has promised checksums.
 func (s *stream) awaits() bool {
 	return s.seq.gaps() || s.media.Checksum && s.verify.awaits(2)
 }
 
-// finish closes the books: a frame that a later one has overtaken is damaged, the newest may be under way, if the sender has
-// not told that it is damaged.
+// finish completes the counts: a frame that a later one has overtaken is damaged. The newest frame may just be
+// incomplete, unless the sender has reported that it is damaged.
 func (s *stream) finish() {
 	for i := range s.open {
 		a, other := &s.open[i], &s.open[1-i]
-		overtaken := other.open && int32(other.timestamp-a.timestamp) > 0 || s.closed && int32(s.newest-a.timestamp) > 0
+		overtaken := other.open && s.older(a, other) || s.overtaken(a)
 		if a.open && (overtaken || s.told && a.timestamp == s.spoilt) {
 			s.giveUp(a)
 		}
@@ -297,7 +344,7 @@ func (s *stream) finish() {
 	s.verify.finish()
 }
 
-// control takes an RTCP compound.
+// control processes an RTCP compound.
 func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 	packets, err := rtcp.Unmarshal(b)
 	if err != nil {
@@ -320,14 +367,14 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 				if s.locked && ssrc == s.ssrc {
 					s.stats.Byes++
 					s.stats.Ended = true
-					s.heard = time.Time{} // the next sender is welcome at once
+					s.heard = time.Time{} // lets the next sender take over at once
 				}
 			}
 		}
 	}
 }
 
-// application takes what the sender tells about a frame.
+// application processes a sender's APP packet about a frame.
 func (s *stream) application(p *rtcp.ApplicationDefined) {
 	if c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data); err == nil {
 		s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
@@ -336,14 +383,14 @@ func (s *stream) application(p *rtcp.ApplicationDefined) {
 		}
 	}
 	if d, err := rtp.ParseDamage(p.SubType, p.Name, p.Data); err == nil {
-		if s.stats.SourceDamaged++; d.Packets == 0 { // no packet tells of it
+		if s.stats.SourceDamaged++; d.Packets == 0 { // no other packet reveals this frame
 			s.stats.Damaged++
 		}
 		s.told, s.spoilt = true, d.Timestamp
 	}
 }
 
-// snapshot reads the counters.
+// snapshot returns the counters.
 func (s *stream) snapshot() Stats {
 	st := s.stats
 	st.Lost = s.seq.missing()

@@ -19,7 +19,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// feed is a stream of frames as datagrams, and what is fed to a received one.
+// feed is a stream of frames as datagrams, and the received stream to which they are passed.
 type feed struct {
 	t      testing.TB
 	sink   *sender
@@ -66,7 +66,7 @@ func newFeedOf(t testing.TB, p rtp.Payload, f pipeline.Format, frames int) *feed
 	return x
 }
 
-// send feeds frame n after change has been at its packets, and its RTCP compound.
+// send feeds frame n, after change has modified its packets, and its RTCP compound.
 func (x *feed) send(n int, change func([][]byte) [][]byte) {
 	x.t.Helper()
 	wire := packets(x.t, x.sink, x.frames[n])
@@ -113,7 +113,7 @@ func TestReceptionInOrder(t *testing.T) {
 	}
 }
 
-// same checks a received picture against the frame.
+// same compares a received picture with the frame.
 func (x *feed) same(n int, b []byte) {
 	x.t.Helper()
 	if x.media.Payload == rtp.Raw {
@@ -176,7 +176,7 @@ func TestDisturbedReception(t *testing.T) {
 			}
 			x.expect(Stats{Frames: 2, Matched: 2, Damaged: 1, Lost: 1})
 
-			x = newFeed(t, p, 3) // a packet comes after two later frames
+			x = newFeed(t, p, 3) // a packet arrives after two later frames
 			var late []byte
 			x.send(0, nil)
 			x.send(1, func(p [][]byte) [][]byte { late = p[1]; return append(slices.Clone(p[:1]), p[2:]...) })
@@ -184,7 +184,7 @@ func TestDisturbedReception(t *testing.T) {
 			x.s.packet(late, x.now)
 			x.expect(Stats{Frames: 3, Matched: 3, Reordered: 1})
 
-			x = newFeed(t, p, 4) // and after its frame has been given up
+			x = newFeed(t, p, 4) // and after its frame was given up
 			x.send(0, nil)
 			x.send(1, func(p [][]byte) [][]byte { late = p[1]; return append(slices.Clone(p[:1]), p[2:]...) })
 			x.send(2, nil)
@@ -204,7 +204,7 @@ func TestDisturbedReception(t *testing.T) {
 			if damaged := x.s.stats.Damaged; damaged != 1 {
 				t.Errorf("%d frames given up while two may still be completed", damaged)
 			}
-			x.expect(Stats{Frames: 1, Matched: 1, Lost: 3, Damaged: 2}) // the newest may be under way
+			x.expect(Stats{Frames: 1, Matched: 1, Lost: 3, Damaged: 2}) // the newest may be incomplete
 
 			x = newFeed(t, p, 3) // joined in the middle of a frame
 			x.send(0, func(p [][]byte) [][]byte { return p[2:] })
@@ -224,7 +224,7 @@ func TestChecksumsTell(t *testing.T) {
 	x.send(2, nil)
 	x.expect(Stats{Frames: 3, Matched: 2, Mismatched: 1})
 
-	x = newFeed(t, rtp.Raw, 3) // the checksum comes before the frame
+	x = newFeed(t, rtp.Raw, 3) // the checksum arrives before the frame
 	wire := packets(t, x.sink, x.frames[0])
 	x.s.packet(wire[0], x.now)
 	x.checksum(x.now)
@@ -233,7 +233,7 @@ func TestChecksumsTell(t *testing.T) {
 	}
 	x.expect(Stats{Frames: 1, Matched: 1})
 
-	x = newFeed(t, rtp.Raw, 40) // none at all; the newest frame's may be under way
+	x = newFeed(t, rtp.Raw, 40) // no checksums at all; that of the newest frame may be in transit
 	for n := range x.frames {
 		for _, b := range packets(t, x.sink, x.frames[n]) {
 			x.s.packet(b, x.now)
@@ -242,7 +242,8 @@ func TestChecksumsTell(t *testing.T) {
 	x.expect(Stats{Frames: 40, Unverified: 39})
 }
 
-// TestDamageTells: what the sender says of a frame that is not complete, also where no packet of it came, or no later one.
+// TestDamageTells checks the sender's reports about incomplete frames, including frames of which no packet arrived, or
+// after which no frame follows.
 func TestDamageTells(t *testing.T) {
 	x := newFeed(t, rtp.Raw, 5)
 	cut := func(n, end int) {
@@ -266,7 +267,7 @@ func TestSenderRestarts(t *testing.T) {
 	x.send(0, nil)
 	old := x.sink
 	x.sink = testSender(t, rtp.Stream{Start: &rtp.Start{SSRC: 99}, Checksum: true}, old.format)
-	x.send(1, nil) // too early: another sender may not take over
+	x.send(1, nil) // too early: another sender may not yet take over
 	foreign := x.s.stats.Foreign
 	if x.s.stats.Frames != 1 || foreign == 0 {
 		t.Fatalf("%+v", x.s.snapshot())
@@ -306,12 +307,31 @@ func TestLatencyFromSenderReports(t *testing.T) {
 		x.send(n, nil)
 	}
 	p := x.s.snapshot().Latency
-	if p.Count != 9 || p.P50 < 24900*time.Microsecond || p.P50 > 27*time.Millisecond { // the first came before a report
+	if p.Count != 9 || p.P50 < 24900*time.Microsecond || p.P50 > 27*time.Millisecond { // the first frame arrived before a report
 		t.Errorf("latency %+v, want 25 ms nine times", p)
 	}
 }
 
-// TestJitter is RFC 3550 A.8 by hand: transit times 0, 168, 0 and 0 ticks give J = 168, 168+168-11, 325-20.
+// TestReportsAtTheMediaPort checks that reports that come to the port of the media count exactly if the description has
+// a=rtcp-mux (RFC 5761).
+func TestReportsAtTheMediaPort(t *testing.T) {
+	for _, mux := range []bool{true, false} {
+		x := newFeed(t, rtp.Raw, 1)
+		x.s.media.Mux = mux
+		for _, b := range packets(t, x.sink, x.frames[0]) {
+			x.s.packet(b, x.now)
+		}
+		c := x.sink.compounds
+		x.s.packet(c.Checksum(c.SenderReport(x.now, 0, 0), x.sink.train.Checksum()), x.now)
+		x.s.finish()
+		st := x.s.snapshot()
+		if got := !x.s.sr.at.IsZero(); got != mux || (st.Matched == 1) != mux || st.Malformed != 0 {
+			t.Errorf("a=rtcp-mux %t: a sender report %t, %+v", mux, got, st)
+		}
+	}
+}
+
+// TestJitter follows RFC 3550 A.8 by hand: transit times of 0, 168, 0 and 0 ticks give J = 168, 168+168-11, 325-20.
 func TestJitter(t *testing.T) {
 	s := testStream(t, rtp.Media{Payload: rtp.JPEG, PayloadType: 26}, nil)
 	base := time.Unix(1700000000, 0)
@@ -360,7 +380,7 @@ func TestSequence(t *testing.T) {
 		}{
 			{mask - 1, inOrder, 0},
 			{mask, inOrder, 0},
-			{1, inOrder, 1}, // over the wrap, 0 is missing
+			{1, inOrder, 1}, // over the wrap; 0 is missing
 			{0, reordered, 0},
 			{0, duplicate, 0},
 			{mask, duplicate, 0},
@@ -381,7 +401,7 @@ func TestSequence(t *testing.T) {
 	}
 }
 
-// TestSequenceForgets goes once around the window of duplicates, and then leaves numbers out.
+// TestSequenceForgets goes once around the window of duplicates, and then skips numbers.
 func TestSequenceForgets(t *testing.T) {
 	s := newSequence(32)
 	for n := range uint32(window) {
@@ -414,7 +434,7 @@ func TestCoverage(t *testing.T) {
 			t.Fatalf("step %d: %d bytes in %v", i, c.bytes, c.spans)
 		}
 	}
-	if !c.whole(60) || c.whole(59) || c.whole(61) {
+	if !c.covers(60) || c.covers(59) || c.covers(61) {
 		t.Error("whole")
 	}
 	c.reset()

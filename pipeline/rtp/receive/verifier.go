@@ -2,7 +2,7 @@
 
 package receive
 
-// A verifier compares received frames with the sender's checksums, whichever comes first.
+// A verifier compares received frames with the sender's checksums, whichever arrives first.
 type verifier struct {
 	frames, checksums [pendingChecks]check
 	nextFrame         int
@@ -11,8 +11,9 @@ type verifier struct {
 	matched, mismatched, unverified uint64
 }
 
-// pendingChecks is how many frames or checksums wait for each other: more than a receiver finds in its sockets that has stood
-// still for a second or two, and reads one socket before the other.
+// pendingChecks is the maximum number of frames that can wait for their checksums, and of checksums that can wait for
+// their frames. It is larger than the number that a receiver finds in its sockets after standing still for a second or
+// two, when it reads one socket before the other.
 const pendingChecks = 128
 
 type check struct {
@@ -53,7 +54,7 @@ func (v *verifier) match(others *[pendingChecks]check, c check) bool {
 	return false
 }
 
-// keep puts c in the place of the oldest and says whether that was still pending.
+// keep replaces the oldest check by c and reports whether the old one was still pending.
 func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bool) {
 	lost = ring[*next].pending
 	c.pending = true
@@ -62,12 +63,12 @@ func (v *verifier) keep(ring *[pendingChecks]check, next *int, c check) (lost bo
 	return lost
 }
 
-// newest is the nth of the frames that came before their checksum; 0 is the last one.
+// newest returns the nth last of the frames that were completed before their checksum arrived; 0 is the last one.
 func (v *verifier) newest(n int) *check {
 	return &v.frames[(v.nextFrame+2*pendingChecks-1-n)%pendingChecks]
 }
 
-// awaits says whether the checksum of one of the n newest frames has not come.
+// awaits reports whether the checksum of one of the n newest frames is missing.
 func (v *verifier) awaits(n int) bool {
 	for i := range n {
 		if v.newest(i).pending {
@@ -77,7 +78,8 @@ func (v *verifier) awaits(n int) bool {
 	return false
 }
 
-// finish counts the frames whose checksum has not come, but for the newest: its may be under way.
+// finish counts the frames whose checksum has not arrived as unverified, except for the newest, whose checksum may
+// still be in transit.
 func (v *verifier) finish() {
 	v.newest(0).pending = false
 	for i := range v.frames {

@@ -4,7 +4,8 @@ package receive
 
 import "testing"
 
-// TestVerifierAfterStall: a receiver that has stood still finds many frames in one socket and their checksums in the other.
+// TestVerifierAfterStall checks that a receiver that has stood still, and finds many frames in one socket and their
+// checksums in the other, matches them.
 func TestVerifierAfterStall(t *testing.T) {
 	const n = 100
 	for name, first := range map[string]bool{"frames first": true, "checksums first": false} {

@@ -10,22 +10,22 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// SSRC, Sequence and Timestamp are where streams of tests begin: next to the wraps of the sequence number, in both
-// halves, and of the timestamp.
+// SSRC, Sequence and Timestamp are the initial values of test streams. They are just before the sequence number (in
+// both halves) and the timestamp wrap around.
 const (
 	SSRC      = 0x1234abcd
 	Sequence  = 0x0001fffe
 	Timestamp = 0xfffffff0
 )
 
-// Train is what tests ask of one of package rtp.
+// Train is the part of package rtp's trains that tests need.
 type Train interface {
 	Len() int
 	Bytes() int
 	Packet(i int) (header, payload []byte)
 }
 
-// Format makes a format.
+// Format returns the plain format with the given pixels, size and frame rate. It fails the test if there is none.
 func Format(t testing.TB, p pipeline.PixelFormat, w, h int, fps int) pipeline.Format {
 	t.Helper()
 	f, err := pipeline.NewFormat(p, w, h, pipeline.Rate{Num: fps, Den: 1})
@@ -35,7 +35,7 @@ func Format(t testing.TB, p pipeline.PixelFormat, w, h int, fps int) pipeline.Fo
 	return f
 }
 
-// Frame is frame n of a moving picture with smooth and sharp parts. Padding between lines is noise.
+// Frame returns frame n of a moving picture with smooth and sharp parts. Padding between lines is noise.
 func Frame(f pipeline.Format, n int) *pipeline.Frame {
 	b := make([]byte, f.Size())
 	for i := range b {
@@ -78,7 +78,7 @@ func Frame(f pipeline.Format, n int) *pipeline.Frame {
 	}
 }
 
-// group10 writes two pixels as RFC 4175 §4.3 has 10-bit 4:2:2: Cb0 Y0 Cr0 Y1 from the highest bit down.
+// group10 writes two pixels of 10-bit 4:2:2 as in RFC 4175 §4.3: Cb0 Y0 Cr0 Y1 from the highest bit down.
 func group10(b []byte, y, c [2]byte, low int) {
 	var v uint64
 	for i, s := range [4]byte{c[0], y[0], c[1], y[1]} {
@@ -89,7 +89,7 @@ func group10(b []byte, y, c [2]byte, low int) {
 	}
 }
 
-// Lines is a raw frame without padding.
+// Lines returns the pixels of a raw frame without padding.
 func Lines(f *pipeline.Frame) []byte {
 	var b []byte
 	for y := range f.Format.Height {
@@ -98,7 +98,7 @@ func Lines(f *pipeline.Frame) []byte {
 	return b
 }
 
-// Packets returns the packets of a train as the wire has them.
+// Packets returns the packets of a train as sent.
 func Packets(t testing.TB, tr Train) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -126,7 +126,7 @@ func PackReady(f *pipeline.Frame, ready pipeline.Format) *pipeline.Frame {
 	return out
 }
 
-// PSNR compares samples of 8 bits, in dB.
+// PSNR returns the peak signal-to-noise ratio of two pictures of 8-bit samples, in dB.
 func PSNR(a, b []byte) float64 {
 	var sum float64
 	for i := range a {
@@ -139,7 +139,7 @@ func PSNR(a, b []byte) float64 {
 	return 10 * math.Log10(255*255*float64(len(a))/sum)
 }
 
-// PerPacket reports what a packet costs.
+// PerPacket reports the cost of a packet.
 func PerPacket(b *testing.B, packets int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*packets), "ns/packet")
 	b.ReportMetric(float64(b.N*packets)/b.Elapsed().Seconds(), "packets/s")

@@ -11,21 +11,21 @@ import (
 	"time"
 )
 
-// Lateness is how much a machine has disturbed a test.
+// Lateness describes how much a machine has disturbed a test.
 type Lateness struct {
-	Longest time.Duration // the longest stretch in which a thread of the test was ready to run and had no processor
-	Total   time.Duration // for how long all threads of the test were so, together
+	Longest time.Duration // longest time for which a thread of the test was ready to run but had no CPU
+	Total   time.Duration // sum of such times over all threads of the test
 	Dropped uint64        // datagrams that the kernel has dropped because a socket was full
 }
 
-// lateTick is how often the measuring thread looks, and what disturbs a stream of a test: GStreamer's sockets hold packets of about
-// so long.
+// lateTick is the interval at which the measuring thread checks, and the delay that disturbs a test's stream:
+// GStreamer's sockets can hold the packets of about that time.
 const lateTick = 10 * time.Millisecond
 
-// Disturbs reports whether a stream of a test may have lost something to the machine.
+// Disturbs reports whether a stream of a test may have lost data because of the machine.
 func (l Lateness) Disturbs() bool { return l.Dropped > 0 || l.Longest >= lateTick }
 
-// Explains reports whether frames of this period may have been lost because threads waited for a processor.
+// Explains reports whether that many frames, with that period, may have been lost because threads waited for a CPU.
 func (l Lateness) Explains(lost uint64, period time.Duration) bool {
 	return l.Longest >= period && l.Total >= time.Duration(lost)*period
 }
@@ -34,8 +34,9 @@ func (l Lateness) String() string {
 	return fmt.Sprintf("the machine was late by up to %v, in all by %v, and has dropped %d datagrams", l.Longest, l.Total, l.Dropped)
 }
 
-// WatchLateness measures from now on how late this machine is: for how long threads of this process wait for a processor, as the
-// kernel counts it, and, when the machine itself stands still, by how much a timer is late. Stop ends the measurement.
+// WatchLateness starts measuring how late this machine is: how long threads of this process wait for a CPU, as counted
+// by the kernel, and how late a timer is, in case the machine itself stops. stop ends the measurement and returns its
+// result.
 func WatchLateness(t testing.TB) (stop func() Lateness) {
 	t.Helper()
 	end, longest := make(chan struct{}), make(chan time.Duration)
@@ -60,8 +61,8 @@ func WatchLateness(t testing.TB) (stop func() Lateness) {
 	}
 }
 
-// waited is how long the threads of this process have waited for processors (the kernel's scheduler/sched-stats.rst: the second
-// number).
+// waited returns how long the threads of this process have waited for CPUs (the kernel's scheduler/sched-stats.rst: the
+// second number).
 func waited(t testing.TB) (sum time.Duration) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
@@ -78,8 +79,8 @@ func waited(t testing.TB) (sum time.Duration) {
 	return sum
 }
 
-// dropped is how many datagrams the kernel has dropped because a socket of this network namespace was full (the kernel's
-// networking/snmp_counter.rst: UdpRcvbufErrors).
+// dropped returns how many datagrams the kernel has dropped because a socket of this network namespace was full (the
+// kernel's networking/snmp_counter.rst: UdpRcvbufErrors).
 func dropped(t testing.TB) (n uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/net/snmp")

@@ -34,7 +34,7 @@ func newSink(t testing.TB, c send.Config, f pipeline.Format) *send.Sink {
 	return s
 }
 
-// listen runs a receiver of the sink's SDP until stop is called.
+// listen runs a receiver for the sink's SDP until stop is called.
 func listen(t testing.TB, s *send.Sink, onFrame func([]byte, receive.FrameInfo), iface string) (stop func() receive.Stats) {
 	t.Helper()
 	text, err := s.SDP()
@@ -58,7 +58,7 @@ func listen(t testing.TB, s *send.Sink, onFrame func([]byte, receive.FrameInfo),
 	})
 	t.Cleanup(func() { cancel(); wg.Wait() })
 	return func() receive.Stats {
-		time.Sleep(100 * time.Millisecond) // what is in the socket
+		time.Sleep(100 * time.Millisecond) // for packets in the socket
 		cancel()
 		wg.Wait()
 		return r.Stats()
@@ -83,7 +83,7 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 			t.Parallel()
 			f := rtptest.Format(t, pipeline.UYVY, 640, 480, 50)
 			if tt.p == rtp.JPEG {
-				f = rtptest.Format(t, pipeline.I420, 320, 180, 25) // encoding takes its time under the race detector
+				f = rtptest.Format(t, pipeline.I420, 320, 180, 25) // encoding is slow under the race detector
 			}
 			c := send.Config{Stream: rtp.Stream{Payload: tt.p, Checksum: true}, Interface: tt.iface, TTL: 1}
 			rtptest.Need(t, rtptest.Tries(t, func() error {
@@ -94,7 +94,7 @@ func TestLoopbackEveryChecksumMatches(t *testing.T) {
 	}
 }
 
-// everyChecksum sends 40 frames. Lost packets are an error; a wrong byte fails the test.
+// everyChecksum sends 40 frames. It returns an error if packets are lost; a wrong byte fails the test.
 func everyChecksum(t *testing.T, f pipeline.Format, c send.Config) error {
 	src, s := rtptest.NewSource(t, f, 40), newSink(t, c, f)
 	var got, wrong int
@@ -122,7 +122,7 @@ func everyChecksum(t *testing.T, f pipeline.Format, c send.Config) error {
 	return nil
 }
 
-// TestReportsComeBack lets sender and receiver talk for long enough that both have reported.
+// TestReportsComeBack lets sender and receiver exchange packets long enough for both to have reported.
 func TestReportsComeBack(t *testing.T) {
 	t.Parallel()
 	rtptest.Need(t, rtptest.Tries(t, func() error { return reportsComeBack(t) }))
@@ -159,7 +159,7 @@ func reportsComeBack(t *testing.T) error {
 	return nil
 }
 
-// TestOtherSourcesAreNotHeard joins a group for a source that is not us.
+// TestOtherSourcesAreNotHeard joins a group for a source other than the sender.
 func TestOtherSourcesAreNotHeard(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 64, 48, 100)
 	port := rtptest.EvenPorts(t, 1)[0]
@@ -193,8 +193,8 @@ func TestOtherSourcesAreNotHeard(t *testing.T) {
 	}
 }
 
-// BenchmarkLoopback sends 1080p frames, paced as for 30 frames a second, to a Receiver in the same process, and reports
-// how much of it arrives.
+// BenchmarkLoopback sends 1080p frames, paced for 30 frames a second, to a Receiver in the same process, and reports
+// how many of them arrive.
 func BenchmarkLoopback(b *testing.B) {
 	f := rtptest.Format(b, pipeline.UYVY, 1920, 1080, 30)
 	s := newSink(b, send.Config{Destinations: []string{fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(b, 1)[0])}}, f)

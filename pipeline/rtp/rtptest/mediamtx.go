@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// MediaMTX is a server of that name on this machine, by which streams are published. It takes them from the user board with the password
-// "a-word", and gives them to all.
+// MediaMTX is a streaming server on this machine. It accepts streams from the user "board" with the password "a-word",
+// and serves them to everyone.
 type MediaMTX struct {
-	RTSP, HTTP string // HOST:PORT of RTSP, and of WHIP
+	RTSP, HTTP string // HOST:PORT for RTSP and for WHIP
 	config     string
 	program    string
 	process    *exec.Cmd
 }
 
-// NewMediaMTX builds the server from its Go module. The module lacks two files that a release has: its version, and a script for HLS.
-// Tests do not need what is in them.
+// NewMediaMTX builds the server from its Go module. The module lacks two files of a release, its version and a script
+// for HLS, whose contents tests do not need.
 func NewMediaMTX(t testing.TB) *MediaMTX {
 	t.Helper()
 	dir := t.TempDir()
@@ -86,7 +86,7 @@ func (x *MediaMTX) Start(t testing.TB) {
 	}
 }
 
-// Kill ends the server without a word. One that has ended stays so.
+// Kill kills the server. Further calls do nothing.
 func (x *MediaMTX) Kill() {
 	_ = x.process.Process.Kill()
 	_ = x.process.Wait()

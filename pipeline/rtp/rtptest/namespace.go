@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// InNamespace runs f on a thread in a network namespace of its own, which ends with it.
+// InNamespace runs f on a thread in a separate network namespace, which ends with the thread.
 func InNamespace(t *testing.T, f func()) {
 	t.Helper()
 	done := make(chan error)
@@ -30,8 +30,8 @@ func InNamespace(t *testing.T, f func()) {
 	}
 }
 
-// Apart runs the rest of a test in another process, in a network namespace of its own, and says whether this is that process. There the
-// interface x has the address 10.9.0.1 and multicast.
+// Apart runs the rest of a test in another process, in a separate network namespace, and reports whether this is that
+// process. In it, the interface x has the address 10.9.0.1 and supports multicast.
 func Apart(t *testing.T) bool {
 	t.Helper()
 	const inside = "TEGRACAST_TEST_APART"
@@ -54,7 +54,7 @@ func Apart(t *testing.T) bool {
 	return false
 }
 
-// IP runs the command in the calling thread's namespace.
+// IP runs the command "ip" in the calling thread's namespace.
 func IP(t *testing.T, args ...string) {
 	t.Helper()
 	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
@@ -62,7 +62,7 @@ func IP(t *testing.T, args ...string) {
 	}
 }
 
-// TransmitOnly makes an interface that takes packets for 10.9.0.2 and forgets them.
+// TransmitOnly creates an interface that accepts packets for 10.9.0.2 and discards them.
 func TransmitOnly(t *testing.T) {
 	t.Helper()
 	IP(t, "link", "add", "x", "type", "ifb")
@@ -71,7 +71,7 @@ func TransmitOnly(t *testing.T) {
 	Neighbour(t)
 }
 
-// Neighbour makes 10.9.0.2 known again, which an interface that goes down forgets.
+// Neighbour adds 10.9.0.2 as a neighbour again, because an interface that goes down forgets it.
 func Neighbour(t *testing.T) {
 	t.Helper()
 	IP(t, "neigh", "replace", "10.9.0.2", "lladdr", "02:00:00:00:00:02", "dev", "x", "nud", "permanent")

@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// ErrDisturbed means that the machine was too busy for a test to find anything out.
+// ErrDisturbed means that the machine was too busy for a conclusive test.
 var ErrDisturbed = errors.New("the machine was busy in every try")
 
-// Right counts the frames of size bytes in what a peer wrote, and those of them that are one of what was sent.
+// Right returns the number of frames of size bytes in a peer's output, and how many of them match a frame that was
+// sent.
 func Right(got []byte, size int, is func([]byte) bool) (all, good int) {
 	for n := 0; n+size <= len(got); n += size {
 		if all++; is(got[n : n+size]) {
@@ -21,8 +22,9 @@ func Right(got []byte, size int, is func([]byte) bool) (all, good int) {
 	return all, good
 }
 
-// Tries calls f until it succeeds, three times at most, and returns the last error: with ErrDisturbed if the machine has disturbed all
-// three. What no slow machine causes, f reports to t itself.
+// Tries calls f until it succeeds, at most three times, and returns nil or the last error, which also wraps
+// ErrDisturbed if the machine has disturbed all three tries. Errors that a slow machine cannot cause must be reported
+// to t by f itself.
 func Tries(t testing.TB, f func() error) error {
 	t.Helper()
 	disturbed := true
@@ -45,7 +47,7 @@ func Tries(t testing.TB, f func() error) error {
 	}
 }
 
-// Need ends a test that has failed with one of these errors. It skips the test if the machine was too busy for it.
+// Need fails the test if one of the errors is not nil, or skips it if the machine was too busy.
 func Need(t testing.TB, errs ...error) {
 	t.Helper()
 	var busy error

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// EvenPorts finds n even UDP ports of the loopback whose successors are free, too, below those that the kernel gives to
-// whoever names none (ip(7), ip_local_port_range).
+// EvenPorts finds n even UDP ports on the loopback whose successors are free too. They are below the ports that the
+// kernel assigns by itself (ip(7), ip_local_port_range).
 func EvenPorts(t testing.TB, n int) []int {
 	t.Helper()
 	var found []int
@@ -22,7 +22,7 @@ func EvenPorts(t testing.TB, n int) []int {
 				free = false
 				break
 			}
-			defer c.Close() // until all are found, so that none is found twice
+			defer c.Close() // only at the end, so that no port is found twice
 		}
 		if free {
 			found = append(found, p)
@@ -34,5 +34,5 @@ func EvenPorts(t testing.TB, n int) []int {
 	return found
 }
 
-// GStreamer is Debian's packages of it.
+// GStreamer lists Debian's packages of GStreamer.
 const GStreamer = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"

@@ -16,11 +16,11 @@ type Source struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
 	frames int
-	Fill   []*pipeline.Frame // in turn
-	Ready  chan struct{}     // closed when the emission may begin
+	Fill   []*pipeline.Frame // used in turn
+	Ready  chan struct{}     // closed when frames may be emitted
 }
 
-// NewSource makes a source of so many frames, 0 for no end.
+// NewSource returns a source of that many frames; 0: unlimited.
 func NewSource(t testing.TB, f pipeline.Format, frames int) *Source {
 	t.Helper()
 	s := &Source{format: f, frames: frames, Ready: make(chan struct{})}
@@ -72,8 +72,8 @@ func (s *Source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// Run runs a graph with one source and the sink until the source ends, and returns the output's books. All of the
-// source's slots may wait for the sink, so that it loses no frame where it is slow.
+// Run runs a graph with one source and the sink until the source ends, and returns the output's counters. All of the
+// source's slots may wait for the sink, so that a slow sink loses no frame.
 func Run(t testing.TB, ctx context.Context, src *Source, s pipeline.Sink) pipeline.OutputStats {
 	t.Helper()
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})

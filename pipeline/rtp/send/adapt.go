@@ -11,22 +11,23 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/bitrate"
 )
 
-// adaptation has an encoder follow what receivers report.
+// adaptation adjusts the encoder's bit rate to the receivers' reports.
 type adaptation struct {
-	control *bitrate.Control // nil: the encoder's bits stay
+	control *bitrate.Control // nil if the encoder's bit rate is fixed
 	encoder rtp.H264Encoder
 	log     *slog.Logger
 	most    int
-	bits    atomic.Int64 // a second, that the encoder makes
-	logged  time.Time    // when the log heard of fewer bits last
-	refused bool         // the encoder has not taken the last change, as the log has heard,
-	again   time.Time    // and is told no sooner
+	bits    atomic.Int64 // current bit rate of the encoder, per second
+	logged  time.Time    // when a reduced bit rate was last logged
+	refused bool         // the encoder has refused the last change, and this was logged
+	again   time.Time    // earliest time of the next attempt
 }
 
-// nearly is the part of the rate by which it must differ for the encoder to hear of it.
+// 1/nearly of the current bit rate is the smallest change that is passed to the encoder. A change to the maximum always
+// is.
 const nearly = 20
 
-// refusedFor is how long an encoder is left alone that has not taken a change.
+// refusedFor is the pause after the encoder has refused a change.
 const refusedFor = time.Second
 
 func newAdaptation(c Config) *adaptation {
@@ -38,7 +39,7 @@ func newAdaptation(c Config) *adaptation {
 	return a
 }
 
-// follow tells the encoder what it may make now.
+// follow sets the encoder's bit rate to what the receivers currently allow.
 func (a *adaptation) follow(now time.Time) {
 	if a.control == nil || now.Before(a.again) {
 		return
@@ -55,20 +56,20 @@ func (a *adaptation) follow(now time.Time) {
 		return
 	}
 	a.refused = false
-	if a.bits.Store(int64(bits)); is == a.most && now.Sub(a.logged) > tellEvery {
+	if a.bits.Store(int64(bits)); is == a.most && now.Sub(a.logged) > logEvery {
 		a.logged = now
-		a.log.Info("rtp: receivers lose packets, or say that their network takes less: the picture gets fewer bits", "bits_per_second", bits)
+		a.log.Info("rtp: receivers report losses or too little bandwidth: lowering the bit rate of the picture", "bits_per_second", bits)
 	}
 }
 
-// sent takes the bytes of a picture that leaves.
+// sent records the bytes of a picture that is being sent.
 func (a *adaptation) sent(bytes int, now time.Time) {
 	if a.control != nil {
 		a.control.Sent(8*bytes, now)
 	}
 }
 
-// lost takes what a receiver reports.
+// lost records the losses that receivers report.
 func (a *adaptation) lost(reports []Report) {
 	if a.control == nil {
 		return
@@ -78,12 +79,13 @@ func (a *adaptation) lost(reports []Report) {
 	}
 }
 
-// Lost takes the share of packets, 0 to 1, that a receiver has lost to which somebody else sends the stream (Watch).
+// Lost records the share of packets, from 0 to 1, lost by a receiver to which other code sends the stream (see Watch).
 func (s *Sink) Lost(share float64) {
 	s.sender.adaptation.lost([]Report{{FractionLost: share, At: time.Now()}})
 }
 
-// Estimate takes the bits a second that the network of such a receiver takes, as it says itself.
+// Estimate records the bandwidth in bits per second that a receiver to which other code sends the stream (see Watch)
+// reports for its network. receiver identifies it.
 func (s *Sink) Estimate(receiver string, bits float64) {
 	if c := s.sender.adaptation.control; c != nil {
 		c.Estimate(receiver, bits, time.Now())

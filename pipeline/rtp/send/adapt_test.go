@@ -19,16 +19,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestLossesCostBits: while a receiver reports losses, the encoder makes fewer bits, down to the least that is configured, and slowly more
-// again after that. Without losses, and with those of another stream, it makes what it was given.
+// TestLossesCostBits checks that the encoder's bit rate falls while a receiver reports losses, down to the configured
+// minimum, and then slowly rises again. Without losses, or with losses of another stream, it stays the same.
 func TestLossesCostBits(t *testing.T) {
 	const most, least, fps = 240_000, 48_000, 15
 	f := rtptest.Format(t, pipeline.I420, 160, 96, fps)
 	from := netip.MustParseAddrPort("192.0.2.1:5005")
 	for name, tt := range map[string]struct {
-		about       uint32    // the SSRC that the reports are about
-		lost        [14]uint8 // of 256 packets, each second
-		after, ends int       // bits in the last second, roughly, and told to the encoder
+		about       uint32    // SSRC of the stream in the reports
+		lost        [14]uint8 // lost packets of 256, for each second
+		after, ends int       // approximate bits in the last second; bit rate last told to the encoder
 	}{
 		"no losses":         {rtptest.SSRC, [14]uint8{}, most, most},
 		"of another stream": {77, [14]uint8{1: 255, 2: 255, 3: 255, 4: 255, 5: 255, 6: 255}, most, most},
@@ -67,7 +67,7 @@ func TestLossesCostBits(t *testing.T) {
 	}
 }
 
-// stubborn is an encoder that does not take another rate until it is told that it may.
+// stubborn is an encoder that refuses another bit rate until may is set.
 type stubborn struct {
 	rtp.H264Encoder
 	may  bool
@@ -81,8 +81,8 @@ func (s *stubborn) SetBitrate(int) error {
 	return errors.New("no")
 }
 
-// TestAdaptRefused: what the books have is what the encoder makes. One that does not take a change is told again later, and the log hears of
-// it once.
+// TestAdaptRefused checks that the reported bit rate is that of the encoder. An encoder that refuses a change is told
+// again later, and the refusal is logged once.
 func TestAdaptRefused(t *testing.T) {
 	const most = 240_000
 	var log bytes.Buffer
@@ -92,7 +92,7 @@ func TestAdaptRefused(t *testing.T) {
 	})
 	now := time.Unix(1700000000, 0)
 	a.lost([]Report{{FractionLost: 0.5, At: now}})
-	for range 4 * 15 { // frames, in 4 s
+	for range 4 * 15 { // frames in 4 s
 		a.follow(now)
 		now = now.Add(time.Second / 15)
 	}

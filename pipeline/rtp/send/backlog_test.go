@@ -15,12 +15,12 @@ import (
 type sending struct {
 	*transmitter
 	now     time.Duration
-	packets int           // of a frame
-	costs   time.Duration // of a frame besides its packets
-	ahead   time.Duration // by which the kernel takes bursts early; 0: it does not keep them
-	within  time.Duration // for which the next frame is held up after a third of its packets
-	worst   float64       // level of the bucket
-	gap     time.Duration // shortest between two frames' bursts
+	packets int           // per frame
+	costs   time.Duration // time per frame in addition to its packets
+	ahead   time.Duration // how early the kernel accepts bursts; 0: it does not hold them
+	within  time.Duration // how long the next frame is held up after a third of its packets
+	worst   float64       // highest level of the bucket
+	gap     time.Duration // shortest time between the bursts of two frames
 }
 
 func newSending(t *testing.T, c Config, f pipeline.Format) *sending {
@@ -39,7 +39,7 @@ func newSending(t *testing.T, c Config, f pipeline.Format) *sending {
 	return &sending{transmitter: newTransmitter(c, f, &train{Train: tr}), now: time.Hour, packets: tr.Len(), gap: time.Hour}
 }
 
-// frame sends one that came at came.
+// frame sends a frame that arrived at came.
 func (s *sending) frame(came time.Duration) {
 	s.now = max(s.now, came)
 	last := s.bucket.at
@@ -65,18 +65,18 @@ func (s *sending) frame(came time.Duration) {
 	s.now += s.costs
 }
 
-// TestABacklogDrains plays 4K at 60 frames a second to a sender that is held up, or has more to do for each frame than the
-// pause between two allows.
+// TestABacklogDrains plays 4K video at 60 frames per second to a sender that is held up once, or that needs more time
+// per frame than the pause between two frames.
 func TestABacklogDrains(t *testing.T) {
 	const ms = time.Millisecond
-	const buffer, narrow = 12960*60/300 + 32, 12960*60/27000 + 20 // bursts may leave a little early
+	const buffer, narrow = 12960*60/300 + 32, 12960*60/27000 + 20 // plus a margin, because bursts may leave slightly early
 	f := rtptest.Format(t, pipeline.UYVY, 3840, 2160, 60)
 	for name, tt := range map[string]struct {
 		pacing             Pacing
 		costs, hold, ahead time.Duration
-		inside             bool    // a frame is held up, not the time between two
-		within             int     // frames until none is later than its costs make it
-		full               float64 // packets in the receiver's buffer at the most
+		inside             bool    // the delay is inside a frame instead of between two
+		within             int     // number of frames after which none is later than its costs imply
+		full               float64 // maximum number of packets in the receiver's buffer
 	}{
 		"in time":          {costs: ms, within: 1, full: 200},
 		"held up":          {costs: ms / 2, hold: 20 * ms, within: 20, full: buffer},
@@ -114,7 +114,7 @@ func TestABacklogDrains(t *testing.T) {
 	}
 }
 
-// A frame that is in time takes nine tenths of the period, whatever came before.
+// A frame that is in time takes nine tenths of the period, whatever happened before.
 func TestAFrameInTimeIsNotHurried(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 1920, 1080, 30)
 	s := newSending(t, Config{}, f)
@@ -126,7 +126,8 @@ func TestAFrameInTimeIsNotHurried(t *testing.T) {
 	}
 }
 
-// A receiver's buffer takes more than a small frame has. It is sent at twice the rate for all that.
+// A receiver's buffer has room for more packets than a small frame has, but the frame is sent at no more than twice the
+// rate.
 func TestASmallFrameIsNoBurst(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := newSending(t, Config{}, f)
@@ -137,7 +138,7 @@ func TestASmallFrameIsNoBurst(t *testing.T) {
 	}
 }
 
-// When a frame came is known where the sender waited for it, and reckoned where it waited for the sender.
+// A frame's arrival time is known if the sender waited for it, and estimated if it waited for the sender.
 func TestArrivals(t *testing.T) {
 	const ms = time.Millisecond
 	a := arrivals{period: 10 * ms}
@@ -146,7 +147,7 @@ func TestArrivals(t *testing.T) {
 		waited bool
 		want   time.Duration
 	}{
-		{100 * ms, true, 100 * ms}, // the first: nothing is known
+		{100 * ms, true, 100 * ms}, // the first frame: nothing is known
 		{111 * ms, false, 111 * ms},
 		{140 * ms, true, 121 * ms},
 		{150 * ms, true, 131 * ms},

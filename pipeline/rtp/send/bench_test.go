@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// BenchmarkTransmit sends 1080p over the loopback into a socket that nobody reads, so receive work is small.
+// BenchmarkTransmit sends 1080p over the loopback to a socket that is not read, so that little work is spent on
+// receiving.
 func BenchmarkTransmit(b *testing.B) {
 	_, addr := listener(b)
 	f := rtptest.Format(b, pipeline.UYVY, 1920, 1080, 30)

@@ -8,9 +8,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Occupancy is how full a receiver's buffer would be, in packets, that drains at the stream's rate and a tenth more
-// (the network compatibility model of SMPTE ST 2110-21:2017 §6.6). It is reckoned from when packets are handed to the
-// kernel; no conformity is claimed.
+// Occupancy summarizes the level, in packets, of a receiver's buffer that drains 10 % faster than the stream's rate
+// (the network compatibility model of SMPTE ST 2110-21:2017 §6.6). It is computed from the times at which packets are
+// handed to the kernel; conformance is not claimed.
 type Occupancy struct {
 	P50  int `json:"p50"`
 	P99  int `json:"p99"`
@@ -18,21 +18,22 @@ type Occupancy struct {
 	Max  int `json:"max"`
 }
 
-// bucket is the buffer. The zero bucket is empty and drains nothing.
+// bucket is a model of the receiver's buffer that Occupancy describes. The zero bucket is empty and does not drain.
 type bucket struct {
-	drain float64 // packets a second
-	full  float64 // packets that a late sender may fill it to
+	drain float64 // packets per second
+	full  float64 // level in packets up to which a late sender may fill it
 	level float64
 	at    time.Duration
-	seen  pipeline.Histogram // of packets
+	seen  pipeline.Histogram // levels in packets
 	gaps  pipeline.Histogram // between bursts
 }
 
 // drainFactor is β of ST 2110-21.
 const drainFactor = 1.1
 
-// set is for frames of n packets each period. A late sender may fill a receiver's buffer of ST 2110-21:2017 §7.1: for
-// narrow senders 8 packets or 1/27000 s of the stream, for others 720 or 1/300 s.
+// set configures the bucket for frames of n packets per period. A late sender may fill the bucket up to the size of a
+// receiver's buffer (ST 2110-21:2017 §7.1): for narrow senders 8 packets or 1/27000 s of the stream, for others 720
+// packets or 1/300 s, whichever is more.
 func (b *bucket) set(n int, period time.Duration, p Pacing) {
 	rate := float64(n) / period.Seconds()
 	b.drain, b.full = drainFactor*rate, max(720, rate/300)
@@ -41,8 +42,9 @@ func (b *bucket) set(n int, period time.Duration, p Pacing) {
 	}
 }
 
-// span is the time for n packets from start on. That is most, or the time until end where there is less; but half of most,
-// and as much as the buffer needs: when it is full, the packets drain as fast as they come.
+// span returns the time over which to spread n packets from start on: most, or the time until end if that is less. It
+// is at least half of most, and at least the time that the buffer needs for them: a full buffer accepts packets only as
+// fast as it drains.
 func (b *bucket) span(n int, start, end, most time.Duration) time.Duration {
 	if end-start >= most {
 		return most
@@ -52,7 +54,8 @@ func (b *bucket) span(n int, start, end, most time.Duration) time.Duration {
 	return max(end-start, most/2, min(least, max(most, drain(float64(n)))))
 }
 
-// room is when n packets more fit into what a late sender may fill, seen at t.
+// room returns the time, at or after t, at which n more packets fit below the level to which a late sender may fill the
+// buffer.
 func (b *bucket) room(n int, t time.Duration) time.Duration {
 	over := b.levelAt(t) + float64(n) - b.full
 	if over <= 0 || b.drain == 0 {
@@ -61,12 +64,12 @@ func (b *bucket) room(n int, t time.Duration) time.Duration {
 	return max(t, b.at) + time.Duration(over/b.drain*float64(time.Second))
 }
 
-// levelAt is the level at t, if nothing comes until then.
+// levelAt returns the level at t if no packets are added until then.
 func (b *bucket) levelAt(t time.Duration) float64 {
 	return max(0, b.level-max(0, t-b.at).Seconds()*b.drain)
 }
 
-// add takes n packets at t of the monotonic clock.
+// add adds n packets at time t of the monotonic clock.
 func (b *bucket) add(n int, t time.Duration) {
 	if b.at > 0 {
 		b.gaps.Observe(t - b.at)

@@ -9,14 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A clock is one moment by the time of Go and by the monotonic clock, which sleepUntil waits on. Go reads that clock
-// without a system call, but from another zero.
+// A clock is a pair of readings at the same moment, of Go's clock and of the monotonic clock, which sleepUntil uses. Go
+// reads the monotonic clock without a system call, but relative to a different zero.
 type clock struct {
 	time time.Time
 	at   time.Duration
 }
 
-// newClock takes the closest of some readings, since the thread may have been interrupted between the two of one.
+// newClock takes several pairs of readings and returns the pair taken within the shortest time, because the thread may
+// be interrupted between the two readings of a pair.
 func newClock() (best clock) {
 	closest := time.Duration(math.MaxInt64)
 	for range 16 {
@@ -29,17 +30,17 @@ func newClock() (best clock) {
 	return best
 }
 
-// now is the time of the monotonic clock.
+// now returns the time of the monotonic clock.
 func (c *clock) now() time.Duration { return c.at + time.Since(c.time) }
 
-// monotonic asks the kernel for the time of the monotonic clock.
+// monotonic returns the time of the monotonic clock by a system call.
 func monotonic() time.Duration {
 	var t unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail on Linux
 	return time.Duration(t.Nano())
 }
 
-// sleepUntil blocks the thread: the runtime's own timers are as coarse as a millisecond when it is idle.
+// sleepUntil blocks the thread until t. The runtime's timers have a granularity of up to a millisecond when it is idle.
 func sleepUntil(t time.Duration) {
 	ts := unix.NsecToTimespec(int64(t))
 	for unix.ClockNanosleep(unix.CLOCK_MONOTONIC, unix.TIMER_ABSTIME, &ts, nil) == unix.EINTR {

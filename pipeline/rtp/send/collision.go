@@ -12,24 +12,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// identity is the SSRC of a stream, which another source may happen to use, too (RFC 3550 §8.2).
+// identity is the SSRC of a stream, which may collide with that of another source (RFC 3550 §8.2).
 type identity struct {
-	ssrc   atomic.Uint32 // of the trains that are sent
-	wanted atomic.Uint32 // for the next frame, since there was a collision; 0: none
+	ssrc   atomic.Uint32 // SSRC of the trains being sent
+	wanted atomic.Uint32 // SSRC of the next frame after a collision; 0: unchanged
 
 	mu        sync.Mutex
-	changed   time.Time                    // when there was the last collision
-	conflicts map[netip.AddrPort]time.Time // who used an SSRC of ours, and when last
+	changed   time.Time                    // time of the last collision
+	conflicts map[netip.AddrPort]time.Time // addresses that used an SSRC of ours, with the last time
 }
 
 const (
 	maxConflicts  = 16
-	conflictEnds  = 10 * rtp.ReportInterval // after which an address is forgotten (RFC 3550 §8.2)
-	collisionRest = 10 * time.Second        // after a collision, so that forged packets do not change the SSRC all the time
+	conflictEnds  = 10 * rtp.ReportInterval // time after which an address is forgotten (RFC 3550 §8.2)
+	collisionRest = 10 * time.Second        // pause after a collision, so that forged packets cannot change the SSRC all the time
 )
 
-// collide says that from used the stream's SSRC, and whether the stream takes another one for that. It does not for one that
-// has collided before: that is our own packets, in a loop.
+// collide records that from used the stream's SSRC, and returns the stream's next SSRC if changes is true. Usually the
+// stream changes its SSRC. It does not if from collided within the last conflictEnds, because that means that our own
+// packets are looped. Nor does it, and nothing is recorded, within collisionRest of another collision or if
+// maxConflicts addresses are recorded.
 func (i *identity) collide(from netip.AddrPort, now time.Time) (fresh uint32, changes bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -56,7 +58,7 @@ func (i *identity) collide(from netip.AddrPort, now time.Time) (fresh uint32, ch
 	return fresh, true
 }
 
-// next is the SSRC that the next frame is to have, when that is another one than the last frame's.
+// next returns the new SSRC for the next frame, and whether the SSRC changes.
 func (i *identity) next() (ssrc uint32, changes bool) {
 	if i.wanted.Load() == 0 {
 		return 0, false
@@ -71,7 +73,7 @@ const (
 	rtcpLast = 206
 )
 
-// uses says whether ssrc is the source of a packet in an RTCP compound.
+// uses reports whether ssrc is the source of a packet in the RTCP compound b.
 func uses(b []byte, ssrc uint32) bool {
 	for len(b) >= 8 && b[0]>>6 == 2 {
 		kind, sources, n := b[1], 1, 4*(int(binary.BigEndian.Uint16(b[2:]))+1)
@@ -91,7 +93,8 @@ func uses(b []byte, ssrc uint32) bool {
 	return false
 }
 
-// listen takes an RTCP compound that came to d at now: reports about the stream, or somebody else who uses its SSRC.
+// listen handles an RTCP compound that d received at time now: receiver reports about the stream, requests for a key
+// frame, or packets from another source with the stream's SSRC.
 func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now time.Time) {
 	ssrc := x.identity.ssrc.Load()
 	reports, lostPicture := d.counters.heardFrom(b, ssrc, from, now)
@@ -106,8 +109,8 @@ func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now 
 	}
 }
 
-// adopt returns the destinations that t is for. It ends the stream that had another SSRC than t: with BYE, and with counts that begin
-// again (RFC 3550 §6.4.1).
+// adopt returns the destinations of t, or nil if the transmitter is closed. If t has a new SSRC, it ends the old stream
+// with BYE, and restarts the counts of the sender reports (RFC 3550 §6.4.1).
 func (x *transmitter) adopt(t *train) []*destination {
 	x.mu.Lock()
 	defer x.mu.Unlock()

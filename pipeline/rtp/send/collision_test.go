@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// forge sends a receiver report with the SSRC of a stream to its RTCP port.
+// forge sends a receiver report with the SSRC of a stream to the stream's RTCP port.
 func forge(t *testing.T, s *Sink, from net.Conn, ssrc uint32) {
 	t.Helper()
 	rr, err := (&rtcp.ReceiverReport{SSRC: ssrc}).Marshal()
@@ -33,7 +33,7 @@ func forge(t *testing.T, s *Sink, from net.Conn, ssrc uint32) {
 	}
 }
 
-// RFC 3550 §8.2: BYE with the old SSRC, then a new one.
+// After a collision the stream sends BYE with the old SSRC, and then uses a new one (RFC 3550 §8.2).
 func TestACollisionTakesANewSSRC(t *testing.T) {
 	for name, tt := range map[string]struct {
 		payload rtp.Payload
@@ -93,7 +93,8 @@ func TestACollisionTakesANewSSRC(t *testing.T) {
 	}
 }
 
-// checkCollisionReports: a checksum with the old SSRC, BYE with it, a checksum with the new one, and one CNAME.
+// checkCollisionReports expects a checksum with the old SSRC, BYE with it, a checksum with the new SSRC, and the same
+// CNAME in all.
 func checkCollisionReports(t *testing.T, wire [][]byte, fresh, packets uint32) {
 	t.Helper()
 	if len(wire) != 3 {
@@ -130,7 +131,7 @@ func checkCollisionReports(t *testing.T, wire [][]byte, fresh, packets uint32) {
 	}
 }
 
-// One who has collided before is a loop, and whoever forges packets does not change the SSRC all the time.
+// Repeated collisions with one address are a loop, and forged packets cannot change the SSRC all the time.
 func TestCollisionsAreLimited(t *testing.T) {
 	var i identity
 	i.ssrc.Store(7)
@@ -144,11 +145,11 @@ func TestCollisionsAreLimited(t *testing.T) {
 		changes bool
 	}{
 		{1, 0, true},
-		{1, 5 * time.Second, false}, // known: a loop
+		{1, 5 * time.Second, false}, // known address: a loop
 		{2, 9 * time.Second, false}, // too soon
 		{2, 11 * time.Second, true},
 		{1, 14 * time.Second, false},
-		{1, 23 * time.Second, false}, // known still, since it came again
+		{1, 23 * time.Second, false}, // still known, because it was seen again
 		{1, 40 * time.Second, true},  // forgotten
 	} {
 		if _, changes := i.collide(from(tt.port), now.Add(tt.after)); changes != tt.changes {
@@ -163,7 +164,7 @@ func TestCollisionsAreLimited(t *testing.T) {
 	}
 }
 
-// Reports about the stream, by others, are no collision.
+// Reports about the stream from other sources are not collisions.
 func TestWhoUsesAnSSRC(t *testing.T) {
 	marshal := func(p ...rtcp.Packet) []byte {
 		b, err := rtcp.Marshal(p)

@@ -16,17 +16,17 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// ErrDestination is wrapped, with what, where and what to do, by the errors of destinations.
+// ErrDestination is wrapped by errors of destinations, which state the operation, the place and a remedy.
 var ErrDestination = errors.New("rtp: destination cannot be used")
 
-// Pacing says how the packets of a frame are spread in time.
+// Pacing determines how the packets of a frame are spread over time.
 type Pacing uint8
 
 const (
 	PaceFrame  Pacing = iota // over nine tenths of the frame period, in bursts of at most 16 packets
-	PaceWide                 // the same in bursts of at most 8
-	PaceNarrow               // the same in bursts of at most 4
-	PaceBurst                // as fast as the socket takes them
+	PaceWide                 // like PaceFrame, in bursts of at most 8
+	PaceNarrow               // like PaceFrame, in bursts of at most 4
+	PaceBurst                // as fast as the socket accepts them
 )
 
 var pacings = [...]string{"frame", "wide", "narrow", "burst"}
@@ -46,31 +46,31 @@ func (p *Pacing) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Config describes one RTP output. Zero values mean the defaults.
+// Config configures an RTP output. Zero values mean defaults.
 type Config struct {
 	rtp.Stream
-	Destinations []string     // "host:port", "[v6]:port"; the port is even, RTCP goes to the next one (RFC 3550 §11)
-	Interface    string       // by which multicast leaves, such as "eth0"; empty: as the route says
-	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's for unicast
+	Destinations []string     // "host:port", "[v6]:port"; the port must be even; RTCP uses the next one (RFC 3550 §11)
+	Interface    string       // outgoing interface of multicast packets, such as "eth0"; empty: determined by the route
+	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's default for unicast
 	DSCP         int          // RFC 2474, 0 to 63
-	Pacing       Pacing       // over the frame period in trains of several lengths, or none
-	MostBits     int          // a second, that H264 makes now; fewer when receivers report losses; 0: its bits stay
-	LeastBits    int          // that it makes then
-	Slices       bool         // frames that fill (pipeline.Frame.Fill) are sent as their lines arrive; of raw video only
-	Burst        int          // most packets sent to a destination without a pause; 0: as Pacing says, without it 16
-	Threads      *Threads     // which the stream shares with others; nil: it has a thread of its own
-	Way          Way          // to compare them; an output uses Automatic
+	Pacing       Pacing       // how packets are spread over the frame period
+	MostBits     int          // initial bit rate of H264 per second, reduced when receivers report losses; 0: fixed bit rate
+	LeastBits    int          // minimum bit rate of H264 per second
+	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
+	Burst        int          // maximum number of packets sent to a destination without a pause; 0: according to Pacing, or 16 without pacing
+	Threads      *Threads     // threads shared with other streams; nil: one thread for this stream
+	Way          Way          // how packets are handed to the kernel; others than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default
 }
 
 const (
 	defaultBurst = 16
-	maxBurst     = 1024 // packets; more is no burst
+	maxBurst     = 1024 // packets; larger numbers are no bursts
 )
 
 func (c Config) withDefaults() Config {
 	c.Stream = c.Stream.WithDefaults()
-	if c.Payload == rtp.Results { // a packet or two
+	if c.Payload == rtp.Results { // only one or two packets
 		c.Pacing = PaceBurst
 	}
 	if c.Burst == 0 {
@@ -91,7 +91,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns an error that wraps rtp.ErrConfig and names the field, its value and the rule.
+// Validate returns nil, or an error that wraps rtp.ErrConfig and states the field, its value and the violated rule.
 func (c Config) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", rtp.ErrConfig, fmt.Sprintf(format, a...))
@@ -120,7 +120,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// CheckFormat returns an error that wraps rtp.ErrFormat when frames of format f cannot be sent, and says why.
+// CheckFormat returns nil, or an error that wraps rtp.ErrFormat and explains why frames of format f cannot be sent.
 func (c Config) CheckFormat(f pipeline.Format) error {
 	if err := c.Stream.CheckFormat(f); err != nil {
 		return err
@@ -132,8 +132,8 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 	return nil
 }
 
-// Holds is how many frames of format f an output holds besides those that wait: the next is packetized while one is
-// sent, and from packet-ready memory the kernel may still be sending the one before.
+// Holds returns the number of frames of format f that an output holds, not counting those in its queue: the next frame
+// is packetized while one is sent, and the kernel may still be sending the previous one from packet-ready memory.
 func (c Config) Holds(f pipeline.Format) int {
 	switch {
 	case c.Payload == rtp.Results:
@@ -144,7 +144,8 @@ func (c Config) Holds(f pipeline.Format) int {
 	return 2
 }
 
-// CheckDestination checks "host:port" without resolving the host: RTP's port is even, RTCP takes the next one.
+// CheckDestination checks "host:port" without resolving the host. RTP's port must be even, because RTCP uses the next
+// one.
 func CheckDestination(dest string) error {
 	host, port, err := net.SplitHostPort(dest)
 	if err != nil || host == "" {

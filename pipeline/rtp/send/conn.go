@@ -14,34 +14,35 @@ import (
 )
 
 const (
-	stallLimit  = 10 * time.Second // for which a reader that takes nothing keeps its connection
-	answerLimit = 10 * time.Second // for a reader to take an answer
+	stallLimit  = 10 * time.Second // a reader that accepts no data for this long loses its connection
+	answerLimit = 10 * time.Second // time limit for writing an answer
 )
 
-// A Conn is a TCP connection on which packets of a stream stand between the messages of another protocol ("interleaved", RFC
-// 2326 §10.12). Packets are offered to the socket and never waited for; other messages are written by Write, which waits.
+// A Conn is a TCP connection that carries packets of a stream between the messages of another protocol ("interleaved",
+// RFC 2326 §10.12). Packets are sent only as far as the socket accepts them without blocking; other messages are
+// written by Write, which blocks.
 type Conn struct {
 	net.Conn
 	raw syscall.RawConn
 
 	mu   sync.Mutex // held while something is written; the sender does not wait for it
-	rest []byte     // of a packet that the socket has taken in part: it goes first
-	idle time.Time  // since when the socket has taken nothing, though there was something; zero: it takes
+	rest []byte     // rest of a packet that the socket has accepted in part; sent before anything else
+	idle time.Time  // since when the socket has accepted nothing although data was waiting; zero while it accepts data
 
-	waiting int         // bytes that were not sent when behind was asked last
-	stalled atomic.Bool // closed for that
+	waiting int         // unsent bytes at the last call of behind
+	stalled atomic.Bool // the connection was closed because it was idle for stallLimit
 
-	call    func(fd uintptr) // sendmsg of message, made once
-	query   func(fd uintptr) // how many bytes are not sent
+	call    func(fd uintptr) // sendmsg of message; a field so that it is allocated only once
+	query   func(fd uintptr) // gets the number of unsent bytes
 	message unix.Msghdr
-	n       int // result of call and query
+	n       int // result of call or query
 	errno   unix.Errno
 }
 
-// Stalled says whether the connection was closed because its reader took nothing for stallLimit.
+// Stalled reports whether the connection was closed because its reader accepted no data for stallLimit.
 func (c *Conn) Stalled() bool { return c.stalled.Load() }
 
-// NewConn makes a Conn of a connection that nobody writes to otherwise.
+// NewConn returns a Conn for a connection to which nothing else writes.
 func NewConn(c *net.TCPConn) (*Conn, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -56,8 +57,8 @@ func NewConn(c *net.TCPConn) (*Conn, error) {
 	return x, nil
 }
 
-// Write writes a message of the other protocol behind the packet under way. It waits for room for at most answerLimit; the stream
-// goes on without this reader meanwhile.
+// Write writes a message of the other protocol after the rest of the current packet. It waits for room for at most
+// answerLimit; meanwhile the stream skips this reader. If it fails, it closes the connection.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,16 +72,16 @@ func (c *Conn) Write(b []byte) (int, error) {
 		n, err = c.Conn.Write(b)
 	}
 	if err != nil {
-		_ = c.Conn.Close() // in the middle of a message
+		_ = c.Conn.Close() // the stream may have been cut inside a message
 	}
 	return n, err
 }
 
-// SetWriteDeadline does nothing: Write has its own.
+// SetWriteDeadline does nothing, because Write sets its own deadline.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// offer offers what count vectors say to the socket, behind the rest of the packet before. mu is held. The vectors are the kernel's
-// structs; what they point to must stay where it is.
+// offer sends the data of count vectors, after the rest of the previous packet, as far as the socket accepts it. The
+// caller must hold mu. The vectors are kernel structs; the memory they point to must not move.
 func (c *Conn) offer(vectors unsafe.Pointer, count int) (n int, errno unix.Errno) {
 	if len(c.rest) > 0 {
 		v := unix.Iovec{Base: &c.rest[0], Len: uint64(len(c.rest))}
@@ -95,8 +96,7 @@ func (c *Conn) offer(vectors unsafe.Pointer, count int) (n int, errno unix.Errno
 	return c.send(vectors, count)
 }
 
-// send is sendmsg. An error other than EAGAIN is EPIPE: nothing can
-// be sent any more.
+// send calls sendmsg. Errors other than EAGAIN are returned as EPIPE: nothing can be sent any more.
 func (c *Conn) send(vectors unsafe.Pointer, count int) (n int, errno unix.Errno) {
 	c.message = unix.Msghdr{Iov: (*unix.Iovec)(vectors), Iovlen: uint64(count)}
 	c.n, c.errno = 0, 0
@@ -114,18 +114,19 @@ func (c *Conn) send(vectors unsafe.Pointer, count int) (n int, errno unix.Errno)
 	return 0, unix.EPIPE
 }
 
-// wait notes that the reader has taken nothing. One that takes nothing for too long loses its connection.
+// wait records that the reader has accepted no data, and closes the connection if this has lasted too long.
 func (c *Conn) wait() {
 	if c.idle.IsZero() {
 		c.idle = time.Now()
 	}
 	if time.Since(c.idle) > stallLimit {
 		c.stalled.Store(true)
-		_ = c.Conn.Close() // whoever reads from it hears of that
+		_ = c.Conn.Close() // the goroutine that reads from it gets an error
 	}
 }
 
-// behind is how many bytes wait to be sent; those of an answer that waits for room are not counted.
+// behind returns the number of unsent bytes, or 0 while an answer waits for room. It calls wait if there are no fewer
+// of them than at the previous call.
 func (c *Conn) behind() int {
 	if !c.mu.TryLock() {
 		return 0
@@ -145,8 +146,8 @@ func (c *Conn) behind() int {
 	return c.waiting
 }
 
-// tell writes an RTCP compound on a channel, if there is room for it.
-func (c *Conn) tell(channel byte, b []byte) bool {
+// writeRTCP writes an RTCP compound on a channel if there is room for it, and reports whether it did.
+func (c *Conn) writeRTCP(channel byte, b []byte) bool {
 	if !c.mu.TryLock() {
 		return false
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// connection is a Conn whose buffers are small, and its other end.
+// connection returns a Conn with small buffers and its other end.
 func connection(t *testing.T) (*Conn, *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")
@@ -44,8 +44,8 @@ func connection(t *testing.T) (*Conn, *net.TCPConn) {
 	return c, far.(*net.TCPConn)
 }
 
-// TestConnKeepsItsFraming: to a reader that reads in small pieces, slowly, frames are cut, and answers stand between them; what it reads
-// is whole packets, in their order, with the right bytes, and whole answers.
+// TestConnKeepsItsFraming checks that a slow reader that reads in small pieces, so that frames are cut and answers are
+// inserted, gets only whole packets, in order and with the right bytes, and whole answers.
 func TestConnKeepsItsFraming(t *testing.T) {
 	for _, ready := range []bool{false, true} {
 		f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
@@ -62,7 +62,7 @@ func TestConnKeepsItsFraming(t *testing.T) {
 		s := testSink(t, c, f)
 		conn, far := connection(t)
 		r := s.ReaderOn(conn, 4)
-		_ = conn.Conn.(*net.TCPConn).SetWriteBuffer(32 << 10) // which the reader has made larger
+		_ = conn.Conn.(*net.TCPConn).SetWriteBuffer(32 << 10) // undoes the larger size set for the reader
 		if err := r.Begin(); err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +92,7 @@ func TestConnKeepsItsFraming(t *testing.T) {
 			}
 		}
 		cut := r.Stats().Cut
-		if _, err := conn.Write(answer); err != nil { // behind the rest of the last packet
+		if _, err := conn.Write(answer); err != nil { // follows the rest of the last packet
 			t.Fatal(err)
 		}
 		if err := conn.Close(); err != nil {
@@ -106,7 +106,7 @@ func TestConnKeepsItsFraming(t *testing.T) {
 	}
 }
 
-// checkFraming parses what a reader has got.
+// checkFraming parses the data that a reader received.
 func checkFraming(t *testing.T, b []byte, sent [][]byte, answer []byte, want uint64) {
 	t.Helper()
 	answers, next, taken := 0, 0, uint64(0)
@@ -136,8 +136,8 @@ func checkFraming(t *testing.T, b []byte, sent [][]byte, answer []byte, want uin
 	}
 }
 
-// TestConnDropsWhoTakesNothing: the sender does not wait for a reader that takes nothing, skips whole frames for it, and closes its
-// connection in the end.
+// TestConnDropsWhoTakesNothing checks that the sender does not wait for a reader that accepts no data, skips whole
+// frames for it, and finally closes its connection.
 func TestConnDropsWhoTakesNothing(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 640, 480, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Pacing: PaceBurst}, f)

@@ -8,14 +8,14 @@ import (
 	"sync/atomic"
 )
 
-// counters are what a destination has come to. Others read them while it is sent to.
+// counters are the counters of a destination. They may be read while packets are sent to it.
 type counters struct {
 	packets, bytes, frames, cut, dropped, refused, errors atomic.Uint64
 
-	head  uint64    // bytes of an RTP header
-	since [2]uint64 // packets and bytes when the SSRC changed; of the sender
+	head  uint64    // length of an RTP header in bytes
+	since [2]uint64 // packets and bytes when the SSRC changed; used by the sender only
 	mu    sync.Mutex
-	last  string // error
+	last  string // last error
 	heard []Report
 }
 
@@ -24,23 +24,24 @@ func (c *counters) sent(packets, bytes int) {
 	c.bytes.Add(uint64(bytes))
 }
 
-// reported is what sender reports count: packets and their payload with this SSRC (RFC 3550 §6.4.1).
+// reported returns the counts for sender reports: packets and their payload sent with the current SSRC (RFC 3550
+// §6.4.1).
 func (c *counters) reported() (packets, octets uint64) {
 	packets = c.packets.Load() - c.since[0]
 	return packets, c.bytes.Load() - c.since[1] - c.head*packets
 }
 
-// restart makes sender reports begin at 0, for a new SSRC.
+// restart restarts the counts of sender reports at 0, for a new SSRC.
 func (c *counters) restart() { c.since = [2]uint64{c.packets.Load(), c.bytes.Load()} }
 
-// fail notes the last error; "" is none.
+// fail records the last error, or "" for none.
 func (c *counters) fail(last string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = last
 }
 
-// stats reads the counters.
+// stats returns the counters' values.
 func (c *counters) stats() DestinationStats {
 	st := DestinationStats{
 		Packets: c.packets.Load(), Bytes: c.bytes.Load(), Frames: c.frames.Load(), Cut: c.cut.Load(),

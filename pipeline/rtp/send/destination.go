@@ -11,37 +11,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A destination is where one copy of the stream goes.
+// A destination is a receiver of one copy of the stream.
 type destination struct {
 	name     string       // as configured, or the reader's address
-	reader   string       // how the reader has asked for the stream; empty: it is configured
-	line     *interleaved // for a reader's connection; nil: UDP
+	reader   string       // protocol by which a reader requested the stream; empty if configured
+	line     *interleaved // for a reader's connection; nil for UDP
 	counters counters
 	progress progress
 
-	mu     sync.Mutex // held for what one burst takes, of what follows
+	mu     sync.Mutex // guards the following fields; held for the time of one burst
 	socket socket
 	way    way
 	reach  reach
-	closed bool // written with the transmitter's lock held, too
+	closed bool // written with the transmitter's lock held as well
 
 	log    *slog.Logger
-	told   unix.Errno // for which the train was given up that the log was told of last; 0: none
-	logged time.Time  // when that was
+	told   unix.Errno // reason of the last change of state, see logState; 0 for whole frames
+	logged time.Time  // time of the last log message
 }
 
-// progress is how far the train under way has come.
+// progress is the progress of the current train.
 type progress struct {
-	next    int        // packet
-	clogged bool       // for want of buffers below the socket
-	stale   bool       // a refusal before the train's first packet has been seen
-	why     unix.Errno // for which the rest of the train was given up
+	next    int        // next packet
+	clogged bool       // stopped for lack of buffers below the socket
+	stale   bool       // a refusal before the train's first packet was seen
+	why     unix.Errno // why the rest of the train was given up
 }
 
-// open says whether packets before to are still to be sent.
+// open reports whether packets before to remain to be sent.
 func (p *progress) open(to int) bool { return p.why == 0 && p.next < to }
 
-// newDestination opens the sockets. ready says that trains are packet-ready.
+// newDestination opens the sockets of a destination and chooses its way. buffer is the requested size of the RTP
+// socket's buffer in bytes; ready is true if trains are packet-ready.
 func newDestination(to Destination, c Config, buffer int, ready bool) (*destination, error) {
 	s, err := open(to.Addr, c, buffer)
 	if err != nil {
@@ -54,24 +55,24 @@ func newDestination(to Destination, c Config, buffer int, ready bool) (*destinat
 	return d, nil
 }
 
-// begin starts a new train.
-func (d *destination) begin(t *train) {
+// beginTrain starts a new train. For a reader on a connection that is too far behind, the whole train is given up.
+func (d *destination) beginTrain(t *train) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.progress = progress{}
 	if d.closed {
 		return
 	}
-	d.way.begin(d.way.kind != ZeroCopy || d.leaves())
+	d.way.chooseSender(d.way.kind != ZeroCopy || d.leaves())
 	if d.line != nil && d.line.late(t) {
 		d.giveUp(t, unix.EAGAIN)
 	}
 }
 
-// lagging says whether the train before was cut because the socket buffer stayed full, or the destination is away.
+// lagging reports whether the destination is away, or its last train was cut because the socket buffer stayed full.
 func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.late() == unix.EHOSTUNREACH }
 
-// late is why a train is given up of which packets are left.
+// late returns the reason for giving up a train of which packets are still unsent.
 func (d *destination) late() unix.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -81,14 +82,14 @@ func (d *destination) late() unix.Errno {
 	return unix.EAGAIN
 }
 
-// ahead returns how many bursts the kernel may keep until their time.
+// ahead returns the maximum number of bursts that the kernel may hold until they are due, or 0 if it does not pace.
 func (d *destination) ahead() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.way.ahead
 }
 
-// push sends up to packet to, until the socket buffer is full.
+// push sends packets before to, until the socket buffer is full.
 func (d *destination) push(t *train, to int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,20 +117,20 @@ func (d *destination) push(t *train, to int) {
 		case errno == unix.EINTR:
 		case errno == unix.EAGAIN:
 			return
-		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at a train's start that may be long ago
+		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at the start of a train possibly an old one
 			d.counters.refused.Add(1)
 			if p.next > 0 || p.stale {
 				d.giveUp(t, errno)
 			}
 			p.stale = true
-			d.reap() // the same answers, in full
+			d.reap() // reads the same answers from the error queue
 		case errno == unix.EHOSTUNREACH:
 			d.counters.errors.Add(1)
 			d.lose()
 			d.reap()
 			d.giveUp(t, errno)
 		case d.way.fallBack(d.socket.fd, errno):
-		case errno == unix.ENOBUFS: // full somewhere below: as a socket buffer that is full
+		case errno == unix.ENOBUFS: // some queue below the socket is full; treated like a full socket buffer
 			d.counters.errors.Add(1)
 			p.clogged = true
 			return
@@ -147,11 +148,12 @@ func (d *destination) giveUp(t *train, why unix.Errno) {
 	d.counters.dropped.Add(uint64(t.Len() - d.progress.next))
 }
 
-// errRemoved is why a train ends for a destination that was removed while it was sent.
+// errRemoved is the reason for the end of a train to a destination that was removed during the train.
 const errRemoved = unix.ESHUTDOWN
 
-// end ends a train and reports whether it failed. Nobody listening is no failure of the stream.
-func (d *destination) end() (failed bool) {
+// endTrain ends a train and reports whether it failed. A receiver that is not listening does not count as a failure,
+// and neither does a destination that was removed.
+func (d *destination) endTrain() (failed bool) {
 	why := d.progress.why
 	if why == errRemoved {
 		return false
@@ -160,20 +162,22 @@ func (d *destination) end() (failed bool) {
 		d.counters.frames.Add(1)
 	}
 	if why != d.told {
-		d.tell(why)
+		d.logState(why)
 	}
 	return why != 0 && why != unix.ECONNREFUSED
 }
 
-// tellEvery is how often the log hears of a destination: a receiver that is away answers every other frame.
-const tellEvery = time.Minute
+// logEvery is the minimum time between log messages about a destination: a host without a receiver sends refusals for
+// every other frame.
+const logEvery = time.Minute
 
-// tell notes that the state of the destination has changed, and logs it if it has not just been logged.
-func (d *destination) tell(why unix.Errno) {
+// logState records that the state of the destination has changed, and logs the change unless another one was logged
+// less than logEvery ago.
+func (d *destination) logState(why unix.Errno) {
 	d.told = why
 	last := reason(why)
 	d.counters.fail(last)
-	if time.Since(d.logged) < tellEvery {
+	if time.Since(d.logged) < logEvery {
 		return
 	}
 	d.logged = time.Now()
@@ -184,10 +188,10 @@ func (d *destination) tell(why unix.Errno) {
 	}
 }
 
-// NobodyListens is the LastError of a destination whose host answers so.
+// NobodyListens is the LastError of a destination whose host refuses the packets.
 const NobodyListens = "no receiver listens on this port: start one"
 
-// reason says for which a train was given up, and the remedy; "" for a whole one.
+// reason returns why a train was given up, and the remedy, or "" for a whole train.
 func reason(why unix.Errno) string {
 	switch why {
 	case 0:
@@ -204,24 +208,24 @@ func reason(why unix.Errno) string {
 	return why.Error()
 }
 
-// report sends an RTCP compound, if there is room for it in the socket. A failure is counted and does no harm: the next one comes.
-// The transmitter's lock is held.
+// report sends an RTCP compound, if there is room for it in the socket. A failure is only counted, because another
+// compound will follow. The caller must hold the transmitter's lock.
 func (d *destination) report(b []byte) {
 	if d.closed {
 		return
 	}
 	told := false
 	if d.line != nil {
-		told = d.line.conn.tell(d.line.channel+1, b)
+		told = d.line.conn.writeRTCP(d.line.channel+1, b)
 	} else {
-		told = d.socket.teller.tell(b)
+		told = d.socket.rtcpSender.sendRTCP(b)
 	}
 	if !told {
 		d.counters.errors.Add(1)
 	}
 }
 
-// poll learns what the kernel has let go of, and whether the host is there.
+// poll finds out which messages the kernel has finished with, and whether the host answers.
 func (d *destination) poll() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -237,7 +241,7 @@ func (d *destination) reap() {
 	}
 }
 
-// close frees what the destination has. It waits for a burst that is handed over, and none follows.
+// close frees the destination's resources. It waits for a burst in progress, after which none follows.
 func (d *destination) close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -246,7 +250,7 @@ func (d *destination) close() error {
 		d.way.zero.letGo()
 	}
 	if d.line != nil {
-		return nil // the connection is its owner's
+		return nil // the connection belongs to its owner
 	}
 	return d.socket.close()
 }

@@ -3,8 +3,8 @@
 // Package send sends the frames of an output as an RTP stream (RFC 3550).
 //
 // A Sink packetizes each frame once. Its transmitter sends the train to any number of destinations, which share SSRC,
-// sequence numbers and timestamps, and paces the packets over the frame period. Packets reach the kernel by the best
-// way that a destination's socket turns out to take: MSG_ZEROCOPY, UDP_SEGMENT, sendmmsg or sendmsg. Sender reports
-// and checksums go out by RTCP, and the receivers' reports are kept (RFC 3550 §6.4). How full a receiver's buffer
-// would be is computed after SMPTE ST 2110-21 §6.6.
+// sequence numbers and timestamps, and paces the packets over the frame period. For each destination, packets are
+// handed to the kernel in the best way that the socket supports: MSG_ZEROCOPY, UDP_SEGMENT, sendmmsg or sendmsg. Sender
+// reports and checksums are sent by RTCP, and the receivers' reports are kept (RFC 3550 §6.4). The level of a
+// receiver's buffer is computed according to SMPTE ST 2110-21 §6.6.
 package send

@@ -10,25 +10,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// errorQueue reads what the kernel tells about packets that it had taken: what it has let go of (MSG_ZEROCOPY), and ICMP
-// answers (ip(7), IP_RECVERR). It must stay on the heap, where it does not move.
+// errorQueue reads the kernel's notifications about sent packets: messages that it has finished with (MSG_ZEROCOPY),
+// and ICMP answers (ip(7), IP_RECVERR). It must be allocated on the heap, where it does not move.
 type errorQueue struct {
-	seen  unix.Errno  // of the last ICMP answer
+	seen  unix.Errno  // error of the last ICMP answer
 	note  udp.Message // for recvmsg
-	notes struct {    // its control message
+	notes struct {    // control message
 		head unix.Cmsghdr
 		err  unix.SockExtendedErr
-		rest [96]byte // the address that the kernel adds
+		rest [96]byte // the address added by the kernel
 	}
 }
 
-// next returns the next note about MSG_ZEROCOPY, nil when there is none. It keeps the error of others.
+// next returns the next notification about MSG_ZEROCOPY, or nil if there is none. It records the errors of ICMP answers
+// on the way.
 func (q *errorQueue) next(fd int) *unix.SockExtendedErr {
 	for {
 		q.note = udp.Message{Control: uintptr(unsafe.Pointer(&q.notes)), ControlLen: uint64(unsafe.Sizeof(q.notes))}
 		_, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&q.note)), unix.MSG_ERRQUEUE|unix.MSG_DONTWAIT)
 		if errno != 0 {
-			return nil // EAGAIN: nothing more
+			return nil // EAGAIN: the queue is empty
 		}
 		e := &q.notes.err
 		switch {
@@ -41,8 +42,8 @@ func (q *errorQueue) next(fd int) *unix.SockExtendedErr {
 	}
 }
 
-// take returns the error of the last ICMP answer since the last take.
-func (q *errorQueue) take() unix.Errno {
+// takeError returns and clears the error of the last ICMP answer.
+func (q *errorQueue) takeError() unix.Errno {
 	seen := q.seen
 	q.seen = 0
 	return seen

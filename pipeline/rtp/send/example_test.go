@@ -29,18 +29,19 @@ func (s *still) Run(_ context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// listen opens a UDP port of this machine for RTP, which is even (RFC 3550 §11).
+// listen opens a UDP port of this machine for RTP, which must be even (RFC 3550 §11).
 func listen() (*net.UDPConn, error) {
 	for {
 		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
 		if err != nil || c.LocalAddr().(*net.UDPAddr).Port%2 == 0 {
 			return c, err
 		}
-		defer c.Close() // when an even one was found, so that the kernel does not choose this one again
+		defer c.Close() // only after an even port is found, so that the kernel does not choose this one again
 	}
 }
 
-// A Sink sends each frame of an output to its destinations. Here it sends one to this machine, and what comes is counted.
+// A Sink sends each frame of an output to its destinations. This example sends one frame to this machine and counts the
+// packets received.
 func Example() {
 	listener, err := listen()
 	if err != nil {
@@ -86,7 +87,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		last = packet[1]>>7 == 1 // the marker bit: the frame's last packet
+		last = packet[1]>>7 == 1 // the marker bit is set in the last packet of a frame
 	}
 	fmt.Println("all packets have come:", packets == sink.Stats().Packets)
 	// Output:

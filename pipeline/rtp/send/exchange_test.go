@@ -13,7 +13,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// TestExchange: destinations take the place of others, also under another name; when one of them cannot be sent to, the sockets of before stay.
+// TestExchange checks that destinations can be replaced, also by the same address under another name, and that nothing
+// changes if one of the new ones cannot be used.
 func TestExchange(t *testing.T) {
 	f := pipeline.Format{Width: 16, Height: 4, Pixel: pipeline.UYVY, Stride: 32, Color: pipeline.BT709Limited, Rate: pipeline.Rate{Num: 30, Den: 1}}
 	s, err := New(Config{Stream: rtp.Stream{Payload: rtp.Raw}, Logger: slog.New(slog.DiscardHandler)}, f)
@@ -49,7 +50,8 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestFailedDestination: a destination that cannot be sent to leaves no socket behind, however often it is tried.
+// TestFailedDestination checks that a destination that cannot be used leaves no socket behind, however often it is
+// tried.
 func TestFailedDestination(t *testing.T) {
 	files := func() int {
 		list, err := os.ReadDir("/proc/self/fd")

@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	futexWaitBitset = 9 | 128 // private, until a moment of the monotonic clock (futex(2))
+	futexWaitBitset = 9 | 128 // private, with a timeout by the monotonic clock (futex(2))
 	futexWakeOne    = 1 | 128
 	futexAnyBit     = 0xffffffff
 )
 
-// futexWait blocks the thread while *word is value, until t or futexWake.
+// futexWait blocks the thread while *word is value, until time t or a futexWake.
 func futexWait(word *atomic.Uint32, value uint32, t time.Duration) {
 	var until *unix.Timespec
 	if t != never {
@@ -34,14 +34,14 @@ func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakeOne, 1, 0, 0, 0)
 }
 
-// ownThread runs a function on a thread of its own that the scheduler wakes before busy ones, as far as the process may ask for
-// that (CAP_SYS_NICE or LimitNICE). The thread ends with the calling goroutine. It is not the process's first one, whose name is
-// the program's, in the journal, too.
+// ownThread runs a function on a dedicated thread, which the scheduler wakes before busy threads if the process has the
+// right to request that (CAP_SYS_NICE or LimitNICE). The thread ends with the calling goroutine. ownThread does not use
+// the process's first thread, because its name is the name of the program, also in the journal.
 func ownThread(run func()) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
 		done := make(chan struct{})
-		go func() { // on another thread, since this one is taken
+		go func() { // runs on another thread, because this goroutine holds the first one
 			defer close(done)
 			ownThread(run)
 		}()
@@ -49,13 +49,14 @@ func ownThread(run func()) {
 		runtime.UnlockOSThread()
 		return
 	}
-	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 is the calling thread
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, senderNice) // 0 means the calling thread
 	_ = os.WriteFile("/proc/thread-self/comm", []byte(senderName), 0)
 	run()
 }
 
-// senderName is what top and the like call the thread.
+// senderName is the thread's name in top and similar programs.
 const senderName = "rtp-sender"
 
-// senderNice is better than everything that computes, and worse than what the kernel needs.
+// senderNice is the thread's nice value. It gives the thread priority over threads that compute, but not over those of
+// the kernel.
 const senderNice = -10

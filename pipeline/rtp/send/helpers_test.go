@@ -31,7 +31,7 @@ func testSink(t testing.TB, c Config, f pipeline.Format) *Sink {
 	return s
 }
 
-// packets returns the packets of frame n as the wire has them.
+// packets returns the packets of frame f as they appear on the wire.
 func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 	t.Helper()
 	if err := s.packer.Packetize(s.trains[0].Train, f); err != nil {
@@ -40,17 +40,17 @@ func packets(t testing.TB, s *Sink, f *pipeline.Frame) [][]byte {
 	return rtptest.Packets(t, s.trains[0])
 }
 
-// inTurn runs what sends trains in the sender's turn.
+// inTurn runs a function that sends trains in the sender's turn.
 func inTurn(s *Sink, run func()) {
-	s.config.Threads.begin(&s.sender.turn, 0, run)
+	s.config.Threads.startTurn(&s.sender.turn, 0, run)
 	<-s.sender.turn.ended
 }
 
-// sendTrain sends a train, and says whether all destinations failed.
+// sendTrain sends a train, and reports whether all destinations failed.
 func sendTrain(s *Sink, t *train) (failed bool) {
 	inTurn(s, func() { failed = s.sender.Send(t) })
 	return failed
 }
 
-// at is a destination whose name is its address.
+// at returns a destination whose name is its address.
 func at(addr string) Destination { return Destination{addr, netip.MustParseAddrPort(addr)} }

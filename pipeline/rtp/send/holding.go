@@ -11,8 +11,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// holding has the frames that have been sent and that the kernel may still read (MSG_ZEROCOPY). Each goes back to the
-// queue, and its train becomes free, when the kernel has let go of it.
+// holding keeps frames that have been sent but may still be read by the kernel (MSG_ZEROCOPY). When the kernel has
+// finished with a frame, holding returns the frame to the queue as done or failed, and its train becomes free.
 type holding struct {
 	sender *transmitter
 	queue  *pipeline.Queue
@@ -20,13 +20,13 @@ type holding struct {
 
 	mu    sync.Mutex
 	jobs  []job
-	look  *time.Timer // for when no other frame comes
+	look  *time.Timer // timer for settle, in case no other frame comes
 	ended bool
 }
 
 const (
 	lookAgain = 2 * time.Millisecond
-	letGoIn   = time.Second // at the end; the socket's close does not take the memory from the kernel
+	letGoIn   = time.Second // maximum wait at the end; closing the socket does not take the memory from the kernel
 )
 
 func newHolding(x *transmitter, q *pipeline.Queue, trains []*train) *holding {
@@ -37,15 +37,16 @@ func newHolding(x *transmitter, q *pipeline.Queue, trains []*train) *holding {
 	return h
 }
 
-// put takes a job that has been sent.
-func (h *holding) put(j job) {
+// addSent adds a job that has been sent.
+func (h *holding) addSent(j job) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.jobs = append(h.jobs, j)
 	h.settle()
 }
 
-// settle gives back what the kernel has let go of, and looks again soon when that is not all. mu is held.
+// settle returns the frames that the kernel has finished with, and schedules another look if some remain. The caller
+// must hold mu.
 func (h *holding) settle() {
 	if slices.ContainsFunc(h.jobs, job.inFlight) {
 		h.sender.reap()
@@ -55,7 +56,7 @@ func (h *holding) settle() {
 		if j.inFlight() {
 			left = append(left, j)
 		} else {
-			h.give(j)
+			h.returnFrame(j)
 		}
 	}
 	h.jobs = left
@@ -72,22 +73,23 @@ func (h *holding) settle() {
 	}
 }
 
-func (h *holding) give(j job) {
+func (h *holding) returnFrame(j job) {
 	switch {
 	case errors.Is(j.train.filling.ended, pipeline.ErrDamaged):
-		h.queue.Fail(j.frame, pipeline.DropDamaged, nil) // the source has told the log
-	case j.train.filling.ended != nil: // the stream has ended before the frame
+		h.queue.Fail(j.frame, pipeline.DropDamaged, nil) // the source has already logged the reason
+	case j.train.filling.ended != nil: // the stream ended before the frame
 		h.queue.Fail(j.frame, pipeline.DropDetached, nil)
 	case j.failed:
-		h.queue.Fail(j.frame, pipeline.DropSink, nil) // the destinations have told the log
+		h.queue.Fail(j.frame, pipeline.DropSink, nil) // the destinations have already logged the reason
 	default:
 		h.queue.Done(j.frame)
 	}
 	h.free <- j.train
 }
 
-// end waits for the kernel, but not for ever.
-func (h *holding) end() {
+// drain waits until the kernel has finished with all frames, but at most for letGoIn, and returns all of them to the
+// queue.
+func (h *holding) drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ended = true
@@ -98,7 +100,7 @@ func (h *holding) end() {
 		time.Sleep(time.Millisecond)
 	}
 	for _, j := range h.jobs {
-		h.give(j)
+		h.returnFrame(j)
 	}
 	h.jobs = nil
 }

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	maxInterleaved  = 256              // packets in a call: the kernel takes 1024 vectors, three for each
-	leastOfSlices   = 64               // packets of a frame that fills are worth a call
+	maxInterleaved  = 256              // packets per call; the kernel accepts 1024 vectors, and a packet has up to three
+	leastOfSlices   = 64               // minimum number of packets of a filling frame per call
 	interleavedHead = 4                // bytes before a packet: '$', channel, length
-	fullAgain       = time.Millisecond // after which a socket that was full is asked again
+	fullAgain       = time.Millisecond // pause after which a full socket is tried again
 )
 
-// interleaved sends trains over a Conn: many packets in a call, each behind its head, from where they lie. It must stay on the heap,
-// where it does not move.
+// interleaved sends trains over a Conn: many packets per call, each after its interleaved header, without copying. It
+// must be allocated on the heap, where it does not move.
 type interleaved struct {
 	conn    *Conn
-	channel byte // RTCP has the next one
+	channel byte // RTCP uses the next channel
 	heads   [maxInterleaved][interleavedHead]byte
 	vectors [3 * maxInterleaved]udp.Vector
-	full    time.Time // when the socket was full last; zero: it was not
+	full    time.Time // when the socket was last found full; zero if it was not
 }
 
 // send implements sender.
 func (l *interleaved) send(_ int, t *train, from, to int) (packets, bytes int, errno unix.Errno) {
-	if !l.conn.mu.TryLock() { // an answer waits for room
+	if !l.conn.mu.TryLock() { // an answer is waiting for room
 		return 0, 0, unix.EAGAIN
 	}
 	defer l.conn.mu.Unlock()
@@ -50,7 +50,7 @@ func (l *interleaved) send(_ int, t *train, from, to int) (packets, bytes int, e
 	return packets, bytes, 0
 }
 
-// prepare fills the vectors for packets from to to, and returns how many vectors these are.
+// prepare fills the vectors for packets from to to, and returns the number of vectors.
 func (l *interleaved) prepare(t *train, from, to int) (n int) {
 	each := 2
 	if t.Contiguous() {
@@ -70,7 +70,8 @@ func (l *interleaved) prepare(t *train, from, to int) (n int) {
 	return n
 }
 
-// keep copies what the socket has not taken of packet i: all but its first n bytes, with the head.
+// keep copies into the Conn's rest the part of packet i that the socket has not accepted: everything after the first n
+// bytes, which include the interleaved header.
 func (l *interleaved) keep(t *train, i, n int) {
 	size := t.Size(i)
 	header, payload := t.Packet(i)
@@ -82,8 +83,9 @@ func (l *interleaved) keep(t *train, i, n int) {
 	l.conn.rest = rest
 }
 
-// portion is up to which packet of t is sent now, when next is the first that is left and those before to may leave. A connection is
-// not paced, TCP does that: what is there goes, in portions between which the other destinations get theirs.
+// portion returns the end of the packets of t to be sent now, given the first unsent packet next and the end to of
+// those that may be sent. A connection is not paced, because TCP does that: all available packets are sent, in portions
+// between which the other destinations are served.
 func (l *interleaved) portion(t *train, next, to int) int {
 	switch {
 	case !l.full.IsZero() && time.Since(l.full) < fullAgain:
@@ -96,6 +98,6 @@ func (l *interleaved) portion(t *train, next, to int) int {
 	return min(to, next+maxInterleaved)
 }
 
-// late says whether so much of the frames before waits in the connection that the reader misses t: whole frames are lost, and what
-// it gets is not older than a frame.
+// late reports whether the reader must skip t, that is, whether more bytes of earlier frames are unsent than t
+// contains. This way whole frames are skipped, and what the reader gets is at most one frame old.
 func (l *interleaved) late(t *train) bool { return l.conn.behind() > t.Bytes() }

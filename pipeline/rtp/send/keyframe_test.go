@@ -15,14 +15,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestKeyFrameWhenAsked: PLI and FIR about the stream, and a new destination, bring a key frame; other RTCP, and requests about another
-// stream, do not.
+// TestKeyFrameWhenAsked checks that PLI and FIR for the stream, and a new destination, cause a key frame, and that
+// other RTCP packets and requests for another stream do not.
 func TestKeyFrameWhenAsked(t *testing.T) {
 	const ssrc, other = rtptest.SSRC, 77
-	f := rtptest.Format(t, pipeline.I420, 160, 96, 2) // a key frame may follow the one before at once
+	f := rtptest.Format(t, pipeline.I420, 160, 96, 2) // at this rate two successive frames may be key frames
 	from := netip.MustParseAddrPort("192.0.2.1:5005")
 	for name, tt := range map[string]struct {
-		packet rtcp.Packet // nil: a destination is added
+		packet rtcp.Packet // nil: a destination is added instead
 		key    bool
 	}{
 		"PLI":               {&rtcp.PictureLossIndication{SenderSSRC: other, MediaSSRC: ssrc}, true},

@@ -17,15 +17,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// A lineCamera emits frames whose lines come one after the other, all through the frame period.
+// A lineCamera emits frames whose lines arrive one after another throughout the frame period.
 type lineCamera struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
 	frames int
-	seen   []time.Time // when the last line of each frame came
+	seen   []time.Time // arrival of the last line of each frame
 }
 
-const cameraSteps = 48 // in which the lines of a frame come
+const cameraSteps = 48 // in which the lines of a frame arrive
 
 func newLineCamera(f pipeline.Format, frames int) *lineCamera {
 	slots := make([]pipeline.Slot, 16)
@@ -62,10 +62,10 @@ func (c *lineCamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error 
 	return nil
 }
 
-// takes is a way that takes all packets, once with a stall, and notes when the last packet of each frame left.
+// takes is a sender that accepts all packets, with one stall, and records when the last packet of each frame was sent.
 type takes struct {
-	at    uint64 // the frame in which the stall is
-	from  int    // packet, that is sent behind the stall, or a later one
+	at    uint64 // number of the frame with the stall
+	from  int    // the stall is before this packet or a later one
 	stall time.Duration
 	left  map[uint64]time.Time
 }
@@ -85,7 +85,7 @@ func (w *takes) send(_ int, t *train, from, to int) (packets, bytes int, errno u
 	return to - from, bytes, 0
 }
 
-// A virtualSink sends in the time of a bubble of synctest.
+// A virtualSink sends in the virtual time of a synctest bubble.
 type virtualSink struct{ *Sink }
 
 func (s virtualSink) Run(ctx context.Context, q *pipeline.Queue) error {
@@ -100,7 +100,7 @@ func (s virtualSink) Run(ctx context.Context, q *pipeline.Queue) error {
 		}
 		return true
 	}
-	return s.run(ctx, q, func(send func()) {
+	return s.sendFrames(ctx, q, func(send func()) {
 		go func() {
 			defer close(x.turn.ended)
 			send()
@@ -108,11 +108,12 @@ func (s virtualSink) Run(ctx context.Context, q *pipeline.Queue) error {
 	})
 }
 
-// TestALateStreamIsLevelAgain: a sender of slices is held up for 40 ms, or less than a frame period. Within eight frames more the last packet
-// of a frame leaves with the frame's last line again. A receiver's buffer has never had too much, and the books have each frame left out.
+// TestALateStreamIsLevelAgain holds up a sender of slices for 40 ms, or for less than a frame period. Within eight
+// frames, the last packet of a frame is again sent with the frame's last line. A receiver's buffer never overflows, and
+// every skipped frame is counted.
 func TestALateStreamIsLevelAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
-		packets, fps int // a frame of lines of one packet each: only their number counts
+		packets, fps int // lines per frame, each in one packet: only their number matters
 		pacing       Pacing
 	}{
 		"1080p60":            {3240, 60, PaceFrame},

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// wireOverhead is what Ethernet and IPv4 add to a UDP payload: preamble 8, header 14, IP and UDP 28, check sequence 4,
-// gap 12 bytes.
+// wireOverhead is the number of bytes that Ethernet and IPv4 add to a UDP payload: preamble 8, header 14, IP and UDP
+// 28, check sequence 4, gap 12.
 const wireOverhead = 8 + 14 + 28 + 4 + 12
 
-// checkLink returns a warning when a stream of the given bits per second exceeds the speed of the interface. sysfs is
-// /sys; an interface without a speed, such as the loopback, says nothing.
+// checkLink returns a warning if a stream of the given bits per second exceeds the speed of the interface, otherwise
+// "". sysfs is /sys. Interfaces without a speed, such as the loopback, cause no warning.
 func checkLink(sysfs, name string, bits float64) string {
 	b, err := os.ReadFile(filepath.Join(sysfs, "class/net", name, "speed"))
 	if err != nil || name == "" {

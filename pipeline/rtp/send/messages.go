@@ -10,12 +10,12 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// A caller calls sendmmsg, which does not report the error that stopped it behind the first message. The next call is
-// for one message alone: an error that lasts fails it. Only a refusal (ECONNREFUSED) is lost; the next packet brings
-// another.
+// A caller calls sendmmsg. If an error stops sendmmsg after the first message, it does not report the error. The next
+// call is therefore for one message only, and fails if the error persists. Only a refusal (ECONNREFUSED) is lost in
+// this way; the next packet causes another.
 type caller struct{ alone bool }
 
-// most is how many messages the next call may be for.
+// most limits n to the number of messages allowed in the next call.
 func (c *caller) most(n int) int {
 	if c.alone {
 		return 1
@@ -23,8 +23,8 @@ func (c *caller) most(n int) int {
 	return n
 }
 
-// send returns how many messages were taken. The thread does not block, and is back within a millisecond (volley times
-// maxDatagram at the most), so the runtime need not know.
+// send returns the number of messages sent. The call does not block, and returns within a millisecond (at most volley
+// times maxDatagram bytes), so the runtime need not be informed.
 func (c *caller) send(fd int, m []udp.Message, flags uintptr) (taken int, errno unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_SENDMMSG, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), unix.MSG_DONTWAIT|flags, 0, 0)
 	if errno != 0 {
@@ -34,10 +34,10 @@ func (c *caller) send(fd int, m []udp.Message, flags uintptr) (taken int, errno 
 	return int(n), 0
 }
 
-// maxMessages are those of one packet in a call. The kernel takes 1024.
+// maxMessages is the maximum number of messages per call, with one packet each. The kernel accepts 1024.
 const maxMessages = 128
 
-// messages is a message a packet.
+// messages sends each packet as a message, by sendmmsg.
 type messages struct{ caller caller }
 
 func (m *messages) send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno) {
@@ -52,11 +52,11 @@ func (m *messages) send(fd int, t *train, from, to int) (packets, bytes int, err
 	return packets, bytes, errno
 }
 
-// single is sendmsg.
+// single sends one packet per call, by sendmsg.
 type single struct{}
 
 func (single) send(fd int, t *train, from, _ int) (packets, bytes int, errno unix.Errno) {
-	// A udp.Message begins with its msghdr.
+	// A udp.Message begins with a msghdr.
 	n, _, errno := unix.RawSyscall(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&t.Messages(from, from+1)[0])), unix.MSG_DONTWAIT)
 	return 1, int(n), errno
 }

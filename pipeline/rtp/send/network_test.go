@@ -17,8 +17,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestLinkFaults: while an interface is down or too narrow frames are cut and counted, and nothing stays in flight;
-// afterwards the stream is whole again by itself.
+// TestLinkFaults checks that frames are cut and counted, and that nothing stays in flight, while an interface is down
+// or too slow, and that the stream recovers on its own afterwards.
 func TestLinkFaults(t *testing.T) {
 	plain := rtptest.Format(t, pipeline.UYVY, 1920, 64, 30)
 	c := Config{Destinations: []string{"10.9.0.2:5004"}, Pacing: PaceBurst}
@@ -70,8 +70,8 @@ func TestLinkFaults(t *testing.T) {
 	}
 }
 
-// TestZeroCopyHoldsTheFrame: where the kernel sends from the frame's own memory, the way stays, and the frame is held
-// exactly until the kernel has let go.
+// TestZeroCopyHoldsTheFrame checks that zero-copy stays in use where the kernel really sends from the frame's memory,
+// and that the frame is held exactly until the kernel has finished with it.
 func TestZeroCopyHoldsTheFrame(t *testing.T) {
 	rtptest.InNamespace(t, func() {
 		rtptest.TransmitOnly(t)
@@ -89,14 +89,14 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 			}
 		}
 		d := (*s.sender.dests.Load())[0]
-		if d.way.kind != ZeroCopy || d.way.zero.next != 19*192/16 { // the first one shows that packets leave
+		if d.way.kind != ZeroCopy || d.way.zero.next != 19*192/16 { // the first frame only shows that packets leave
 			t.Errorf("sends by %v, %d calls, want %v, %d", d.way.kind, d.way.zero.next, ZeroCopy, 19*192/16)
 		}
 	})
 }
 
-// TestAnOutputEndsWhileTheKernelHoldsItsFrames: a link that drains slowly (a shaper, flow control) keeps frames for half a minute,
-// and the output ends all the same.
+// TestAnOutputEndsWhileTheKernelHoldsItsFrames checks that an output ends in time even if a link that drains slowly (a
+// shaper, flow control) holds frames for half a minute.
 func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
 	rtptest.InNamespace(t, func() {
 		rtptest.TransmitOnly(t)
@@ -131,7 +131,7 @@ func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
 		begin := time.Now()
 		cancel()
 		books := <-ended
-		if took := time.Since(begin); took > 15*time.Second { // 2 s by design, and 30 for the kernel
+		if took := time.Since(begin); took > 15*time.Second { // 2 s by design; the kernel would need 30
 			t.Errorf("it took %v", took)
 		}
 		if books.Captured != books.Delivered+books.Drops() {
@@ -140,8 +140,8 @@ func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
 	})
 }
 
-// TestAHostThatIsAway: a host in this network that does not answer is told of once, keeps no frame, and costs the others
-// nothing. When it comes, it gets whole frames.
+// TestAHostThatIsAway checks that a host in this network that does not answer is logged once, holds no frames and does
+// not affect the others. When it appears it gets whole frames.
 func TestAHostThatIsAway(t *testing.T) {
 	plain := rtptest.Format(t, pipeline.UYVY, 1920, 64, 50)
 	c := Config{Destinations: []string{"10.9.0.3:5004", "10.9.0.2:5004"}}
@@ -149,7 +149,7 @@ func TestAHostThatIsAway(t *testing.T) {
 	for name, f := range map[string]pipeline.Format{"gather": plain, "packet-ready": ready} {
 		t.Run(name, func(t *testing.T) {
 			rtptest.InNamespace(t, func() {
-				rtptest.IP(t, "link", "set", "lo", "up") // by which the kernel answers itself
+				rtptest.IP(t, "link", "set", "lo", "up") // the kernel's own ICMP answers use lo
 				rtptest.IP(t, "link", "add", "x", "type", "veth", "peer", "name", "y")
 				rtptest.IP(t, "address", "add", "10.9.0.1/24", "dev", "x")
 				rtptest.IP(t, "link", "set", "y", "up")
@@ -186,7 +186,8 @@ func TestAHostThatIsAway(t *testing.T) {
 					}
 					return st[0]
 				}
-				// The kernel answers by ICMP, of which it sends a thousand a second for the whole machine: other tests may use them up.
+				// The kernel reports this by ICMP, and sends at most a thousand ICMP messages per second for the whole
+				// machine; other tests may use them up.
 				began, gone := time.Now(), play()
 				for ; frames < 600 && (gone.Cut < 30 || !told) && !t.Failed(); gone = play() {
 					told = told || strings.Contains(gone.LastError, "no host answers")
@@ -194,7 +195,7 @@ func TestAHostThatIsAway(t *testing.T) {
 				if gone.Cut < 30 || !told {
 					t.Errorf("after %d frames, away: %+v", frames, gone)
 				}
-				if n := strings.Count(log.String(), "destination loses frames"); n < 1 || n > 1+int(time.Since(began)/tellEvery) {
+				if n := strings.Count(log.String(), "destination loses frames"); n < 1 || n > 1+int(time.Since(began)/logEvery) {
 					t.Errorf("the log tells %d times:\n%s", n, &log)
 				}
 				if z := (*s.sender.dests.Load())[0].way.zero; z != nil && z.next != 0 {
@@ -202,7 +203,7 @@ func TestAHostThatIsAway(t *testing.T) {
 				}
 				rtptest.IP(t, "neigh", "replace", "10.9.0.3", "lladdr", "02:00:00:00:00:03", "dev", "x", "nud", "permanent")
 				whole := 0
-				for came := frames; frames < came+200 && whole < 5 && !t.Failed(); { // an answer may still be under way
+				for came := frames; frames < came+200 && whole < 5 && !t.Failed(); { // an answer may still be in transit
 					before := gone
 					if gone = play(); gone.Frames == before.Frames+1 && gone.LastError == "" {
 						whole++
@@ -218,8 +219,8 @@ func TestAHostThatIsAway(t *testing.T) {
 	}
 }
 
-// TestReportsDoNotWait: while the network takes no RTCP, here since the kernel asks for the neighbour, sending it does not hold up
-// the thread.
+// TestReportsDoNotWait checks that sending RTCP does not hold up the thread while the network accepts none, here
+// because the kernel waits for the neighbour's address.
 func TestReportsDoNotWait(t *testing.T) {
 	rtptest.InNamespace(t, func() {
 		rtptest.IP(t, "link", "add", "x", "type", "veth", "peer", "name", "y")
@@ -232,7 +233,7 @@ func TestReportsDoNotWait(t *testing.T) {
 		}
 		s := testSink(t, Config{Destinations: []string{"10.9.0.3:5004"}}, rtptest.Format(t, pipeline.UYVY, 320, 240, 100))
 		d := (*s.sender.dests.Load())[0]
-		if err := d.socket.conn.SetWriteBuffer(1); err != nil { // the kernel's least
+		if err := d.socket.conn.SetWriteBuffer(1); err != nil { // the kernel uses its minimum
 			t.Error(err)
 		}
 		start := time.Now()
@@ -245,10 +246,11 @@ func TestReportsDoNotWait(t *testing.T) {
 	})
 }
 
-// TestPathMTU: the narrowest path counts, one that takes more than usual does not, and destinations that are not known tell nothing.
+// TestPathMTU checks that the narrowest path counts, that a path with a larger MTU than usual does not, and that
+// unknown destinations have no effect.
 func TestPathMTU(t *testing.T) {
 	rtptest.InNamespace(t, func() {
-		rtptest.IP(t, "link", "set", "lo", "up") // which takes 65,536 bytes
+		rtptest.IP(t, "link", "set", "lo", "up") // has an MTU of 65,536 bytes
 		rtptest.TransmitOnly(t)
 		rtptest.IP(t, "link", "set", "x", "mtu", "1400")
 		rtptest.IP(t, "address", "add", "fd00::1/64", "dev", "x", "nodad")

@@ -4,44 +4,45 @@ package send
 
 import "time"
 
-// A pacer spreads the bursts of a frame over time. It works on a schedule, not on when the thread really woke, so the
-// delay of each wake-up does not add up. Bursts that are late follow each other at once, at most maxBehind of them;
-// a sender that is later than that catches up at twice the rate.
+// A pacer spreads the bursts of a frame over time. It follows a schedule instead of counting from the actual wake-ups,
+// so that their delays do not add up. Late bursts follow each other without a pause, but at most maxBehind of them; a
+// sender that is later than that catches up at twice the rate.
 type pacer struct {
 	clock    clock
-	turn     *turn         // whose thread sleeps
-	start    time.Duration // of the frame, monotonic
-	due      time.Duration // of the burst before, on the schedule
-	interval time.Duration // between bursts; 0: no pause
-	least    time.Duration // between bursts that are late
+	turn     *turn         // the turn whose thread sleeps
+	start    time.Duration // of the frame, by the monotonic clock
+	due      time.Duration // scheduled time of the last burst
+	interval time.Duration // between bursts; 0: no pauses
+	least    time.Duration // minimum interval between late bursts
 }
 
-// maxAhead is how many bursts the kernel may keep: fq takes at most 100 of a socket.
+// maxAhead is the maximum number of bursts that the kernel may hold: fq accepts at most 100 per socket.
 const maxAhead = 64
 
 const (
-	earlyEnough = 20 * time.Microsecond // to sleep for less costs more than it smooths
-	maxBehind   = 4                     // bursts; with 16 packets each they fit a receiver's default socket buffer
+	earlyEnough = 20 * time.Microsecond // shortest sleep; a shorter one costs more than it smooths
+	maxBehind   = 4                     // late bursts that may be sent back to back; a receiver's buffer holds them
 )
 
-// now is the time of the monotonic clock.
+// now returns the time of the monotonic clock.
 func (p *pacer) now() time.Duration { return p.clock.now() }
 
-// begin starts a frame of n bursts at start. It takes span; most is what a frame takes that is not late.
-func (p *pacer) begin(start time.Duration, n int, span, most time.Duration) {
+// beginFrame starts a frame of n bursts at start, to be sent within span. most is the span of a frame that is not late.
+func (p *pacer) beginFrame(start time.Duration, n int, span, most time.Duration) {
 	bursts := time.Duration(max(n, 1))
 	p.start, p.interval, p.least = start, span/bursts, most/bursts/2
 }
 
-// shift moves the schedule so that burst k is due at at, if it was due before.
+// shift moves the schedule so that burst k is not due before at.
 func (p *pacer) shift(k int, at time.Duration) {
 	p.start = max(p.start, at-time.Duration(k)*p.interval)
 }
 
-// next is when a frame can start, seen at now: not before the last burst of the one before, which the kernel may still keep.
+// next returns the earliest start of a frame at time now: not before the last burst of the previous frame, which the
+// kernel may still hold.
 func (p *pacer) next(now time.Duration) time.Duration { return max(now, p.due) }
 
-// wait returns when burst k is due, and what others have to send that was due before has been sent.
+// wait waits until burst k is due, and until other turns have sent the bursts that were due before it.
 func (p *pacer) wait(k int) {
 	now := p.now()
 	if p.interval == 0 {
@@ -52,8 +53,8 @@ func (p *pacer) wait(k int) {
 	p.turn.until(p.due)
 }
 
-// ahead returns when no more than most bursts are due before burst k, for a kernel that keeps them until then, and when
-// burst k is due. It sleeps for half of them at a time.
+// ahead waits until burst k is no more than most intervals early, for a kernel that holds bursts until they are due. It
+// returns the time at which burst k is due. If it has to sleep, it sleeps until half as many intervals remain.
 func (p *pacer) ahead(k, most int) time.Duration {
 	now := p.now()
 	p.schedule(k, now)
@@ -63,8 +64,8 @@ func (p *pacer) ahead(k, most int) time.Duration {
 	return p.due
 }
 
-// schedule sets when burst k is due, seen at now. The schedule runs at half the usual interval when it is behind, so of
-// bursts that were at most maxBehind/2 intervals late maxBehind follow each other at once.
+// schedule computes when burst k is due, at time now. If the schedule is behind, it runs at half the usual interval.
+// Therefore if bursts are at most maxBehind/2 intervals late, maxBehind bursts follow each other without a pause.
 func (p *pacer) schedule(k int, now time.Duration) {
 	p.due = max(p.start+time.Duration(k)*p.interval, p.due+p.least, now-maxBehind/2*p.interval)
 }

@@ -21,14 +21,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// peerFrames is how many frames each peer is asked for.
+// peerFrames is the number of frames requested from each peer.
 const peerFrames = 10
 
-// A peer is another implementation that writes the frames of an SDP file to another file and ends by itself.
+// A peer is another implementation that writes the frames of a stream described by an SDP file to another file, and
+// ends on its own.
 type peer struct {
 	program string
-	debian  string   // packages that have it
-	heard   []string // of RTCP, in its log
+	debian  string   // packages that contain it
+	heard   []string // log messages about RTCP
 	args    func(sdp, out string, m rtp.Media) []string
 }
 
@@ -42,7 +43,7 @@ func ffmpeg(pixels string) peer {
 	}}
 }
 
-// gstreamer takes the parameters of the SDP as caps: with rtpbin, which follows RTCP, or without.
+// gstreamer uses the parameters of the SDP as caps, with or without rtpbin, which processes RTCP.
 func gstreamer(rtpbin bool, caps string, chain ...string) peer {
 	var heard []string
 	if rtpbin {
@@ -62,7 +63,7 @@ func gstreamer(rtpbin bool, caps string, chain ...string) peer {
 	}}
 }
 
-// play streams src to the peer until it has enough, and returns what it has written.
+// play streams src to the peer until it has enough frames, and returns its output.
 func (p peer) play(t *testing.T, c Config, src *rtptest.Source) []byte {
 	t.Helper()
 	if _, err := exec.LookPath(p.program); err != nil {
@@ -74,7 +75,7 @@ func (p peer) play(t *testing.T, c Config, src *rtptest.Source) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text, err = rtp.JoinSDP(text, resultsBeside(t)); err != nil { // which the peer does not know, and passes over
+	if text, err = rtp.JoinSDP(text, resultsBeside(t)); err != nil { // the peer does not know this medium, and must ignore it
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
@@ -114,7 +115,7 @@ func (p peer) play(t *testing.T, c Config, src *rtptest.Source) []byte {
 	return b
 }
 
-// resultsBeside describes results that nobody sends.
+// resultsBeside describes a stream of results that is not sent.
 func resultsBeside(t *testing.T) []byte {
 	t.Helper()
 	to := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), uint16(rtptest.EvenPorts(t, 1)[0]))
@@ -125,7 +126,7 @@ func resultsBeside(t *testing.T) []byte {
 	return b
 }
 
-// planes10 is a frame of UYVP as ffmpeg's yuv422p10le has it.
+// planes10 returns a frame of UYVP in the layout of ffmpeg's yuv422p10le.
 func planes10(f *pipeline.Frame) []byte {
 	w, h := f.Format.Width, f.Format.Height
 	out := make([]byte, 4*w*h)
@@ -153,8 +154,8 @@ func TestPeersReceiveRaw(t *testing.T) {
 		pixel    pipeline.PixelFormat
 		sampling string
 		depth    string
-		ffmpeg   string                       // what it is asked to write
-		planes   func(*pipeline.Frame) []byte // what that is; nil: the frame
+		ffmpeg   string                       // output format requested
+		planes   func(*pipeline.Frame) []byte // converts a frame to that format; nil: no conversion
 	}{
 		{pipeline.UYVY, "YCbCr-4:2:2", "8", "uyvy422", nil},
 		{pipeline.UYVP, "YCbCr-4:2:2", "10", "yuv422p10le", planes10},
@@ -183,7 +184,7 @@ func TestPeersReceiveRaw(t *testing.T) {
 						right++
 					}
 				}
-				// The first frame may have begun before the peer listened.
+				// The first frame may have started before the peer listened.
 				if all := len(got) / size; all < peerFrames || right < all-1 || len(got)%size != 0 {
 					t.Errorf("%d bytes, %d frames, %d of them right", len(got), all, right)
 				}
@@ -193,7 +194,7 @@ func TestPeersReceiveRaw(t *testing.T) {
 }
 
 func TestPeersReceiveJPEG(t *testing.T) {
-	const w, h, sent = 320, 180, 184 // no multiple of 8: peers see the height rounded up
+	const w, h, sent = 320, 180, 184 // not a multiple of 8: peers see the height rounded up
 	const caps = "encoding-name=rtp.JPEG,payload=26"
 	for name, p := range map[string]peer{
 		"ffmpeg": ffmpeg("yuvj420p"),

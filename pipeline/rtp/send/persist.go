@@ -9,11 +9,13 @@ import (
 )
 
 const (
-	againSoon = time.Second      // after which a server that was lost is asked again, and twice as long each time it refuses,
-	againLate = 30 * time.Second // up to this
+	againSoon = time.Second      // pause before the first retry; doubles with each failure
+	againLate = 30 * time.Second // maximum pause
 )
 
-// Persist has a server take a stream until ctx ends: once does so until the session ends, and says why. The log hears of each new reason.
+// Persist sends a stream to a server until ctx ends. It calls the function once for one session after another, with
+// growing pauses in between. That function must return an error: the reason why the session ended. Each new reason is
+// logged.
 func Persist(ctx context.Context, log *slog.Logger, server string, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {
@@ -27,7 +29,7 @@ func Persist(ctx context.Context, log *slog.Logger, server string, once func(con
 		}
 		if err.Error() != said {
 			said = err.Error()
-			log.Warn("the server does not take the stream, or no longer: it is asked again", "server", server, "error", err)
+			log.Warn("the server refused or dropped the stream; it will be tried again", "server", server, "error", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// disciplines lists the kinds of queueing disciplines of an interface (rtnetlink(7), RTM_GETQDISC), such as "fq".
+// disciplines returns the kinds of queueing disciplines of an interface (rtnetlink(7), RTM_GETQDISC), such as "fq".
 func disciplines(name string) ([]string, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {
@@ -25,9 +25,9 @@ func disciplines(name string) ([]string, error) {
 	return parseDisciplines(dump, i.Index)
 }
 
-const tcmsg = 20 // bytes of struct tcmsg
+const tcmsg = 20 // size of struct tcmsg
 
-// dumpDisciplines asks the kernel for all of them.
+// dumpDisciplines returns the kernel's list of all queueing disciplines, as netlink messages.
 func dumpDisciplines() ([]byte, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_ROUTE)
 	if err != nil {
@@ -54,7 +54,7 @@ func dumpDisciplines() ([]byte, error) {
 	}
 }
 
-// parseDisciplines reads the kinds of one interface: messages of struct tcmsg and attributes.
+// parseDisciplines returns the kinds for one interface from messages that contain a struct tcmsg and attributes.
 func parseDisciplines(dump []byte, index int) ([]string, error) {
 	messages, err := syscall.ParseNetlinkMessage(dump)
 	if err != nil {

@@ -22,7 +22,7 @@ func TestDisciplines(t *testing.T) {
 	})
 }
 
-// FuzzDisciplines: what the kernel says is not trusted.
+// FuzzDisciplines checks that the parser handles any bytes from the kernel.
 func FuzzDisciplines(f *testing.F) {
 	if dump, err := dumpDisciplines(); err == nil {
 		f.Add(dump, 1)

@@ -2,25 +2,25 @@
 
 package send
 
-// reach is what is known of a host: whether it is there. The kernel keeps packets until a neighbour has told its address,
-// and says after some seconds that none has (EHOSTUNREACH).
+// reach records whether a host is reachable. The kernel holds packets until a neighbour has answered with its address,
+// and reports EHOSTUNREACH if none has done so after some seconds.
 type reach struct {
 	is     presence
-	leaves bool // packets have left, which the kernel does not keep any more
+	leaves bool // packets have left the kernel's queue
 }
 
 type presence uint8
 
 const (
-	here  presence = iota // as far as is known
+	here  presence = iota // reachable, as far as is known
 	away                  // no host has answered
-	asked                 // a burst has been sent to find out
+	asked                 // a burst was sent to find out
 )
 
-// lose notes that the host is away.
+// lose records that the host is away.
 func (d *destination) lose() { d.reach = reach{is: away} }
 
-// leaves says whether packets leave this machine: the kernel has let go of those that it was given.
+// leaves reports whether packets leave this machine, that is, whether the kernel's queue has been empty after sending.
 func (d *destination) leaves() bool {
 	if !d.reach.leaves && d.reach.is == here && d.counters.packets.Load() > 0 {
 		d.reach.leaves = queued(d.socket.fd) == 0
@@ -28,8 +28,8 @@ func (d *destination) leaves() bool {
 	return d.reach.leaves
 }
 
-// trial returns up to which packet may be sent to a host that was away: a burst, while the kernel has none, and the rest of
-// the train when that has left without an answer that nobody is there.
+// trial returns the end of the packets that may be sent to a host that was away: one burst while the kernel's queue is
+// empty, and the rest of the train once that burst has left without an error.
 func (d *destination) trial(to int) int {
 	next := d.progress.next
 	if queued(d.socket.fd) > 0 {

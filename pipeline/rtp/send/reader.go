@@ -17,26 +17,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A Reader is a destination that has asked for the stream, as by RTSP. It comes and goes while the sink runs. Its first packet is a
-// frame's first.
+// A Reader is a destination that has requested the stream, for instance by RTSP. Readers come and go while the sink is
+// running. The first packet of a reader is the first packet of a frame.
 type Reader struct {
 	sender *transmitter
 	d      *destination
 	begun  bool
 }
 
-// readerBuffer is the most that a connection's socket buffer is asked to hold, in bytes.
+// readerBuffer is the maximum size requested for a connection's socket buffer, in bytes.
 const readerBuffer = 8 << 20
 
-// ReaderTo opens the sockets for a reader that takes packets at to. Nothing is sent before Begin.
+// ReaderTo opens the sockets for a reader that receives packets at to. Nothing is sent before Begin.
 func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
 	return s.readerAt(to, s.config, "RTSP over UDP")
 }
 
-// Interface is the network interface by which the stream leaves to multicast groups, as configured; empty: there is none.
+// Interface returns the configured network interface for multicast, or "".
 func (s *Sink) Interface() string { return s.config.Interface }
 
-// ReaderGroup is the same for readers that share a multicast group. Its packets leave by the network interface iface.
+// ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent by the network interface iface.
 func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
 	c := s.config
 	c.Interface = iface
@@ -52,7 +52,8 @@ func (s *Sink) readerAt(to netip.AddrPort, c Config, by string) (*Reader, error)
 	return &Reader{sender: s.sender, d: d}, nil
 }
 
-// ReaderOn is a reader that takes packets on a channel of a connection, and RTCP on the next one. The connection is the caller's.
+// ReaderOn returns a reader that receives RTP packets on a channel of a connection, and RTCP packets on the next
+// channel. The connection remains the caller's.
 func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	line := &interleaved{conn: c, channel: channel}
 	name := c.RemoteAddr().String()
@@ -62,16 +63,16 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	}
 	d.counters.head = uint64(s.config.HeaderSize())
 	size := min(s.format.Size(), readerBuffer)
-	_ = c.raw.Control(func(fd uintptr) { // else the kernel finds a size by itself (tcp(7)), and large frames may be cut
+	_ = c.raw.Control(func(fd uintptr) { // otherwise the kernel chooses a size (tcp(7)), and large frames may be cut
 		_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size)
 	})
 	return &Reader{sender: s.sender, d: d}
 }
 
-// TTL is how many routers multicast packets may pass, and one more.
+// TTL returns the TTL of the stream's multicast packets.
 func (r *Reader) TTL() int { return cmp.Or(r.sender.config.TTL, 1) }
 
-// Ports are the local ports that RTP and RTCP leave from; 0 for a connection.
+// Ports returns the local ports from which RTP and RTCP are sent, or zeros for a connection.
 func (r *Reader) Ports() (rtp, rtcp int) {
 	if r.d.line != nil {
 		return 0, 0
@@ -80,37 +81,38 @@ func (r *Reader) Ports() (rtp, rtcp int) {
 	return port - 1, port
 }
 
-// Begin has the reader sent to, from the next frame on, which is a key frame soon, if frames refer to others.
+// Begin starts sending to the reader with the next frame. If frames refer to others, a key frame is requested. If Begin
+// fails, it frees the reader's sockets.
 func (r *Reader) Begin() error {
 	r.begun = true
 	return r.sender.attach(r.d)
 }
 
-// Hear takes RTCP that came from the reader over its connection.
+// Hear handles an RTCP packet that the reader sent over its connection.
 func (r *Reader) Hear(p rtcp.Packet) {
-	r.d.counters.take(receptions([]rtcp.Packet{p}, r.SSRC(), time.Now()), r.d.name)
+	r.d.counters.storeReports(receptions([]rtcp.Packet{p}, r.SSRC(), time.Now()), r.d.name)
 	if asksKeyFrame(p, r.SSRC()) {
 		r.sender.keyFrame()
 	}
 }
 
-// Stats reads the reader's counters.
+// Stats returns the reader's counters.
 func (r *Reader) Stats() DestinationStats { return r.d.stats() }
 
-// Close says goodbye to the reader and frees its sockets. The frame that is being sent ends there at once.
+// Close sends BYE to the reader and frees its sockets. The reader does not get the rest of the frame being sent.
 func (r *Reader) Close() error {
 	if !r.begun {
 		return r.d.close()
 	}
-	_, err := r.sender.detach(func(d *destination) bool { return d == r.d }) // an output that has ended has closed it
+	_, err := r.sender.detach(func(d *destination) bool { return d == r.d }) // if the output has ended, it has closed the destination
 	return err
 }
 
-// SSRC is that of the packets that are sent now.
+// SSRC returns the SSRC of the packets being sent.
 func (r *Reader) SSRC() uint32 { return r.sender.identity.ssrc.Load() }
 
-// Session describes the stream for RTSP, whose SETUP says where it goes (RFC 2326 appendix C). control is the stream's URL, behind
-// that of the session; from is the address of this machine.
+// Session returns the stream's session description for RTSP, in which SETUP determines the destination (RFC 2326
+// appendix C). control is the stream's URL, relative to that of the session; from is this machine's address.
 func (s *Sink) Session(from netip.Addr, control string) ([]byte, error) {
 	to := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
 	if from.Is6() {
@@ -119,7 +121,7 @@ func (s *Sink) Session(from netip.Addr, control string) ([]byte, error) {
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, Control: control})
 }
 
-// open opens the sockets of a destination, which c says how to send to.
+// open opens the sockets of a destination with the sending options of c.
 func (x *transmitter) open(dest Destination, c Config) (*destination, error) {
 	d, err := newDestination(dest, c, x.buffer, x.ready)
 	if err != nil {
@@ -135,7 +137,8 @@ func (x *transmitter) open(dest Destination, c Config) (*destination, error) {
 	return d, nil
 }
 
-// attach has a destination sent to from the next train on, and asks for a key frame for it. On an error it has been closed.
+// attach adds a destination, starting with the next train, and requests a key frame. If it returns an error, it has
+// closed the destination.
 func (x *transmitter) attach(d *destination) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -157,7 +160,8 @@ func (x *transmitter) attach(d *destination) error {
 	return nil
 }
 
-// detach removes the destination that is meant, and reports whether there was one.
+// detach removes the destination for which meant returns true, sends it BYE and closes it. It reports whether there was
+// one.
 func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -11,62 +11,77 @@ import (
 
 	"github.com/pion/rtcp"
 
+	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A Report is what a receiver last said about the stream (RFC 3550 §6.4.1).
+// A Report is the latest report of a receiver about the stream (RFC 3550 §6.4.1).
 type Report struct {
 	Receiver     uint32        `json:"receiver"`      // SSRC
 	From         string        `json:"from"`          // address
-	At           time.Time     `json:"at"`            // when it came
-	FractionLost float64       `json:"fraction_lost"` // since the report before, 0 to 1
-	Lost         int32         `json:"lost"`          // packets in all; duplicates make it less
+	At           time.Time     `json:"at"`            // time of arrival
+	FractionLost float64       `json:"fraction_lost"` // since the previous report, 0 to 1
+	Lost         int32         `json:"lost"`          // total number of lost packets; duplicates reduce it
 	Highest      uint32        `json:"highest"`       // extended sequence number
 	Jitter       time.Duration `json:"jitter_ns"`
-	RoundTrip    time.Duration `json:"round_trip_ns"` // 0: not known
+	RoundTrip    time.Duration `json:"round_trip_ns"` // 0 if unknown
 }
 
-// maxReports bounds the receivers that are remembered for a destination.
+// maxReports is the maximum number of receivers remembered for a destination.
 const maxReports = 16
 
-// hear reads RTCP until the socket is closed.
+// hearBurst and hearEvery limit the RTCP packets that are read from a destination (flood.Limit). The limit is far above
+// what a receiver sends, which is at most a few per second (RFC 3550 §6.2, RFC 4585 §3.5).
+const (
+	hearBurst = 16
+	hearEvery = 20 * time.Millisecond
+)
+
+// hear reads RTCP packets until the socket is closed, at most as many as the limit allows; the kernel drops the rest.
 func (d *destination) hear(listen func(d *destination, b []byte, from netip.AddrPort, now time.Time)) {
-	buf := make([]byte, 2048)
+	buf, limit := make([]byte, 2048), flood.Limit{Burst: hearBurst, Every: hearEvery}
 	for {
 		n, from, err := d.socket.conn.ReadFromUDPAddrPort(buf)
-		if err != nil {
-			if errors.Is(err, net.ErrClosed) {
-				return
-			}
-			time.Sleep(rtp.ReportInterval) // nothing that we know of; do not spin on it
-			continue
+		pause := rtp.ReportInterval // after an unknown error, avoids a busy loop
+		switch now := time.Now(); {
+		case err == nil:
+			listen(d, buf[:n], from, now)
+			pause = limit.Pause(now)
+		case errors.Is(err, net.ErrClosed):
+			return
 		}
-		listen(d, buf[:n], from, time.Now())
+		if pause > 0 {
+			select {
+			case <-d.socket.ended:
+			case <-time.After(pause):
+			}
+		}
 	}
 }
 
-// heardFrom keeps and returns the reports of an RTCP compound, and says whether it asks for a key frame.
+// heardFrom stores and returns the reports of an RTCP compound, and reports whether it requests a key frame.
 func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (reports []Report, lostPicture bool) {
 	packets, err := rtcp.Unmarshal(b)
 	if err != nil {
 		return nil, false
 	}
 	reports = receptions(packets, ssrc, now)
-	c.take(reports, from.String())
+	c.storeReports(reports, from.String())
 	return reports, slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
 }
 
-// take keeps the reports of a receiver.
-func (c *counters) take(reports []Report, from string) {
+// storeReports stores the reports of a receiver.
+func (c *counters) storeReports(reports []Report, from string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range reports {
 		r.From = from
-		c.keep(r)
+		c.storeReport(r)
 	}
 }
 
-// asksKeyFrame says whether a receiver cannot decode the stream's pictures (RFC 4585 §6.3.1, RFC 5104 §4.3.1).
+// asksKeyFrame reports whether p says that a receiver cannot decode the stream's pictures (RFC 4585 §6.3.1, RFC 5104
+// §4.3.1).
 func asksKeyFrame(p rtcp.Packet, ssrc uint32) bool {
 	switch p := p.(type) {
 	case *rtcp.PictureLossIndication:
@@ -77,8 +92,8 @@ func asksKeyFrame(p rtcp.Packet, ssrc uint32) bool {
 	return false
 }
 
-// keep replaces the receiver's report before, or the oldest when there are too many.
-func (c *counters) keep(r Report) {
+// storeReport replaces the receiver's previous report, or the oldest report if there are too many.
+func (c *counters) storeReport(r Report) {
 	oldest := 0
 	for i, old := range c.heard {
 		if old.Receiver == r.Receiver {

@@ -15,9 +15,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestRoundTrip is the example of RFC 3550 §6.4.1, figure 2: 6.125 s.
+// TestRoundTrip uses the example of RFC 3550 §6.4.1, figure 2: 6.125 s.
 func TestRoundTrip(t *testing.T) {
-	now := rtp.FromNTP(0xb44db705_20000000 + 0x0000000b_60000000) // middle 32 bits b710:8000
+	now := rtp.FromNTP(0xb44db705_20000000 + 0x0000000b_60000000) // the middle 32 bits are b710:8000
 	rr, err := (&rtcp.ReceiverReport{SSRC: 9, Reports: []rtcp.ReceptionReport{{
 		SSRC: 1, FractionLost: 64, TotalLost: 0xffffff, LastSequenceNumber: 70000, Jitter: 90,
 		LastSenderReport: 0xb7052000, Delay: 0x00054000,
@@ -76,7 +76,7 @@ func TestDestinationInOneLine(t *testing.T) {
 	}
 }
 
-// The counters outlive the sockets: the last line of a run is printed after them.
+// The counters remain available after the sockets are closed, because the last line of a run is printed after that.
 func TestStatsAfterClose(t *testing.T) {
 	_, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 64, 48, 100)
@@ -96,7 +96,7 @@ func TestStatsAfterClose(t *testing.T) {
 	}
 }
 
-// FuzzReports: what receivers send is not trusted.
+// FuzzReports checks that the parser handles any bytes from receivers.
 func FuzzReports(f *testing.F) {
 	now := time.Unix(1700000000, 0)
 	c := rtp.NewCompounds(*testStart())

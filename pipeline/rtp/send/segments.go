@@ -14,26 +14,27 @@ import (
 )
 
 const (
-	maxSegments = 64    // in a message; newer kernels take 128
-	maxDatagram = 65507 // bytes of all segments together: they are one UDP datagram until they are cut
-	volley      = 16    // messages in a call
+	maxSegments = 64    // per message; newer kernels accept 128
+	maxDatagram = 65507 // total bytes of all segments, which are one UDP datagram until they are cut
+	volley      = 16    // messages per call
 )
 
-// segments is UDP_SEGMENT: the kernel takes headers and payloads of many packets as one datagram, which is cut late.
-// All of its packets have one size but the last, which may be shorter.
+// segments sends with UDP_SEGMENT: the kernel accepts headers and payloads of many packets as one datagram, and cuts it
+// into packets late. All packets of a datagram have the same size, except that the last one may be shorter.
 type segments struct {
 	caller   caller
-	burst    int // packets in a message
+	burst    int // packets per message
 	msgs     [volley]udp.Message
 	packets  [volley]int
-	vecs     [volley]udp.Vector // of packet-ready memory
+	vecs     [volley]udp.Vector // for packet-ready memory
 	controls [volley]struct {
-		time, segment [24]byte // a cmsghdr each, and an int64 and a uint16
+		time, segment [24]byte // a cmsghdr each, with an int64 or a uint16
 	}
-	departure *departure // nil: packets leave at once
+	departure *departure // nil if packets leave as soon as they are sent
 }
 
-// newSegments fills in what is the same for all calls. The struct must stay on the heap, where it does not move.
+// newSegments returns a segments with the parts filled in that are the same for all calls. It must stay on the heap,
+// where it does not move.
 func newSegments(burst int) *segments {
 	s := &segments{burst: burst}
 	for i := range s.controls {
@@ -48,7 +49,7 @@ func (s *segments) send(fd int, t *train, from, to int) (packets, bytes int, err
 	return packets, bytes, errno
 }
 
-// offer sends up to most messages.
+// offer sends up to most messages. It returns the numbers of packets, bytes and messages that the kernel took.
 func (s *segments) offer(fd int, t *train, from, to, most int, flags uintptr) (packets, bytes, taken int, errno unix.Errno) {
 	n := 0
 	for most = s.caller.most(most); n < most && from < to; n++ {
@@ -65,7 +66,7 @@ func (s *segments) offer(fd int, t *train, from, to, most int, flags uintptr) (p
 	return packets, bytes, taken, 0
 }
 
-// prepare makes message i of as many packets as fit.
+// prepare fills message i with as many packets as fit.
 func (s *segments) prepare(i int, t *train, from, to int) (packets int) {
 	size := t.Size(from)
 	most := min(to-from, maxSegments, maxDatagram/size)
@@ -83,7 +84,7 @@ func (s *segments) prepare(i int, t *train, from, to int) (packets int) {
 	}
 	m, c, vecs := &s.msgs[i], &s.controls[i], t.Vectors(from, from+n)
 	m.Vectors, m.Count = uintptr(unsafe.Pointer(&vecs[0])), uint64(len(vecs))
-	if t.Contiguous() { // one packet after the other
+	if t.Contiguous() { // the packets are adjacent
 		s.vecs[i] = udp.Vector{Base: vecs[0].Base, Len: uint64((n-1)*size + last)}
 		m.Vectors, m.Count = uintptr(unsafe.Pointer(&s.vecs[i])), 1
 	}
@@ -100,11 +101,11 @@ func (s *segments) prepare(i int, t *train, from, to int) (packets int) {
 	return n
 }
 
-// errNoSegments is a kernel that does not cut datagrams, or cuts them wrongly.
+// errNoSegments means that the kernel does not segment datagrams, or does so wrongly.
 var errNoSegments = errors.New("no UDP_SEGMENT")
 
-// probeSegments sends a datagram of two and a half segments to itself. An error other than errNoSegments says nothing
-// about the kernel: its loopback may be down.
+// probeSegments checks UDP_SEGMENT by sending a datagram of two and a half segments over the loopback. Errors that do
+// not wrap errNoSegments say nothing about the kernel; for instance its loopback may be down.
 func probeSegments() (err error) {
 	fds := [2]int{-1, -1}
 	defer func() {
@@ -136,7 +137,7 @@ func probeSegments() (err error) {
 		return os.NewSyscallError("send", err)
 	}
 	b := make([]byte, 300)
-	for _, want := range []int{100, 100, 50} { // the loopback delivers within the call, or soon
+	for _, want := range []int{100, 100, 50} { // the loopback delivers within the call, or soon after
 		_, _ = unix.Poll([]unix.PollFd{{Fd: int32(fds[1]), Events: unix.POLLIN}}, 500)
 		if n, err := unix.Read(fds[1], b); err != nil || n != want {
 			return fmt.Errorf("%w: a segment of %d bytes arrived with %d: %v", errNoSegments, want, n, err)

@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A keyFramer is a packetizer of pictures that refer to others. KeyFrame asks it for one that does not.
+// A keyFramer is a packetizer whose pictures refer to others. KeyFrame requests a picture that does not.
 type keyFramer interface{ KeyFrame() }
 
 // A Sink sends the frames of one output as an RTP stream. It implements pipeline.Sink.
@@ -25,20 +25,20 @@ type Sink struct {
 	packer rtp.Packetizer
 	trains []*train
 	sender *transmitter
-	came   arrivals // of frames
-	wake   func()   // the sender's turn
+	came   arrivals // estimates the frames' arrival times
+	wake   func()   // wakes the sender's turn
 
 	watcher atomic.Pointer[func(*rtp.Train, *pipeline.Frame)]
 
-	numbered chan struct{} // a frame that filled has been sent: which sequence number is next is known
+	numbered chan struct{} // signals that a filling frame has been sent, so that the next sequence number is known
 
 	frames, failed atomic.Uint64
 	closing        sync.Once
 	closed         error
 }
 
-// New opens the sockets for frames of format f. f.Rate is the output's own frame rate. Run, or Close when it is
-// never run, gives everything back.
+// New returns a Sink for frames of format f, with open sockets; f.Rate is the output's own frame rate. Run releases
+// everything, as does Close if Run is never called.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -79,8 +79,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	return s, nil
 }
 
-// Needs implements pipeline.Sink: the format of New at any rate, and one frame for each train. Frames of any format have
-// results, of which no pixel is read; packets of pixels are written by the CPU.
+// Needs implements pipeline.Sink. It requires the format given to New, with any frame rate, and holds one frame for
+// each train. For results it accepts any format and memory, because no pixels are read; otherwise the CPU writes
+// packets of pixels.
 func (s *Sink) Needs() pipeline.SinkNeeds {
 	if s.config.Payload == rtp.Results {
 		return pipeline.SinkNeeds{Holds: len(s.trains), OnDevice: true}
@@ -95,21 +96,22 @@ type job struct {
 	failed bool
 }
 
-// inFlight says whether the kernel may still read the frame.
+// inFlight reports whether the kernel may still read the frame.
 func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 
-// Run implements pipeline.Sink. It packetizes one frame while it sends the one before, and holds both, and those that the
-// kernel sends from their own memory. It returns after the frames in hand have been sent and RTCP has said BYE.
+// Run implements pipeline.Sink. It packetizes one frame while it sends the previous one, and holds both, plus those
+// that the kernel is sending from their own memory. It returns after the frames in hand were sent and BYE was sent by
+// RTCP.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
-	return s.run(ctx, q, func(send func()) { s.config.Threads.begin(&s.sender.turn, s.sender.bits, send) })
+	return s.sendFrames(ctx, q, func(send func()) { s.config.Threads.startTurn(&s.sender.turn, s.sender.bits, send) })
 }
 
-// run is Run. begin has send called in the sender's turn.
-func (s *Sink) run(ctx context.Context, q *pipeline.Queue, begin func(send func())) error {
+// sendFrames is Run with a function begin that calls send in the sender's turn.
+func (s *Sink) sendFrames(ctx context.Context, q *pipeline.Queue, begin func(send func())) error {
 	h := newHolding(s.sender, q, s.trains)
 	ready := make(chan job, len(s.trains))
 	begin(func() { s.send(h, ready) })
-	defer context.AfterFunc(ctx, s.wake)() // a frame that fills may never end
+	defer context.AfterFunc(ctx, s.wake)() // a filling frame may never end
 	var err error
 	for err == nil {
 		var j job
@@ -124,11 +126,11 @@ func (s *Sink) run(ctx context.Context, q *pipeline.Queue, begin func(send func(
 	close(ready)
 	s.wake()
 	<-s.sender.turn.ended // ends: ready is closed, and a frame takes a period
-	h.end()
+	h.drain()
 	return errors.Join(err, s.Close())
 }
 
-// send sends what is ready, in the sender's turn, until that moves or ready is closed.
+// send sends jobs in the sender's turn until the turn moves or ready is closed.
 func (s *Sink) send(h *holding, ready <-chan job) {
 	for !s.sender.turn.moves() {
 		select {
@@ -138,7 +140,7 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 			}
 			fills := j.train.filling.frame != nil
 			j.failed = s.sender.Send(j.train)
-			if h.put(j); fills {
+			if h.addSent(j); fills {
 				s.numbered <- struct{}{}
 			}
 		default:
@@ -147,23 +149,24 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 	}
 }
 
-// next packetizes the next frame. It takes one only when there is a train for it: until then the queue's policy rules.
+// next packetizes the next frame that somebody receives. It takes a frame only when a train is free; until then the
+// queue's policy applies.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 	var t *train
 	select {
 	case t = <-h.free:
-	case <-ctx.Done(): // the kernel may keep the others as long as a link that is stuck
+	case <-ctx.Done(): // the kernel may hold all trains for as long as a link is stuck
 		return job{}, ctx.Err()
 	}
 	for {
-		waited := s.config.Payload == rtp.Raw && h.queue.Len() > 0 // others may have waited for the encoder
+		waited := s.config.Payload == rtp.Raw && h.queue.Len() > 0 // frames of other payloads may have waited for the encoder
 		f, err := s.frame(ctx, h.queue, t)
 		if err != nil {
 			h.free <- t
 			return job{}, err
 		}
 		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 && s.watcher.Load() == nil {
-			h.queue.Done(f) // nobody takes it: nothing is packetized, or encoded
+			h.queue.Done(f) // no receiver: nothing is packetized or encoded
 			continue
 		}
 		err = s.packetize(t, f)
@@ -208,10 +211,10 @@ func (s *Sink) Close() error {
 	return s.closed
 }
 
-// Add adds a destination while the sink runs.
+// Add adds a destination while the sink is running.
 func (s *Sink) Add(dest Destination) error { return s.sender.Add(dest) }
 
-// Destinations returns where the stream is sent, readers aside.
+// Destinations returns the destinations of the stream, not including readers.
 func (s *Sink) Destinations() (list []Destination) {
 	for _, d := range *s.sender.dests.Load() {
 		if d.reader == "" {
@@ -221,16 +224,18 @@ func (s *Sink) Destinations() (list []Destination) {
 	return list
 }
 
-// Remove removes a destination while the sink runs. The frame that is being sent ends there at once, with BYE.
+// Remove removes a destination while the sink is running. The destination gets BYE instead of the rest of the frame
+// being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
-// Exchange adds what fresh names and removes what gone names, of those that Destinations returns, while the sink runs. When one of fresh cannot be
-// sent to, nothing has changed.
+// Exchange replaces the destinations in gone, which must be among those that Destinations returns, by those in fresh,
+// while the sink is running. If one of fresh cannot be used, nothing changes.
 func (s *Sink) Exchange(gone, fresh []Destination) error { return s.sender.Exchange(gone, fresh) }
 
-// Watch has take called with each frame and its train before packets leave, until another Watch; nil: nothing is called. take must not
-// wait, and keeps nothing of what it gets. A call may be under way when Watch returns. Of a stream that nobody takes otherwise the frames
-// are packetized, too. Frames that leave while they fill are not shown.
+// Watch makes the sink call take with each frame and its train before packets are sent, until the next call of Watch;
+// nil stops the calls. take must not block, and must not keep its arguments. A call may still be in progress when Watch
+// returns. While a stream is watched, its frames are packetized even if it has no destinations. take is not called with
+// filling frames.
 func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) {
 	if take == nil {
 		s.watcher.Store(nil)
@@ -239,13 +244,14 @@ func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) {
 	s.watcher.Store(&take)
 }
 
-// Payload is that of the stream.
+// Payload returns the stream's payload format.
 func (s *Sink) Payload() rtp.Payload { return s.config.Payload }
 
-// KeyFrame asks for a picture that refers to no other, where pictures do. It comes soon, but not as often as it is asked for.
+// KeyFrame requests a picture that refers to no other, if the payload has such pictures. It is sent soon, but requests
+// in rapid succession are combined.
 func (s *Sink) KeyFrame() { s.sender.keyFrame() }
 
-// SDP describes the stream as it is sent to the first destination, or to nobody in particular when there is none.
+// SDP describes the stream as sent to the first destination, or without a specific destination if there is none.
 func (s *Sink) SDP() ([]byte, error) {
 	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), rtp.DefaultPort), netip.IPv4Unspecified()
 	for _, d := range *s.sender.dests.Load() {
@@ -257,21 +263,21 @@ func (s *Sink) SDP() ([]byte, error) {
 	return s.describe(from, to)
 }
 
-// SDPTo describes the stream as it is sent to the destination that was added by that name.
+// SDPTo describes the stream as sent to the destination that was added with this name.
 func (s *Sink) SDPTo(dest string) ([]byte, error) {
 	for _, d := range *s.sender.dests.Load() {
 		if d.reader == "" && d.name == dest {
 			return s.describe(d.socket.local(), d.socket.addr)
 		}
 	}
-	return nil, fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
+	return nil, fmt.Errorf("%w: %s: the stream is not sent there", ErrDestination, dest)
 }
 
 func (s *Sink) describe(from netip.Addr, to netip.AddrPort) ([]byte, error) {
 	return rtp.Describe(s.config.Stream, s.format, rtp.Path{From: from, To: to, TTL: s.config.TTL})
 }
 
-// Stats reads the counters.
+// Stats returns the sink's counters.
 func (s *Sink) Stats() Stats {
 	st := Stats{
 		Frames: s.frames.Load(), Failed: s.failed.Load(), Bits: int(s.sender.adaptation.bits.Load()),

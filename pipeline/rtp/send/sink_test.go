@@ -17,7 +17,7 @@ import (
 func TestTheBooksAddUp(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	src := rtptest.NewSource(t, f, 20)
-	s := testSink(t, Config{Destinations: []string{"127.0.0.1:5998"}}, f) // nobody listens
+	s := testSink(t, Config{Destinations: []string{"127.0.0.1:5998"}}, f) // no program listens on this port
 	close(src.Ready)
 	st := rtptest.Run(t, context.Background(), src, s)
 	if st.Captured != 20 || st.Delivered+st.Drops() != 20 || st.Dropped["rtp/sink"] != 0 {
@@ -38,7 +38,7 @@ func TestASinkEndsWithItsContext(t *testing.T) {
 	defer cancel()
 	go func() {
 		defer cancel()
-		for b, frames := make([]byte, 10000), 0; frames < 2; { // when the second one ends, the first was delivered
+		for b, frames := make([]byte, 10000), 0; frames < 2; { // when the second frame ends, the first one was delivered
 			n, err := c.Read(b)
 			if err != nil {
 				return
@@ -54,7 +54,7 @@ func TestASinkEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// watched notes, each time a frame is packetized, how many have been sent.
+// watched is a packetizer that records the number of sent packets each time a frame is packetized.
 type watched struct {
 	rtp.Packetizer
 	sink *Sink
@@ -66,8 +66,8 @@ func (w *watched) Packetize(t *rtp.Train, f *pipeline.Frame) error {
 	return w.Packetizer.Packetize(t, f)
 }
 
-// The source is faster than the sender, so that the next frame is always there. No packet of it overtakes one of the frame
-// that is sent.
+// The source is faster than the sender, so that the next frame is always available. None of its packets overtakes one
+// of the frame being sent.
 func TestTheNextFrameIsPacketizedWhileOneIsSent(t *testing.T) {
 	c, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)

@@ -11,25 +11,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// sliceSpan is the part of the time that a slice takes to arrive, in a paced stream, in which its packets are sent. The rest of
+// sliceSpan is the part of a slice's arrival time over which its packets are spread in a paced stream. For the rest of
 // that time the sender waits for the next slice.
 const sliceSpan = 0.5
 
-// filling is a frame that is sent while it fills.
-type filling struct {
+// fillingFrame is the state of a frame that is sent while it is filling.
+type fillingFrame struct {
 	ctx    context.Context
-	frame  *pipeline.Frame // nil: the frame was complete before
+	frame  *pipeline.Frame // nil if the frame was already complete
 	packer rtp.Slicer
 	waiter pipeline.Waiter
 	waited bool  // the last await had to wait
 	ended  error // why the frame did not become complete
 }
 
-// frame waits for a frame: for one whose packets may be sent as they come, if the stream is one of slices. Such a stream goes on with
-// the newest frame when it is more than a period late, or three quarters of one where it is paced: a receiver's buffer drains at a tenth
-// more than the stream's rate, so each frame makes up for at most an eleventh of a period.
+// frame waits for the next frame. In a stream with slices, that may be a filling frame, whose packets can be sent as
+// its lines arrive. Such a stream skips to the newest frame if it is more than a period late, or three quarters of a
+// period if it is paced: a receiver's buffer drains 10 % faster than the stream's rate, so each frame can make up for
+// at most an eleventh of a period.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
-	t.filling = filling{}
+	t.filling = fillingFrame{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
 		return q.Next(ctx)
 	}
@@ -45,23 +46,24 @@ func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipelin
 	return f, err
 }
 
-// fills has a frame sent while it fills.
-func (s *Sink) fills(ctx context.Context, f *pipeline.Frame) filling {
-	return filling{ctx: ctx, frame: f, packer: s.packer.(rtp.Slicer), waiter: pipeline.Waiter{Wake: s.wake}}
+// fills returns the initial state of a frame that is sent while it is filling.
+func (s *Sink) fills(ctx context.Context, f *pipeline.Frame) fillingFrame {
+	return fillingFrame{ctx: ctx, frame: f, packer: s.packer.(rtp.Slicer), waiter: pipeline.Waiter{Wake: s.wake}}
 }
 
-// planSlices sets the schedule of a frame of n packets that fills, seen at now.
+// planSlices sets the schedule of a filling frame of n packets at time now.
 func (x *transmitter) planSlices(n int, now time.Duration) {
 	if x.period > 0 {
 		x.bucket.set(n, x.period, x.config.Pacing)
 	}
 	bursts := (n + x.config.Burst - 1) / x.config.Burst
-	x.pacer.begin(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
+	x.pacer.beginFrame(x.pacer.next(now), bursts, time.Duration(sliceSpan*float64(x.span)), x.span)
 }
 
-// delay moves the schedule so that burst k, of n packets, is not due before it fits into a receiver's buffer, seen at now: lines that
-// come faster than the frame rate has them, and what a thread that was held up has to send, leave as the buffer drains. waited tells
-// that there was nothing to send, so that the burst is not due before now.
+// delay moves the schedule at time now so that burst k, of n packets, is not due before it fits into a receiver's
+// buffer. Then lines that arrive faster than the frame rate implies, and packets delayed because the thread was held
+// up, leave at the rate at which the buffer drains. waited is true if there was nothing to send before, so that the
+// burst is not due before now.
 func (x *transmitter) delay(k, n int, now time.Duration, waited bool) {
 	at := now
 	if x.span > 0 {
@@ -72,24 +74,25 @@ func (x *transmitter) delay(k, n int, now time.Duration, waited bool) {
 	}
 }
 
-// closing is how many bursts may follow each other at once behind a frame's last line: they fit a receiver's default socket
-// buffer.
+// closing is the maximum number of bursts that may be sent back to back after a frame's last line has arrived. They fit
+// into a receiver's default socket buffer.
 const closing = maxBehind
 
-// hasten has the rest of a frame that fills, from packet from on, leave without pauses, if all its lines are there, and if it is
-// little, and fits into a receiver's buffer: nobody waits for the end of the frame longer than for its lines.
+// hasten sends the rest of a filling frame, from packet from on, without pauses, if all lines have arrived and the rest
+// is small and fits into a receiver's buffer. Then the end of the frame is delayed no longer than its lines.
 func (x *transmitter) hasten(t *train, from int) {
 	g, now, left := &t.filling, x.pacer.now(), t.Len()-from
 	if g.frame == nil {
 		return
 	}
 	if g.frame.Lines() == g.frame.Format.Height && left <= closing*x.config.Burst && x.bucket.room(left, now) <= now {
-		x.pacer.begin(now, 1, 0, 0)
+		x.pacer.beginFrame(now, 1, 0, 0)
 	}
 }
 
-// await waits until packet from may be sent, and returns which one may not. The last packet, with the marker, waits until the
-// frame is complete. An error says that the frame is damaged, or ctx's end.
+// await waits until packet from may be sent, and returns the end of the packets that may be sent. The last packet, with
+// the marker, waits until the frame is complete. The error is that of the context, or one that means that the frame is
+// damaged.
 func (t *train) await(from int, turn *turn) (to int, err error) {
 	g := &t.filling
 	if from == t.Len()-1 {
@@ -108,8 +111,8 @@ func (t *train) await(from int, turn *turn) (to int, err error) {
 	return min(g.packer.Packets(lines), t.Len()-1), nil
 }
 
-// lines waits until n lines are there, while others have the thread.
-func (g *filling) lines(n int, turn *turn) (int, error) {
+// lines waits until n lines have arrived, while other turns use the thread.
+func (g *fillingFrame) lines(n int, turn *turn) (int, error) {
 	for {
 		lines, there, err := g.frame.Await(&g.waiter, n)
 		if there {
@@ -123,21 +126,22 @@ func (g *filling) lines(n int, turn *turn) (int, error) {
 	}
 }
 
-// awaitEnd waits for the end of a frame that fills, where there is nobody to send it to.
+// awaitEnd waits for the end of a filling frame that has no destination.
 func (t *train) awaitEnd(turn *turn) {
 	if g := &t.filling; g.frame != nil {
 		_, g.ended = g.lines(pipeline.Whole, turn)
 	}
 }
 
-// abandon ends a train whose frame is damaged: what has not been sent is not sent, so no marker, and no checksum. RTCP says so.
+// abandon ends a train whose frame is damaged or whose stream has ended. Unsent packets are not sent, so there is no
+// marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
 func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {
 		sent = max(sent, d.progress.next)
 	}
 	for _, d := range dests {
-		if d.progress.why == 0 { // else it was given up before
+		if d.progress.why == 0 { // otherwise it was given up before
 			d.counters.cut.Add(1)
 			d.counters.dropped.Add(uint64(sent - d.progress.next))
 		}
@@ -145,6 +149,6 @@ func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	t.filling.packer.Unsent(t.Len() - sent)
 	t.filling.ended = why
 	if errors.Is(why, pipeline.ErrDamaged) {
-		x.tell(dests, func(b []byte) []byte { return x.control.Damage(b, t.Damage(sent)) })
+		x.sendReports(dests, func(b []byte) []byte { return x.control.Damage(b, t.Damage(sent)) })
 	}
 }

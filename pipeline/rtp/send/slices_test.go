@@ -20,8 +20,8 @@ import (
 
 var errDamaged = errors.New("damaged")
 
-// sendFilling sends a frame whose lines come while it is sent, up to line end, where it finishes with err. early: it is complete
-// before it is packetized.
+// sendFilling sends a frame whose lines arrive while it is being sent, up to line end, where it finishes with err. If
+// early is true the frame is complete before it is packetized.
 func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early bool, err error) (failed bool) {
 	t.Helper()
 	f := &pipeline.Frame{Format: from.Format, Bytes: bytes.Repeat([]byte{0xaa}, len(from.Bytes)), Sequence: from.Sequence}
@@ -40,7 +40,7 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 	sent := make(chan bool)
 	go func() { sent <- sendTrain(s, tr) }()
 	pieces, pitch, gap := 1, from.Format.Stride, 0
-	if from.Format.PacketPitch > 0 { // the headers are there already
+	if from.Format.PacketPitch > 0 { // the headers are already there
 		pieces, pitch, gap = packer.Packets(1), from.Format.PacketPitch, from.Format.HeaderGap
 	}
 	for y := 0; y < end && !early; y++ {
@@ -59,9 +59,12 @@ func sendFilling(t *testing.T, s *Sink, from *pipeline.Frame, end int, early boo
 	return <-sent
 }
 
-// TestSlicesAreTheSamePackets: whatever way sends them, a receiver gets the same packets of frames that are sent while they
-// fill as of frames that are complete, byte for byte, and the checksums are the same.
+// TestSlicesAreTheSamePackets checks that a receiver gets the same packets, byte for byte, and the same checksums, of
+// frames sent while they are filling as of complete frames, for every way of sending.
 func TestSlicesAreTheSamePackets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	for _, g := range []sliceCase{
 		{width: 1920, height: 20, pixel: pipeline.UYVY},
 		{width: 962, height: 21, pixel: pipeline.UYVY},
@@ -87,7 +90,7 @@ type sliceCase struct {
 
 func (g sliceCase) compare(t *testing.T, pacing Pacing, by Way) {
 	plain := rtptest.Format(t, g.pixel, g.width, g.height, 100)
-	// stream sends four frames, of which the first is sent by a copy in any case (way.begin).
+	// stream sends four frames, of which the first one is always sent by copying (way.chooseSender).
 	stream := func(filling bool) (got [][]byte, sums []rtp.Checksum) {
 		conn, addr := listener(t)
 		c := Config{
@@ -129,8 +132,8 @@ func (g sliceCase) compare(t *testing.T, pacing Pacing, by Way) {
 	}
 }
 
-// TestADamagedFrameHasNoMarker: nothing of it is sent after it is known to be damaged, and the next frame goes on with the next
-// sequence number.
+// TestADamagedFrameHasNoMarker checks that nothing of a frame is sent after it is known to be damaged, and that the
+// next frame continues with the next sequence number.
 func TestADamagedFrameHasNoMarker(t *testing.T) {
 	conn, addr := listener(t)
 	reports := rtcpOf(t, conn)
@@ -168,7 +171,7 @@ func TestADamagedFrameHasNoMarker(t *testing.T) {
 	}
 }
 
-// TestADamagedFrameIsCountedOnce: also by a destination that had given it up, and where there is no destination.
+// TestADamagedFrameIsCountedOnce checks this also for a destination that had given it up, and without destinations.
 func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	_, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 64, 40, 100)
@@ -180,7 +183,7 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	if err := s.packer.Packetize(tr.Train, tr.filling.frame); err != nil {
 		t.Fatal(err)
 	}
-	d.begin(s.trains[0])
+	d.beginTrain(s.trains[0])
 	d.giveUp(tr, unix.EMSGSIZE)
 	s.sender.abandon(tr, []*destination{d}, errDamaged)
 	if st := s.Stats().Destinations[0]; st.Cut != 1 {
@@ -193,8 +196,8 @@ func TestADamagedFrameIsCountedOnce(t *testing.T) {
 	}
 }
 
-// TestNobodyWaitsForAFrameThatIsSent: while a frame is sent, which takes as long as the camera likes, destinations and readers come and
-// go. Who comes gets nothing of it; who goes gets nothing more.
+// TestNobodyWaitsForAFrameThatIsSent checks that destinations and readers can be added and removed while a frame is
+// being sent, however long the camera takes. Those added get no packets of that frame, those removed no more packets.
 func TestNobodyWaitsForAFrameThatIsSent(t *testing.T) {
 	stays, addr := listener(t)
 	goes, addrGoes := listener(t)
@@ -245,8 +248,8 @@ func TestNobodyWaitsForAFrameThatIsSent(t *testing.T) {
 	}
 }
 
-// TestSlicesFitIntoAReceiversBuffer: lines that come all at once, or in half the period, are not sent faster than a buffer of
-// ST 2110-21 takes them.
+// TestSlicesFitIntoAReceiversBuffer checks that lines that arrive all at once, or within half the period, are not sent
+// faster than a buffer of ST 2110-21 accepts them.
 func TestSlicesFitIntoAReceiversBuffer(t *testing.T) {
 	_, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 640, 3000, 50)
@@ -271,7 +274,7 @@ func TestSlicesFitIntoAReceiversBuffer(t *testing.T) {
 			t.Error("the frame failed")
 		}
 	}
-	if got, most := s.Stats().Bucket.Max, int(s.sender.bucket.full)+s.config.Burst; got > most { // a burst may leave a little early
+	if got, most := s.Stats().Bucket.Max, int(s.sender.bucket.full)+s.config.Burst; got > most { // a burst may leave slightly early
 		t.Errorf("the buffer held up to %d packets, want at most %d", got, most)
 	}
 }

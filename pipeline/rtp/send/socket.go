@@ -15,14 +15,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/resolve"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-var ne = binary.NativeEndian // the byte order of the kernel's structs
+var ne = binary.NativeEndian // the byte order of kernel structs
 
-// A Destination names the receiver of a stream, and has its address.
+// A Destination is the name and address of a receiver.
 type Destination struct {
 	Name string // "host:port", as written
 	Addr netip.AddrPort
@@ -40,39 +41,48 @@ func Resolve(ctx context.Context, dest string) (Destination, error) {
 	return Destination{dest, addr}, nil
 }
 
-// ResolveAll looks up destinations at the same time. On errors it returns them all, and no destination.
+// ResolveAll looks up all destinations concurrently. If any fails it returns all errors, and no destinations.
 func ResolveAll(ctx context.Context, dests []string) ([]Destination, error) {
+	list, err := resolveEach(ctx, dests)
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// resolveEach looks up all destinations concurrently. Those that fail are zero in the list, and the error joins their
+// errors.
+func resolveEach(ctx context.Context, dests []string) ([]Destination, error) {
 	list, errs := make([]Destination, len(dests)), make([]error, len(dests))
 	var all sync.WaitGroup
 	for i, d := range dests {
 		all.Go(func() { list[i], errs[i] = Resolve(ctx, d) })
 	}
 	all.Wait()
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return list, nil
+	return list, errors.Join(errs...)
 }
 
 // A socket is connected to the RTP port of a destination. Its RTCP socket has the next local port.
 type socket struct {
-	addr   netip.AddrPort // RTP's
-	rtcp   netip.AddrPort
-	fd     int
-	conn   *net.UDPConn // RTCP, both ways
-	teller *teller
-	link   string // name of the interface; "": not known
-	buffer int    // bytes granted
+	addr       netip.AddrPort // address of RTP
+	rtcp       netip.AddrPort
+	fd         int
+	conn       *net.UDPConn  // RTCP in both directions
+	ended      chan struct{} // closed with conn
+	rtcpSender *rtcpSender
+	link       string // name of the interface; "" if unknown
+	buffer     int    // size granted in bytes
 }
 
-// open opens the sockets for RTP and RTCP to and after addr. buffer is wanted of the first.
+// open opens the sockets for RTP to addr and for RTCP to the port after it. buffer is the requested size of the RTP
+// socket's buffer.
 func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
-	s = socket{addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1)}
-	for range 16 { // the port after a free one may be taken
+	s = socket{addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), ended: make(chan struct{})}
+	for range 16 { // the port after a free one may be in use
 		if s.fd, s.buffer, err = dial(addr, c, buffer); err != nil {
 			return s, err
 		}
-		if s.conn, s.teller, err = listenAfter(s.fd, c, s.rtcp); err == nil {
+		if s.conn, s.rtcpSender, err = listenAfter(s.fd, c, s.rtcp); err == nil {
 			if s.link = c.Interface; s.link == "" || !addr.Addr().IsMulticast() {
 				s.link = udp.InterfaceOf(s.local())
 			}
@@ -86,15 +96,19 @@ func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
 	return s, fmt.Errorf("RTCP socket: %w", err)
 }
 
-// local is the address that packets come from.
+// local returns the source address of the packets.
 func (s *socket) local() netip.Addr {
 	return s.conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }
 
-func (s *socket) close() error { return errors.Join(s.conn.Close(), unix.Close(s.fd)) }
+func (s *socket) close() error {
+	close(s.ended)
+	return errors.Join(s.conn.Close(), unix.Close(s.fd))
+}
 
-// listenAfter opens a UDP socket on the local address of fd and the port after it, with the options of an RTP socket.
-func listenAfter(fd int, c Config, dest netip.AddrPort) (*net.UDPConn, *teller, error) {
+// listenAfter opens a UDP socket on the local address of fd and the port after that of fd, with the options of an RTP
+// socket. It accepts only RTCP packets, and only from the address of dest unless that is a group.
+func listenAfter(fd int, c Config, dest netip.AddrPort) (*net.UDPConn, *rtcpSender, error) {
 	sa, err := unix.Getsockname(fd)
 	if err != nil {
 		return nil, nil, err
@@ -110,17 +124,29 @@ func listenAfter(fd int, c Config, dest netip.AddrPort) (*net.UDPConn, *teller, 
 	raw, err := conn.SyscallConn()
 	if err == nil {
 		var oerr error
-		err = errors.Join(raw.Control(func(fd uintptr) { oerr = setOptions(int(fd), c, dest.Addr()) }), oerr)
+		err = raw.Control(func(fd uintptr) {
+			oerr = errors.Join(setOptions(int(fd), c, dest.Addr()), flood.Small(int(fd)), flood.AdmitRTCP(int(fd), peerOf(dest.Addr())))
+		})
+		err = errors.Join(err, oerr)
 	}
 	if err != nil {
 		_ = conn.Close()
 		return nil, nil, err
 	}
-	return conn, newTeller(raw, dest), nil
+	return conn, newRTCPSender(raw, dest), nil
 }
 
-// A teller sends to the RTCP port without waiting for room in the socket, as a net.UDPConn would: other streams have the thread.
-type teller struct {
+// peerOf returns the address from which a destination's RTCP packets come; the zero Addr means any.
+func peerOf(dest netip.Addr) netip.Addr {
+	if dest.IsMulticast() {
+		return netip.Addr{}
+	}
+	return dest
+}
+
+// An rtcpSender sends to the RTCP port. Unlike a net.UDPConn it does not wait for room in the socket, because other
+// streams need the thread.
+type rtcpSender struct {
 	raw  syscall.RawConn
 	dest unix.Sockaddr
 	call func(fd uintptr) (done bool)
@@ -128,8 +154,8 @@ type teller struct {
 	err  error
 }
 
-func newTeller(raw syscall.RawConn, dest netip.AddrPort) *teller {
-	t := &teller{raw: raw, dest: udp.Sockaddr(dest)}
+func newRTCPSender(raw syscall.RawConn, dest netip.AddrPort) *rtcpSender {
+	t := &rtcpSender{raw: raw, dest: udp.Sockaddr(dest)}
 	t.call = func(fd uintptr) bool {
 		t.err = unix.Sendto(int(fd), t.b, unix.MSG_DONTWAIT, t.dest)
 		return true
@@ -137,13 +163,13 @@ func newTeller(raw syscall.RawConn, dest netip.AddrPort) *teller {
 	return t
 }
 
-// tell says whether b was sent.
-func (t *teller) tell(b []byte) bool {
+// sendRTCP sends b without waiting, and reports whether it was sent.
+func (t *rtcpSender) sendRTCP(b []byte) bool {
 	t.b = b
 	return t.raw.Write(t.call) == nil && t.err == nil
 }
 
-// ipOptions are the numbers of socket options in one version of IP.
+// ipOptions contains the numbers of socket options for one version of IP.
 type ipOptions struct{ level, hops, multicastHops, class, discover, dont, errors int }
 
 func optionsOf(a netip.Addr) ipOptions {
@@ -159,13 +185,13 @@ func optionsOf(a netip.Addr) ipOptions {
 	}
 }
 
-// setOptions sets TTL, DSCP and the multicast interface of a socket that sends to dest.
+// setOptions sets TTL, DSCP and the multicast interface of a socket that sends to dest, and forbids fragmentation.
 func setOptions(fd int, c Config, dest netip.Addr) error {
 	o := optionsOf(dest)
 	set := func(name string, opt, value int) error {
 		return os.NewSyscallError("setsockopt "+name, unix.SetsockoptInt(fd, o.level, opt, value))
 	}
-	err := set("MTU_DISCOVER", o.discover, o.dont) // a fragment lost is a packet lost: fail instead
+	err := set("MTU_DISCOVER", o.discover, o.dont) // forbids fragmentation: sending fails instead of losing packets by lost fragments
 	if c.DSCP > 0 {
 		err = errors.Join(err, set("TOS", o.class, c.DSCP<<2))
 	}
@@ -193,8 +219,9 @@ func setOptions(fd int, c Config, dest netip.Addr) error {
 	return errors.Join(err, os.NewSyscallError("setsockopt MULTICAST_IF", ierr))
 }
 
-// dial makes a non-blocking UDP socket that is connected to dest. It is the caller's own and not the runtime's: in the
-// runtime's epoll each buffer that the kernel frees would wake it.
+// dial returns a non-blocking UDP socket that is connected to dest, and the size of its buffer. It fails if c.MTU is
+// more than the path allows. The socket is not registered with the Go runtime, whose epoll would wake up for each
+// buffer that the kernel frees.
 func dial(dest netip.AddrPort, c Config, buffer int) (_, granted int, err error) {
 	fd, err := unix.Socket(udp.Family(dest.Addr()), unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -211,7 +238,10 @@ func dial(dest netip.AddrPort, c Config, buffer int) (_, granted int, err error)
 	if granted, err = udp.SetBuffer(fd, unix.SO_SNDBUF, buffer); err != nil {
 		return -1, 0, err
 	}
-	o := optionsOf(dest.Addr()) // without it the kernel does not tell that no neighbour answers
+	if err = flood.AdmitNothing(fd); err != nil { // nothing reads incoming packets, and when they fill the buffer the socket accepts no ICMP answers
+		return -1, 0, err
+	}
+	o := optionsOf(dest.Addr()) // without RECVERR the kernel does not report that no neighbour answers
 	if err = os.NewSyscallError("setsockopt RECVERR", unix.SetsockoptInt(fd, o.level, o.errors, 1)); err != nil {
 		return -1, 0, err
 	}
@@ -224,7 +254,7 @@ func dial(dest netip.AddrPort, c Config, buffer int) (_, granted int, err error)
 	return fd, granted, err
 }
 
-// pathMTU is how many bytes a packet may have on the path of a connected socket, as far as the kernel knows.
+// pathMTU returns the maximum packet size in bytes on the path of a connected socket, as far as the kernel knows.
 func pathMTU(fd int, dest netip.Addr) (int, error) {
 	opt := unix.IP_MTU
 	if !dest.Is4() {
@@ -233,12 +263,16 @@ func pathMTU(fd int, dest netip.Addr) (int, error) {
 	return unix.GetsockoptInt(fd, optionsOf(dest).level, opt)
 }
 
-// PathMTU is how many bytes a packet may have that goes to each of the destinations, of those that are known and have a route. It sends
-// nothing. 0: as many as rtp.DefaultMTU. iface is where multicast leaves; it may be empty.
+// PathMTU returns the maximum size in bytes of a packet that can be sent to each of the destinations, ignoring those
+// that cannot be resolved or have no route. It returns 0 if rtp.DefaultMTU is possible. It sends nothing, and returns
+// within resolve.Limit. iface is the multicast interface; it may be empty.
 func PathMTU(ctx context.Context, destinations []string, iface string) int {
+	list, _ := resolveEach(ctx, destinations)
 	least := rtp.DefaultMTU
-	for _, d := range destinations {
-		least = min(least, mtuTo(ctx, d, iface))
+	for _, d := range list {
+		if d.Addr.IsValid() {
+			least = min(least, mtuTo(d.Addr, iface))
+		}
 	}
 	if least == rtp.DefaultMTU {
 		return 0
@@ -246,18 +280,14 @@ func PathMTU(ctx context.Context, destinations []string, iface string) int {
 	return least
 }
 
-// mtuTo returns how many bytes a packet to a destination may have, or rtp.DefaultMTU if it is not known.
-func mtuTo(ctx context.Context, dest, iface string) int {
-	d, err := Resolve(ctx, dest)
-	if err != nil {
-		return rtp.DefaultMTU
-	}
-	fd, _, err := dial(d.Addr, Config{Interface: iface}, 0)
+// mtuTo returns the maximum packet size to an address, or rtp.DefaultMTU if it is unknown.
+func mtuTo(addr netip.AddrPort, iface string) int {
+	fd, _, err := dial(addr, Config{Interface: iface}, 0)
 	if err != nil {
 		return rtp.DefaultMTU
 	}
 	defer unix.Close(fd)
-	mtu, err := pathMTU(fd, d.Addr.Addr())
+	mtu, err := pathMTU(fd, addr.Addr())
 	if err != nil {
 		return rtp.DefaultMTU
 	}

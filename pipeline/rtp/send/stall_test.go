@@ -12,11 +12,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// stalledStream streams frames at a real rate to a destination, beside one that takes nothing when stalled is true, and
-// returns the median latency.
+// stalledStream streams frames at a real rate to a destination, next to one that accepts no data if stalled is true,
+// and returns the median latency.
 func stalledStream(t *testing.T, frames, fps int, stalled bool) (time.Duration, error) {
 	t.Helper()
-	_, healthy := listener(t) // need not be read: what does not fit into its socket is lost there
+	_, healthy := listener(t) // need not be read: packets that do not fit into its socket are lost there
 	_, addr := listener(t)
 	dests := []string{healthy}
 	if stalled {
@@ -42,8 +42,8 @@ func stalledStream(t *testing.T, frames, fps int, stalled bool) (time.Duration, 
 	return books.Latency.P50, nil
 }
 
-// A destination that takes nothing costs the other one no frame, and hardly any time. A machine that is busy with other
-// things costs both: then it is tried again.
+// A destination that accepts no data costs the other one no frames and hardly any time. Other load on the machine slows
+// down both, and then the test is repeated.
 func TestAStalledDestinationDelaysNobody(t *testing.T) {
 	const frames, fps = 100, 60
 	rtptest.Need(t, rtptest.Tries(t, func() error {
@@ -59,18 +59,18 @@ func TestAStalledDestinationDelaysNobody(t *testing.T) {
 	}))
 }
 
-// The schedule's end is the frame's end when all that is late was late the last time, too. Of several frames the
-// quickest tells: a busy machine makes them longer, never shorter.
+// When all destinations that are late were already late in the previous frame, the frame ends with its schedule. The
+// quickest of several frames is decisive, because a busy machine makes them longer, never shorter.
 func TestNobodyWaitsForTheLaggard(t *testing.T) {
 	const fps = 20
 	for name, tt := range map[string]struct {
 		pacing Pacing
 		alone  bool
-		limit  float64 // of the quickest Send, in frame periods
+		limit  float64 // maximum duration of the quickest Send, in frame periods
 	}{
 		"paced":        {PaceFrame, false, paced + 0.03},
 		"burst":        {PaceBurst, false, 0.5},
-		"nobody waits": {PaceBurst, true, 1}, // it holds up itself only, and gets all the patience there is
+		"nobody waits": {PaceBurst, true, 1}, // it delays only itself, and gets all the patience there is
 	} {
 		_, healthy := listener(t)
 		_, addr := listener(t)

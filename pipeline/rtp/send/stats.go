@@ -12,33 +12,33 @@ import (
 type Stats struct {
 	Frames       uint64               `json:"frames"`         // packetized
 	Failed       uint64               `json:"failed"`         // could not be packetized
-	Packets      uint64               `json:"packets"`        // to the destinations of now
+	Packets      uint64               `json:"packets"`        // sent to the current destinations
 	Bytes        uint64               `json:"bytes"`          // UDP payload of these packets
-	Bits         int                  `json:"bits,omitempty"` // a second, that the encoder makes; 0: it does not follow receivers
-	Bucket       Occupancy            `json:"bucket"`         // of a receiver's buffer in packets, as reckoned here
+	Bits         int                  `json:"bits,omitempty"` // bit rate of the encoder per second; 0: it is fixed
+	Bucket       Occupancy            `json:"bucket"`         // computed level of a receiver's buffer in packets
 	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
-	First        pipeline.Percentiles `json:"first_packet"`   // from the end of the frame's DMA until it is handed to the kernel; negative: before
-	Last         pipeline.Percentiles `json:"last_packet"`    // the same, or until the kernel is to send it
+	First        pipeline.Percentiles `json:"first_packet"`   // from the end of a frame's DMA until the kernel gets its first packet; negative: before
+	Last         pipeline.Percentiles `json:"last_packet"`    // from the end of a frame's DMA until the kernel gets its last packet, or is to send it
 	Destinations []DestinationStats   `json:"destinations"`
 }
 
 // DestinationStats are the counters of one destination.
 type DestinationStats struct {
-	Address    string   `json:"address"`              // as configured, or a reader's
-	Reader     string   `json:"reader,omitempty"`     // how the reader has asked for the stream; empty: it is configured
-	Packets    uint64   `json:"packets"`              // taken by the kernel
+	Address    string   `json:"address"`              // as configured, or the address of a reader
+	Reader     string   `json:"reader,omitempty"`     // protocol by which a reader requested the stream; empty if configured
+	Packets    uint64   `json:"packets"`              // accepted by the kernel
 	Bytes      uint64   `json:"bytes"`                // UDP payload of these packets
-	Frames     uint64   `json:"frames"`               // sent as a whole
+	Frames     uint64   `json:"frames"`               // sent completely
 	Cut        uint64   `json:"frames_cut"`           // given up, wholly or in part
-	Dropped    uint64   `json:"packets_dropped"`      // of these frames
-	Refused    uint64   `json:"refused"`              // answers that nobody listens there
-	Errors     uint64   `json:"errors"`               // of the system's calls
-	LastError  string   `json:"last_error,omitempty"` // while frames are cut
-	SendBuffer int      `json:"send_buffer"`          // bytes of socket buffer that the kernel granted
+	Dropped    uint64   `json:"packets_dropped"`      // packets of these frames that were not sent
+	Refused    uint64   `json:"refused"`              // answers that no program listens there
+	Errors     uint64   `json:"errors"`               // of system calls
+	LastError  string   `json:"last_error,omitempty"` // why the last frame was not sent completely, and the remedy; empty if it was
+	SendBuffer int      `json:"send_buffer"`          // bytes of socket buffer granted by the kernel
 	Reports    []Report `json:"reports,omitempty"`    // of the receivers
 }
 
-// Stats reads the counters of the destinations.
+// Stats returns the counters of the destinations.
 func (x *transmitter) Stats() []DestinationStats {
 	dests := *x.dests.Load()
 	out := make([]DestinationStats, len(dests))
@@ -54,7 +54,7 @@ func (d *destination) stats() DestinationStats {
 	return st
 }
 
-// LastReport is the newest of the receivers' reports.
+// LastReport returns the newest report of a receiver, or false if there is none.
 func (d DestinationStats) LastReport() (r Report, ok bool) {
 	for _, x := range d.Reports {
 		if !ok || x.At.After(r.At) {
@@ -64,7 +64,7 @@ func (d DestinationStats) LastReport() (r Report, ok bool) {
 	return r, ok
 }
 
-// String is one line: what was sent, what went wrong here, and what the receiver last said.
+// String returns one line: what was sent, what went wrong here, and the receiver's last report.
 func (d DestinationStats) String() string {
 	s := d.Address
 	if d.Reader != "" {

@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// summing computes the checksums of trains in a goroutine of its own while their packets are sent, or their frames fill: to read
-// a large frame takes milliseconds, which the sender does not have. The zero summing does nothing.
+// summing computes the checksums of trains in a separate goroutine while their packets are being sent, or their frames
+// are filling. Reading a large frame takes milliseconds, which the sender cannot spare. The zero summing does nothing.
 type summing struct {
-	todo    chan *train // nil: no train has anything to sum
+	todo    chan *train // nil if no train needs a checksum
 	under   atomic.Bool // a train is being summed
 	running sync.WaitGroup
 }
 
-// start starts the goroutine. Not more than one train is summed at a time. It calls done when it is.
+// start starts the goroutine. At most one train is summed at a time. After each train the goroutine calls done.
 func (s *summing) start(done func()) {
 	s.todo = make(chan *train, 1)
 	s.running.Go(func() {
@@ -27,25 +27,26 @@ func (s *summing) start(done func()) {
 	})
 }
 
-// begin has t summed. Its frame must stay until busy says that nothing reads it any more.
-func (s *summing) begin(t *train) {
+// sumTrain starts summing t. Its frame must be kept until busy returns false.
+func (s *summing) sumTrain(t *train) {
 	if s.todo != nil {
 		s.under.Store(true)
 		s.todo <- t
 	}
 }
 
-// busy reports whether the train of begin is not summed yet.
+// busy reports whether the train given to sumTrain is still being summed.
 func (s *summing) busy() bool { return s.under.Load() }
 
-// await waits until the train of begin is summed, or its frame is known to be damaged.
+// await waits until the train given to sumTrain is summed, or its frame turns out to be damaged.
 func (s *summing) await(turn *turn) {
 	for s.busy() {
 		turn.wait()
 	}
 }
 
-// sum computes the checksum of t. That of a frame that fills follows its lines, as far as the frame becomes complete.
+// sum computes the checksum of t. For a filling frame it sums the lines as they arrive, unless the frame turns out to
+// be damaged.
 func (t *train) sum() {
 	g := &t.filling
 	if g.frame == nil {
@@ -63,7 +64,8 @@ func (t *train) sum() {
 	}
 }
 
-// sumSteps bounds how often the goroutine wakes for a frame that fills.
+// sumSteps is the approximate number of parts in which the lines of a filling frame are summed. It limits how often the
+// goroutine wakes up.
 const sumSteps = 16
 
 // end ends the goroutine.

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// rtcpOf listens to the RTCP of the stream that c receives.
+// rtcpOf listens for the RTCP packets of the stream that c receives.
 func rtcpOf(t *testing.T, c *net.UDPConn) *net.UDPConn {
 	t.Helper()
 	reports, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: c.LocalAddr().(*net.UDPAddr).Port + 1})
@@ -25,7 +25,7 @@ func rtcpOf(t *testing.T, c *net.UDPConn) *net.UDPConn {
 	return reports
 }
 
-// application is the APP packet at the end of the next compound.
+// application returns the APP packet at the end of the next compound.
 func application(t *testing.T, reports *net.UDPConn) *rtcp.ApplicationDefined {
 	t.Helper()
 	b := make([]byte, 2000)
@@ -41,8 +41,8 @@ func application(t *testing.T, reports *net.UDPConn) *rtcp.ApplicationDefined {
 	return all[len(all)-1].(*rtcp.ApplicationDefined)
 }
 
-// A checksum that takes as long as it likes holds up no packet, and the frame is not given back before it is done. Nor does that of a
-// frame that fills, whose lines were there when the sender came.
+// A checksum delays no packet, however long it takes, and the frame is not returned before it is computed. This also
+// holds for a filling frame whose lines had all arrived when its turn came.
 func TestPacketsDoNotWaitForTheChecksum(t *testing.T) {
 	t.Run("whole", func(t *testing.T) { packetsDoNotWait(t, false) })
 	t.Run("fills", func(t *testing.T) { packetsDoNotWait(t, true) })
@@ -54,7 +54,7 @@ func packetsDoNotWait(t *testing.T, fills bool) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}, Destinations: []string{addr}, Slices: fills}, f)
 	s.sender.sums.end()
-	s.sender.sums = summing{todo: make(chan *train, 1)} // it waits for this test
+	s.sender.sums = summing{todo: make(chan *train, 1)} // waits for this test
 	sent := make(chan bool)
 	go func() {
 		if fills {
@@ -90,7 +90,7 @@ func packetsDoNotWait(t *testing.T, fills bool) {
 	}
 }
 
-// Trains that go to nobody are not summed, before the end and after it.
+// Trains without destinations are not summed, neither before nor after the end.
 func TestNobodyToSendToNeedsNoChecksum(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := testSink(t, Config{Stream: rtp.Stream{Checksum: true}}, f)

@@ -12,9 +12,10 @@ import (
 	"time"
 )
 
-// Threads are the threads that the streams of a process share, not more than one for each processor. A thread sends what is due
-// of its streams, one burst after the other, and sleeps until the next burst is due or a stream is woken. The more bursts it has
-// the less often it sleeps, which is a quarter of what sending costs.
+// Threads is a pool of threads shared by the streams of a process, with at most one thread per processor. A thread
+// sends the bursts of its streams that are due, one after another, and sleeps until the next burst is due or a stream
+// is woken. The more bursts a thread has the less often it sleeps; sleeping accounts for a quarter of the cost of
+// sending.
 type Threads struct {
 	most int
 
@@ -22,41 +23,41 @@ type Threads struct {
 	list []*thread
 }
 
-// NewThreads makes threads for so many processors. They run while there are streams.
+// NewThreads returns a pool for the given number of processors. Threads run only while there are streams.
 func NewThreads(processors int) *Threads { return &Threads{most: processors} }
 
 const (
-	fullThread  = 9e9                    // bits a second that a thread is given, while there are processors without one
-	tooBusy     = 0.8                    // part of its time: a thread gives streams away
-	reviewEvery = 250 * time.Millisecond // so often it looks whether it is
+	fullThread  = 9e9                    // bits per second assigned to a thread while more threads may be started
+	tooBusy     = 0.8                    // load at which a thread gives streams away, as a part of its time
+	reviewEvery = 250 * time.Millisecond // interval at which a thread checks its load
 )
 
-// A thread has turns.
+// A thread runs the turns of its streams.
 type thread struct {
 	threads *Threads
 
-	bits    float64 // a second, of its streams. Guarded by threads.mu, as the next two
-	streams int     // here, or on their way
-	full    bool    // it was too busy once, so it gets no others
+	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next two fields
+	streams int     // streams on this thread or moving to it
+	full    bool    // the thread was once too busy, and gets no further streams
 
 	mu    sync.Mutex
-	fresh []*turn // that have not begun here
+	fresh []*turn // turns that have not yet begun on this thread
 
-	turns  []*turn       // of the thread alone, as what follows
+	turns  []*turn       // used only by the thread itself, like the following fields
 	asleep atomic.Uint32 // futex(2): 1 while the thread sleeps
 	clock  clock
-	since  time.Duration // the last review
-	slept  time.Duration // since then
+	since  time.Duration // time of the last review
+	slept  time.Duration // time slept since then
 }
 
-// A turn is a stream's share of a thread: a coroutine, which gives the thread away whenever it waits.
+// A turn is a stream's share of a thread: a coroutine that yields the thread whenever it waits.
 type turn struct {
 	thread atomic.Pointer[thread]
-	bits   float64       // a second, of the stream
-	send   func()        // which returns when moves says so, or it has ended
-	to     *thread       // to which the stream is to move; nil: it stays
-	due    time.Duration // when it goes on, by the monotonic clock
-	listen bool          // it also goes on when it is woken
+	bits   float64       // of the stream, per second
+	send   func()        // returns when moves returns true, or when the stream has ended
+	to     *thread       // thread to which the stream is to move; nil if it stays
+	due    time.Duration // when it continues, by the monotonic clock
+	listen bool          // it also continues when woken
 	woken  atomic.Bool
 	yield  func(struct{}) bool
 	next   func() (struct{}, bool)
@@ -65,18 +66,18 @@ type turn struct {
 
 const never = time.Duration(math.MaxInt64)
 
-// begin runs send in a turn, for a stream of so many bits a second. The turn has ended when ended is closed.
-func (s *Threads) begin(t *turn, bits float64, send func()) {
+// startTurn runs send in a turn, for a stream of the given bits per second. t.ended is closed when the turn has ended.
+func (s *Threads) startTurn(t *turn, bits float64, send func()) {
 	t.bits, t.send, t.ended = bits, send, make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.choose(bits)
-	l.take(t)
+	l.countTurn(t)
 	l.join(t)
 }
 
-// choose returns the thread for a stream: the one with most to send that has room, else a new one, else the one with least.
-// mu is held.
+// choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
+// if possible; otherwise the one with the fewest bits. The caller must hold mu.
 func (s *Threads) choose(bits float64) *thread {
 	var best *thread
 	for _, l := range s.list {
@@ -105,25 +106,25 @@ func (s *Threads) choose(bits float64) *thread {
 	})
 }
 
-// relieve has half of the streams of l move to a thread that is not too busy, if there may be one.
+// relieve moves half of the streams of l to a thread that is not too busy, if there is one or a new one can be started.
 func (s *Threads) relieve(l *thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.full = true
 	for _, t := range l.turns[:len(l.turns)/2] {
-		if t.moves() { // it has been told before
+		if t.moves() { // already about to move
 			continue
 		}
 		to := s.choose(t.bits)
 		if to.full {
 			return
 		}
-		to.take(t)
+		to.countTurn(t)
 		t.move(to)
 	}
 }
 
-// run has the turns go on when they are due, until there are none.
+// run continues turns when they are due, until there are none.
 func (l *thread) run() {
 	for l.accept() {
 		now := l.clock.now()
@@ -138,12 +139,12 @@ func (l *thread) run() {
 			t.woken.Store(false)
 		}
 		if _, more := t.next(); !more {
-			l.end(t)
+			l.removeTurn(t)
 		}
 	}
 }
 
-// review looks how busy the thread was.
+// review checks every reviewEvery how busy the thread was, and if it was too busy, moves some of its streams away.
 func (l *thread) review(now time.Duration) {
 	took := now - l.since
 	if took < reviewEvery {
@@ -155,7 +156,7 @@ func (l *thread) review(now time.Duration) {
 	l.since, l.slept = now, 0
 }
 
-// first is the turn that is due first, if the thread has one. Whoever is woken goes first: then it has something that is due.
+// first returns the turn that is due first, or nil. A woken turn comes first, because it has something to send.
 func (l *thread) first() (first *turn, due time.Duration) {
 	due = never
 	for _, t := range l.turns {
@@ -170,13 +171,13 @@ func (l *thread) first() (first *turn, due time.Duration) {
 	return first, due
 }
 
-// take counts t as a stream of the thread. threads.mu is held.
-func (l *thread) take(t *turn) {
+// countTurn counts t as a stream of the thread. The caller must hold threads.mu.
+func (l *thread) countTurn(t *turn) {
 	l.streams++
 	l.bits += t.bits
 }
 
-// join has t, which the thread has taken, begin there, or go on.
+// join hands t, which countTurn has counted, over to the thread, where it begins or continues.
 func (l *thread) join(t *turn) {
 	t.thread.Store(l)
 	l.mu.Lock()
@@ -185,13 +186,13 @@ func (l *thread) join(t *turn) {
 	l.rouse()
 }
 
-// accept has the turns begin that have joined. It returns false when the thread has no stream, and ends.
+// accept begins the turns that have joined. It returns false if the thread has no streams and must end.
 func (l *thread) accept() bool {
 	l.mu.Lock()
 	fresh := l.fresh
 	l.fresh = nil
 	l.mu.Unlock()
-	for _, t := range fresh { // a coroutine is bound to the thread that makes it
+	for _, t := range fresh { // a coroutine is bound to the thread that creates it
 		t.due, t.listen, t.to = 0, false, nil
 		t.next, _ = iter.Pull(func(yield func(struct{}) bool) {
 			t.yield = yield
@@ -211,8 +212,8 @@ func (l *thread) accept() bool {
 	return false
 }
 
-// end takes off a turn that has ended, or goes on elsewhere.
-func (l *thread) end(t *turn) {
+// removeTurn removes a turn that has ended or moves to another thread.
+func (l *thread) removeTurn(t *turn) {
 	l.turns = slices.DeleteFunc(l.turns, func(o *turn) bool { return o == t })
 	l.threads.mu.Lock()
 	l.streams--
@@ -234,7 +235,7 @@ func (l *thread) sleep(t time.Duration) {
 	l.asleep.Store(0)
 }
 
-// quiet says that nobody has been woken, and nobody has come.
+// quiet reports whether no turn was woken and none has joined.
 func (l *thread) quiet() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -248,22 +249,23 @@ func (l *thread) rouse() {
 	}
 }
 
-// roused says whether the turn is to go on because it was woken.
+// roused reports whether the turn was woken while it listens for that, and so should continue before it is due.
 func (t *turn) roused() bool { return t.listen && t.woken.Load() }
 
-// until waits until a moment.
+// until waits until the given time.
 func (t *turn) until(at time.Duration) {
 	t.due, t.listen = at, false
 	t.yield(struct{}{})
 }
 
-// wait waits until wake is called, or has been since the last wait: whoever waits for something looks then whether it is so.
+// wait waits until wake is called, or returns immediately if that was called since the last wait. Callers must check
+// their condition after each wait.
 func (t *turn) wait() {
 	t.due, t.listen = never, true
 	t.yield(struct{}{})
 }
 
-// wake has the turn go on from wait. It may be called by anybody, at any time, and waits for nothing.
+// wake makes the turn continue from wait. It may be called at any time by any goroutine, and does not block.
 func (t *turn) wake() {
 	t.woken.Store(true)
 	if l := t.thread.Load(); l != nil {
@@ -271,11 +273,11 @@ func (t *turn) wake() {
 	}
 }
 
-// move has the stream go on on another thread, when it is between two frames.
+// move makes the stream continue on another thread, between two frames.
 func (t *turn) move(to *thread) {
 	t.to = to
 	t.wake()
 }
 
-// moves says whether send is to return between two frames.
+// moves reports whether send should return between two frames.
 func (t *turn) moves() bool { return t.to != nil }

@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// Whoever is due first goes on first, on one thread, which waits for nobody; a wake-up is not lost, and does not end until. On a
-// machine that stands still for as long as the longest wait it is tried again.
+// The turn that is due first continues first, on one thread, which never waits for a turn. A wake-up is not lost, and
+// does not end until. The test is repeated if the machine stands still for as long as the longest wait.
 func TestTurnsTakeTurns(t *testing.T) {
 	want := []string{"d", "b", "c", "c", "b", "a"}
 	rtptest.Need(t, rtptest.Tries(t, func() error {
@@ -28,7 +28,8 @@ func TestTurnsTakeTurns(t *testing.T) {
 	}))
 }
 
-// Threads of senders have a name, and the process's first thread keeps its own, though every idle one is asked for.
+// Sender threads have a name of their own, and the process's first thread keeps its name, even if all idle threads
+// become senders.
 func TestSendersLeaveTheFirstThread(t *testing.T) {
 	const most = 64
 	tids, over := make(chan int, most), make(chan struct{})
@@ -48,14 +49,14 @@ func TestSendersLeaveTheFirstThread(t *testing.T) {
 	}
 }
 
-// takeTurns plays four turns, and returns who went on, in that order.
+// takeTurns plays four turns, and returns the order in which they continued.
 func takeTurns(t *testing.T) (order []string) {
 	const longest = 500
 	s := &Threads{most: 1}
 	var turns [4]turn
 	start := monotonic() + 20*time.Millisecond
 	play := func(t *turn, name string, moments ...time.Duration) {
-		s.begin(t, 0, func() {
+		s.startTurn(t, 0, func() {
 			for _, at := range moments {
 				t.wake()
 				t.until(start + at*time.Millisecond)
@@ -73,7 +74,7 @@ func takeTurns(t *testing.T) (order []string) {
 	play(&turns[1], "b", 0, 30)
 	play(&turns[2], "c", 10, 20)
 	turns[3].wake()
-	s.begin(&turns[3], 0, func() {
+	s.startTurn(&turns[3], 0, func() {
 		turns[3].wait()
 		order = append(order, "d")
 	})
@@ -88,7 +89,8 @@ func takeTurns(t *testing.T) (order []string) {
 	return order
 }
 
-// TestStreamsChooseThreads: streams of so many Gb/s come one after the other, and take these threads.
+// TestStreamsChooseThreads starts streams with the given numbers of Gb/s one after another, and checks which threads
+// they use.
 func TestStreamsChooseThreads(t *testing.T) {
 	for name, tt := range map[string]struct {
 		most  int
@@ -109,7 +111,7 @@ func TestStreamsChooseThreads(t *testing.T) {
 		}
 		rest := make(chan struct{})
 		for i, x := range turns {
-			s.begin(x, 1e9*tt.gbits[i], func() { rests(x, rest) })
+			s.startTurn(x, 1e9*tt.gbits[i], func() { rests(x, rest) })
 			got = append(got, slices.Index(s.list, x.thread.Load()))
 		}
 		close(rest)
@@ -135,7 +137,8 @@ func rests(t *turn, rest chan struct{}) {
 	}
 }
 
-// A thread that is too busy gives away half of its streams, which go on on another thread; but not to one that was too busy, too.
+// A thread that is too busy gives away half of its streams, which continue on another thread, but not to a thread that
+// was too busy itself.
 func TestABusyThreadGivesStreamsAway(t *testing.T) {
 	for most, want := range map[int][]int{1: {3}, 2: {2, 1}, 8: {2, 1}} {
 		s := &Threads{most: most}
@@ -143,10 +146,10 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 		var turns [3]turn
 		for i := range turns {
 			x := &turns[i]
-			s.begin(x, 1, func() {
+			s.startTurn(x, 1, func() {
 				if i == 2 { // all have joined
 					s.relieve(x.thread.Load())
-					s.relieve(x.thread.Load()) // it is still too busy, before they have gone
+					s.relieve(x.thread.Load()) // still too busy, before they have moved
 					close(relieved)
 				}
 				rests(x, rest)
@@ -180,15 +183,15 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 	}
 }
 
-// beside streams frames to a healthy destination, on one thread with a stream to a destination that takes nothing if stalled is
-// true, and returns the median latency.
+// beside streams frames to a healthy destination, on one thread with a stream whose destination accepts no data if
+// stalled is true, and returns the median latency.
 func beside(t *testing.T, frames, fps int, pacing Pacing, stalled bool) (time.Duration, error) {
 	t.Helper()
 	threads := &Threads{most: 1}
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, fps)
 	var sinks []*Sink
 	for range 2 {
-		_, addr := listener(t) // need not be read: what does not fit into its socket is lost there
+		_, addr := listener(t) // need not be read: packets that do not fit into its socket are lost there
 		sinks = append(sinks, testSink(t, Config{Destinations: []string{addr}, Threads: threads, Pacing: pacing}, f))
 	}
 	if stalled {
@@ -214,8 +217,8 @@ func beside(t *testing.T, frames, fps int, pacing Pacing, stalled bool) (time.Du
 	return books[0].Latency.P50, nil
 }
 
-// A stream whose only destination takes nothing waits for it as long as it may, and costs a stream on the same thread no frame,
-// and hardly any time. A machine that is busy with other things costs both: then it is tried again.
+// A stream whose only destination accepts no data waits for it as long as it may, but costs a stream on the same thread
+// no frames and hardly any time. Other load on the machine slows down both, and then the test is repeated.
 func TestAStalledStreamDelaysNobodyOnItsThread(t *testing.T) {
 	const frames, fps = 60, 60
 	for _, pacing := range []Pacing{PaceFrame, PaceBurst} {

@@ -14,58 +14,60 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// A train is one of package rtp on its way.
+// train is an rtp.Train being sent.
 type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
 	began     time.Duration // when its first packet was handed to the kernel, by the same clock
-	departure time.Duration // of the packets that are sent now
-	filling   filling       // of a frame that fills
-	inFlight  atomic.Int32  // messages of MSG_ZEROCOPY that the kernel has not done with; until then the frame must stay
+	departure time.Duration // of the packets being sent
+	filling   fillingFrame  // for a filling frame
+	inFlight  atomic.Int32  // MSG_ZEROCOPY messages that the kernel has not finished with; until it has, the frame must be kept
 }
 
 // A transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
 type transmitter struct {
 	config     Config
-	keyFrame   func() // asks for a picture that refers to no other
+	keyFrame   func() // requests a picture that refers to no other
 	control    *rtp.Compounds
 	identity   identity
 	adaptation *adaptation
-	span       time.Duration // over which the packets of a frame are spread; 0: not
-	patience   time.Duration // for which a frame waits, after that, for full socket buffers
+	span       time.Duration // time over which the packets of a frame are spread; 0: no pacing
+	patience   time.Duration // additional time for which a frame waits for room in full socket buffers
 	ready      bool          // trains are packet-ready
-	buffer     int           // bytes wanted of a socket buffer
-	bits       float64       // of the stream on the wire, a second; 0: not known
+	buffer     int           // requested size of a socket buffer in bytes
+	bits       float64       // bit rate of the stream on the wire; 0 if unknown
 
-	mu       sync.Mutex // of the next two, of control, and of dests when they change
+	mu       sync.Mutex // guards the next two fields, control, and changes of dests
 	closed   bool
 	reported time.Time
 	dests    atomic.Pointer[[]*destination]
-	turn     turn // in which trains are sent
+	turn     turn // turn in which trains are sent
 	pacer    pacer
-	period   time.Duration // of frames; 0: not known
+	period   time.Duration // of frames; 0 if unknown
 	bucket   bucket
 	first    pipeline.SignedHistogram // from the end of the frame's DMA to its first packet
-	last     pipeline.Histogram       // and to its last
+	last     pipeline.Histogram       // from the end of the frame's DMA to its last packet
 	sums     summing
 	hearing  sync.WaitGroup
 }
 
 const (
-	paced   = 0.9  // part of the frame period over which packets are spread; then comes the patience with who is late
-	reserve = 0.05 // part of the frame period that is left for packetizing
+	paced   = 0.9  // part of the frame period over which packets are spread; the rest is the grace period for slow destinations
+	reserve = 0.05 // part of the frame period that is reserved for packetizing
 )
 
-// longestSpread bounds the time that one frame takes, however rare frames are: the program ends between two of them.
+// longestSpread is the maximum time over which one frame is sent, even at low frame rates, because the program can end
+// only between two frames.
 const longestSpread = time.Second
 
-// fullPause is how long to wait for room in a socket that is full, or below it.
+// fullPause is the pause before retrying when the socket, or a queue below it, is full.
 const fullPause = 100 * time.Microsecond
 
-// unpacedPatience is how long a frame without pacing or rate waits for full socket buffers.
+// unpacedPatience is the maximum time for which a frame of a stream without a frame rate waits for room in full socket
+// buffers.
 const unpacedPatience = 100 * time.Millisecond
 
-// newTransmitter makes a transmitter of trains like t, for frames of format f.
+// newTransmitter returns a transmitter of trains like t, for frames of format f.
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	x := &transmitter{
 		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
@@ -87,7 +89,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 			x.buffer = 8 * c.Burst * c.MTU
 		}
 	}
-	if c.Checksum && c.Payload == rtp.Raw { // others are summed where their bytes are written
+	if c.Checksum && c.Payload == rtp.Raw { // other payloads are summed when they are packetized
 		x.sums.start(x.turn.wake)
 	}
 	x.identity.ssrc.Store(c.Start.SSRC)
@@ -95,7 +97,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	return x
 }
 
-// Add adds a destination. It may be called while trains are sent.
+// Add adds a destination. It may be called while trains are being sent.
 func (x *transmitter) Add(dest Destination) error {
 	d, err := x.open(dest, x.config)
 	if err != nil {
@@ -104,18 +106,19 @@ func (x *transmitter) Add(dest Destination) error {
 	return x.attach(d)
 }
 
-// Remove removes the destination that was added by that name or address. It may be called while trains are sent.
+// Remove removes the destination that was added with this name or address. It may be called while trains are being
+// sent.
 func (x *transmitter) Remove(dest string) error {
 	is := func(d *destination) bool { return d.reader == "" && (d.name == dest || d.socket.addr.String() == dest) }
 	was, err := x.detach(is)
 	if !was {
-		return fmt.Errorf("%w: %s: is not sent to", ErrDestination, dest)
+		return fmt.Errorf("%w: %s: the stream is not sent there", ErrDestination, dest)
 	}
 	return err
 }
 
-// Exchange adds what fresh names and removes what gone names, which are sent to. It may be called while trains are sent. When one of fresh cannot
-// be sent to, nothing has changed.
+// Exchange replaces the destinations in gone by those in fresh. It may be called while trains are being sent. If one of
+// fresh cannot be used, nothing changes.
 func (x *transmitter) Exchange(gone, fresh []Destination) error {
 	var opened []*destination
 	for _, to := range fresh {
@@ -124,7 +127,7 @@ func (x *transmitter) Exchange(gone, fresh []Destination) error {
 			return o.line == nil && o.socket.addr == to.Addr && !slices.ContainsFunc(gone, func(g Destination) bool { return g.Addr == to.Addr })
 		}
 		if err == nil && slices.ContainsFunc(*x.dests.Load(), stays) {
-			err = errors.Join(fmt.Errorf("%w: %s: is sent to already", ErrDestination, to.Name), d.close())
+			err = errors.Join(fmt.Errorf("%w: %s: the stream is sent there already", ErrDestination, to.Name), d.close())
 		}
 		if err != nil {
 			for _, d := range opened {
@@ -135,7 +138,7 @@ func (x *transmitter) Exchange(gone, fresh []Destination) error {
 		opened = append(opened, d)
 	}
 	var errs []error
-	for _, d := range gone { // first, as fresh may have the same address under another name
+	for _, d := range gone { // first, because fresh may contain the same address under another name
 		errs = append(errs, x.Remove(d.Addr.String()))
 	}
 	for _, d := range opened {
@@ -144,7 +147,7 @@ func (x *transmitter) Exchange(gone, fresh []Destination) error {
 	return errors.Join(errs...)
 }
 
-// warn logs what will not go well with d.
+// warn logs foreseeable problems of d.
 func (x *transmitter) warn(d *destination) {
 	if d.socket.buffer < x.buffer {
 		d.log.Warn("rtp: socket send buffer is small: packets may be dropped here",
@@ -156,16 +159,17 @@ func (x *transmitter) warn(d *destination) {
 	}
 }
 
-// Send sends t to all destinations, paced, and then what RTCP has to tell about it. A destination whose socket buffer
-// stays full falls behind by itself, and loses the rest of the frame when it has not caught up at its end. Send reports
-// whether all destinations failed. One that is added meanwhile gets the next train, one that is removed the rest of no train.
+// Send sends t to all destinations, paced, and then the RTCP packets about it. A destination whose socket buffer stays
+// full falls behind without delaying the others, and loses the rest of the frame if it has not caught up at the end of
+// the frame's time. Send reports whether all destinations failed. A destination added meanwhile gets the next train;
+// one that is removed gets no more packets of this one.
 func (x *transmitter) Send(t *train) (failed bool) {
 	dests := x.adopt(t)
 	if len(dests) == 0 {
 		t.awaitEnd(&x.turn)
 		return false
 	}
-	x.begin(t, dests)
+	x.beginTrain(t, dests)
 	if err := x.play(t, dests); err != nil {
 		x.abandon(t, dests, err)
 		x.sums.await(&x.turn)
@@ -179,7 +183,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	}
 	failed = true
 	for _, d := range dests {
-		if !d.end() {
+		if !d.endTrain() {
 			failed = false
 		}
 	}
@@ -188,10 +192,10 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	return failed
 }
 
-// begin prepares for t.
-func (x *transmitter) begin(t *train, dests []*destination) {
+// beginTrain prepares the destinations and the schedule for t.
+func (x *transmitter) beginTrain(t *train, dests []*destination) {
 	for _, d := range dests {
-		d.begin(t)
+		d.beginTrain(t)
 	}
 	now := x.pacer.now()
 	if t.filling.frame != nil {
@@ -201,8 +205,9 @@ func (x *transmitter) begin(t *train, dests []*destination) {
 	x.plan(t.Len(), t.came, now)
 }
 
-// plan sets the schedule of a frame of n packets that came at came, seen at now. A frame that is late, since it had to wait
-// for the one before, has the time that is left until the next one comes: else each would be as late as this one.
+// plan sets, at time now, the schedule of a frame of n packets that arrived at came. A frame that is late because it
+// had to wait for the previous one is spread over the time left until the next one is due; otherwise all following
+// frames would be equally late.
 func (x *transmitter) plan(n int, came, now time.Duration) {
 	if came == 0 {
 		came = now
@@ -214,11 +219,12 @@ func (x *transmitter) plan(n int, came, now time.Duration) {
 	if span > 0 {
 		span = x.bucket.span(n, start, came+span, span)
 	}
-	x.pacer.begin(start, (n+x.config.Burst-1)/x.config.Burst, span, x.span)
+	x.pacer.beginFrame(start, (n+x.config.Burst-1)/x.config.Burst, span, x.span)
 }
 
-// play hands the bursts of t to the destinations when they are due. The first one leaves before the checksum is begun:
-// to wake its goroutine takes time. An error is of a frame that turned out to be damaged while it was sent.
+// play hands the bursts of t to the destinations when they are due. The first burst is sent before the checksum is
+// started, because waking its goroutine takes time. An error means that the frame turned out to be damaged, or that the
+// stream has ended.
 func (x *transmitter) play(t *train, dests []*destination) error {
 	most := maxAhead
 	for _, d := range dests {
@@ -248,14 +254,14 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		}
 		if from == 0 {
 			t.began = x.pacer.now()
-			x.sums.begin(t)
+			x.sums.sumTrain(t)
 		}
 	}
 	return nil
 }
 
-// step is how many packets leave after wait k. Without pacing bursts follow one another anyway, and many go in a call of
-// the kernel; the first goes alone, since its time is taken.
+// step returns the number of packets to send after wait k. Without pacing, bursts follow one another anyway, so many
+// are sent in one system call. The first burst is sent alone, because its time is measured.
 func (x *transmitter) step(k int) int {
 	if x.span == 0 && k > 0 {
 		return volley * x.config.Burst
@@ -263,8 +269,9 @@ func (x *transmitter) step(k int) int {
 	return x.config.Burst
 }
 
-// finish waits for the destinations that are behind, all together for no longer than the patience. Nobody waits for one
-// whose last frame was cut, unless that is true of all: it would hold up the others frame after frame.
+// finish waits for the destinations that are behind, for at most patience in total, and gives up what is then unsent.
+// Destinations whose last frame was cut would delay the others frame after frame, so it does not wait for them, unless
+// the last frame of all was cut.
 func (x *transmitter) finish(t *train, dests []*destination) {
 	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
 	for until := x.pacer.now() + x.patience; ; {
@@ -280,7 +287,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 		now := x.pacer.now()
 		last := !wait || now >= until
 		if !last {
-			for _, d := range dests { // a note may say that there is room
+			for _, d := range dests { // a notification may make room
 				d.poll()
 			}
 			x.turn.until(now + fullPause)
@@ -293,19 +300,19 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 	}
 }
 
-// reap learns which trains the kernel has let go of.
+// reap finds out which trains the kernel has finished with.
 func (x *transmitter) reap() {
 	for _, d := range *x.dests.Load() {
 		d.poll()
 	}
 }
 
-// report sends the checksum of t, or every second a bare sender report.
+// report sends the checksum of t, or without checksums a plain sender report every second.
 func (x *transmitter) report(t *train, dests []*destination) {
-	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // nobody else writes it
+	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // the sender is the only writer of reported
 		return
 	}
-	x.tell(dests, func(b []byte) []byte {
+	x.sendReports(dests, func(b []byte) []byte {
 		if !x.config.Checksum {
 			return b
 		}
@@ -313,8 +320,8 @@ func (x *transmitter) report(t *train, dests []*destination) {
 	})
 }
 
-// tell sends each destination a sender report and what add appends to it.
-func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
+// sendReports sends each destination a sender report, extended by add.
+func (x *transmitter) sendReports(dests []*destination, add func([]byte) []byte) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	now := time.Now()
@@ -325,13 +332,13 @@ func (x *transmitter) tell(dests []*destination, add func([]byte) []byte) {
 	}
 }
 
-// bye ends the stream for a destination. mu is held.
+// bye ends the stream for a destination. The caller must hold mu.
 func (x *transmitter) bye(d *destination) {
 	packets, octets := d.counters.reported()
 	d.report(x.control.Bye(x.control.SenderReport(time.Now(), packets, octets)))
 }
 
-// Close says goodbye to the destinations and frees the sockets. Stats keeps the last counts.
+// Close sends BYE to the destinations and frees the sockets. Stats still returns the last counts.
 func (x *transmitter) Close() error {
 	x.mu.Lock()
 	if x.closed {

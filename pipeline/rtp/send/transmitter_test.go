@@ -23,7 +23,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// listener is a receiver on the loopback that counts what it gets.
+// listener returns a receiver on the loopback and its address.
 func listener(t testing.TB) (*net.UDPConn, string) {
 	t.Helper()
 	port := rtptest.EvenPorts(t, 1)[0]
@@ -36,8 +36,9 @@ func listener(t testing.TB) (*net.UDPConn, string) {
 	return c, fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// read returns the datagrams that wait at c, and those that come within some milliseconds. For as many as it wants it waits much
-// longer: the kernel of a slow machine may deliver them late, and a thread that comes late to a deadline finds none.
+// read returns the datagrams that wait at c, and those that arrive within a few milliseconds. It waits much longer for
+// the first want datagrams, because the kernel of a slow machine may deliver them late, and a thread that is late for a
+// deadline would find none.
 func read(t testing.TB, c *net.UDPConn, want int) [][]byte {
 	t.Helper()
 	var out [][]byte
@@ -56,7 +57,7 @@ func read(t testing.TB, c *net.UDPConn, want int) [][]byte {
 	}
 }
 
-// send packetizes and sends frame n of the sink's format.
+// send packetizes and sends frame f.
 func send(t testing.TB, s *Sink, f *pipeline.Frame) bool {
 	t.Helper()
 	if err := s.packer.Packetize(s.trains[0].Train, f); err != nil {
@@ -102,7 +103,8 @@ func TestAllDestinationsGetTheSameBytes(t *testing.T) {
 	}
 }
 
-// stall makes destination d's socket one end of a pair whose other end nobody reads: it takes few packets.
+// stall replaces destination d's socket by one end of a socket pair whose other end is not read, so that it accepts
+// only a few packets.
 func stall(t *testing.T, d *destination) (peer int) {
 	t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0)
@@ -138,12 +140,12 @@ func TestAStalledDestinationDisturbsNobody(t *testing.T) {
 		t.Errorf("%+v", st)
 	}
 	b := make([]byte, 2000)
-	for n, err := unix.Read(peer, b); n > 0; n, err = unix.Read(peer, b) { // the receiver wakes up
+	for n, err := unix.Read(peer, b); n > 0; n, err = unix.Read(peer, b) { // the receiver starts to read
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	go func() { // and reads on
+	go func() { // and continues to read
 		for {
 			n, err := unix.Read(peer, b)
 			if n == 0 || (err != nil && err != unix.EAGAIN) {
@@ -186,7 +188,7 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "no receiver listens") {
 		t.Errorf("%+v", st)
 	}
-	// A refusal that waits from long ago must not cost a frame.
+	// An old refusal must not cost a frame.
 	if _, err := unix.Write((*s.sender.dests.Load())[0].socket.fd, []byte{0}); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +253,7 @@ func TestSocketOptions(t *testing.T) {
 		}
 	}
 	if r, err := unix.GetsockoptInet4Addr(multi.socket.fd, unix.IPPROTO_IP, unix.IP_MULTICAST_IF); err != nil || r != [4]byte{} {
-		t.Errorf("multicast interface %v: %v", r, err) // an index is set, and reads as no address
+		t.Errorf("multicast interface %v: %v", r, err) // an index is set, which reads as no address
 	}
 	sa, err := unix.Getsockname(uni.socket.fd)
 	if err != nil || int(udp.AddrPort(sa).Port())+1 != uni.socket.conn.LocalAddr().(*net.UDPAddr).Port {
@@ -280,7 +282,7 @@ func TestIPv6(t *testing.T) {
 	}
 }
 
-// TestSmallBufferWarns asks for more than any sensible limit.
+// TestSmallBufferWarns requests more than any sensible limit.
 func TestSmallBufferWarns(t *testing.T) {
 	_, addr := listener(t)
 	var log bytes.Buffer
@@ -316,14 +318,14 @@ func TestLinkWarning(t *testing.T) {
 	}
 }
 
-// TestPacerDoesNotDrift plays frames of 200 bursts to a thread that always wakes late, and one that was held up.
+// TestPacerDoesNotDrift plays frames of 200 bursts to a thread that always wakes up late, or is held up once.
 func TestPacerDoesNotDrift(t *testing.T) {
 	const us, bursts = time.Microsecond, 200
 	for name, tt := range map[string]struct{ late, heldUp, end time.Duration }{
 		"in time":      {0, 0, 0},
 		"always late":  {140 * us, 0, 140 * us},
 		"held up":      {50 * us, 5 * time.Millisecond, 50 * us},
-		"for too long": {0, time.Second, time.Second}, // the frame is over: at twice the rate it cannot be made up
+		"for too long": {0, time.Second, time.Second}, // longer than the frame: cannot be made up at twice the rate
 	} {
 		p := pacer{start: time.Hour, interval: 148 * us, least: 74 * us}
 		now, row, longest := p.start, 0, 0
@@ -346,16 +348,31 @@ func TestPacerDoesNotDrift(t *testing.T) {
 	if sleepUntil(now + 2*time.Millisecond); monotonic() < now+2*time.Millisecond {
 		t.Error("woke too early")
 	}
-	sleepUntil(now) // in the past: returns
+	sleepUntil(now) // returns at once for a time in the past
 	c := newClock()
 	if before, at := monotonic(), c.now(); at < before-time.Millisecond || at > monotonic()+time.Millisecond {
 		t.Errorf("the clock says %v, the kernel's %v", at, before)
 	}
 }
 
+// TestAheadOfTheKernel checks that bursts are handed to a kernel that paces them at most as early as is allowed, and without
+// a sleep if they are not too early.
+func TestAheadOfTheKernel(t *testing.T) {
+	const interval, most = time.Second, 4
+	for _, tt := range []struct{ early, sleeps time.Duration }{{100 * interval, 98 * interval}, {3 * interval, 0}} {
+		slept := 0
+		p := pacer{clock: newClock(), interval: interval, turn: &turn{yield: func(struct{}) bool { slept++; return true }}}
+		p.start = p.now() + tt.early
+		due := p.ahead(0, most)
+		if due != p.start || (slept == 1) != (tt.sleeps > 0) || slept == 1 && p.turn.due != p.start-tt.early+tt.sleeps {
+			t.Errorf("%v early: due at %v, %d sleeps until %v, start %v", tt.early, due, slept, p.turn.due, p.start)
+		}
+	}
+}
+
 func TestSendAllocatesNothing(t *testing.T) {
 	c, addr := listener(t)
-	go func() { // drain, so that nothing is refused
+	go func() { // drains the socket, so that nothing is refused
 		b := make([]byte, 2000)
 		for {
 			if _, err := c.Read(b); err != nil {

@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// departure is how the kernel is told when a packet is to leave (SO_TXTIME, tc-etf(8)): the queueing discipline fq
-// takes the monotonic clock, etf takes TAI.
+// departure describes how to tell the kernel when a packet is to leave (SO_TXTIME, tc-etf(8)): the queueing discipline
+// fq uses the monotonic clock, etf uses TAI.
 type departure struct {
 	clock  int32
 	name   string
-	lead   time.Duration // by which all packets leave later than planned: etf drops what comes after its time
-	offset time.Duration // of the clock to the monotonic one
+	lead   time.Duration // delay added to all packets, because etf drops packets that arrive after their time
+	offset time.Duration // from the monotonic clock to this clock
 }
 
 var departures = []departure{
@@ -28,9 +28,9 @@ var departures = []departure{
 	{clock: unix.CLOCK_TAI, name: "etf", lead: 5 * time.Millisecond},
 }
 
-// findDeparture looks for a discipline that keeps packets until their time on the interface of that name, and then tries,
-// on a socket of its own, whether the path to a destination goes through it. What it sends is b, an RTCP compound, to
-// the destination's RTP port, where receivers know it for RTCP (RFC 5761 §4): to another port it might take another path.
+// findDeparture looks for a queueing discipline on the named interface that holds packets until they are due, and tests
+// with a separate socket whether the path to a destination uses it. It sends b, an RTCP compound, to the destination's
+// RTP port, where receivers recognise it as RTCP (RFC 5761 §4); packets to another port might take another path.
 func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (departure, error) {
 	kinds, err := disciplines(name)
 	if err != nil {
@@ -54,13 +54,13 @@ func findDeparture(name string, dest netip.AddrPort, c Config, b []byte) (depart
 }
 
 const (
-	probeDelay = 20 * time.Millisecond // until the probe may leave
-	probeLook  = 5 * time.Millisecond  // after which it must be there still: no card takes so long
+	probeDelay = 20 * time.Millisecond // time until the probe may leave
+	probeLook  = 5 * time.Millisecond  // time after which it must still be queued; no network card takes this long
 )
 
 var errLeft = errors.New("packets leave at once")
 
-// probe asks whether a packet that is to leave later stays in the queue.
+// probe returns an error unless a packet with a later departure time stays in the queue and then leaves it.
 func (d departure) probe(dest netip.AddrPort, c Config, b []byte) error {
 	fd, _, err := dial(dest, c, 1<<16)
 	if err != nil {
@@ -89,7 +89,7 @@ func (d departure) probe(dest netip.AddrPort, c Config, b []byte) error {
 	return errors.New("packets never leave")
 }
 
-// set makes fd take departure times.
+// set enables departure times on fd.
 func (d departure) set(fd int) error {
 	option := struct{ clock, flags int32 }{d.clock, 0} // struct sock_txtime
 	_, _, errno := unix.Syscall6(unix.SYS_SETSOCKOPT, uintptr(fd), unix.SOL_SOCKET, unix.SO_TXTIME,
@@ -100,7 +100,7 @@ func (d departure) set(fd int) error {
 	return nil
 }
 
-// tuned is d with the offset of its clock now. It changes by the slewing of the clocks only.
+// tuned returns d with the current offset of its clock. The offset changes only as the clocks are slewed.
 func (d departure) tuned() departure {
 	var t unix.Timespec
 	if d.clock != unix.CLOCK_MONOTONIC && unix.ClockGettime(d.clock, &t) == nil {
@@ -109,10 +109,10 @@ func (d departure) tuned() departure {
 	return d
 }
 
-// at is a moment of the monotonic clock by d's.
+// at converts a time of the monotonic clock to d's clock, including the lead.
 func (d departure) at(t time.Duration) time.Duration { return t + d.lead + d.offset }
 
-// queued is how many bytes wait below the socket.
+// queued returns the number of bytes that wait below the socket.
 func queued(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {
@@ -121,7 +121,7 @@ func queued(fd int) int {
 	return n
 }
 
-// putControl writes the head of a control message with n bytes of data (cmsg(3)).
+// putControl writes the header of a control message with n bytes of data (cmsg(3)).
 func putControl(b []byte, level, kind uint32, n int) {
 	ne.PutUint64(b, uint64(unix.SizeofCmsghdr+n))
 	ne.PutUint32(b[8:], level)

@@ -11,42 +11,43 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// Way is how packets are handed to the kernel.
+// Way is a method of handing packets to the kernel.
 type Way uint8
 
 const (
-	Automatic Way = iota // the best that the socket turns out to do, a lesser one from when it fails
-	ZeroCopy             // Segments from packet-ready memory with MSG_ZEROCOPY: the frame is held until the kernel has let go
-	Segments             // a message a burst, cut into packets by UDP_SEGMENT (udp(7)) in the kernel or the network card
-	Messages             // a message a packet, by sendmmsg
-	Single               // a call a packet, by sendmsg
+	Automatic Way = iota // the best one that the socket supports, and a lesser one after a failure
+	ZeroCopy             // Segments from packet-ready memory with MSG_ZEROCOPY: the frame is held until the kernel has finished with it
+	Segments             // one message per burst, cut into packets by UDP_SEGMENT (udp(7)) in the kernel or the network card
+	Messages             // one message per packet, by sendmmsg
+	Single               // one call per packet, by sendmsg
 )
 
 func (w Way) String() string {
 	return [...]string{"automatic", "zero-copy segments", "segments", "messages", "single"}[w]
 }
 
-// A sender hands packets to one socket, in one call of the kernel that does not wait.
+// A sender hands packets to one socket, in one non-blocking system call.
 type sender interface {
-	// send offers packets from to to of t, and returns how many were taken, and their bytes: at least one packet without
-	// an error, and not always all.
+	// send offers packets from to to of t to the socket, and returns the numbers of packets and bytes that it accepted:
+	// without an error at least one packet, but not always all.
 	send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno)
 }
 
-// way is the Way of one socket, and what it needs.
+// way is the Way of one socket, with its state.
 type way struct {
-	kind      Way       // the one that works
-	best      sender    // of kind
-	now       sender    // for this train
-	zero      *zeroCopy // nil when it never worked
+	kind      Way       // the one in use
+	best      sender    // sender of kind
+	now       sender    // sender of the current train
+	zero      *zeroCopy // nil if zero-copy never worked
 	errors    errorQueue
-	departure *departure // by which the kernel paces; nil: it does not
-	ahead     int        // bursts that the kernel may keep until their time
+	departure *departure // used if the kernel paces; otherwise nil
+	ahead     int        // maximum number of bursts that the kernel may hold until they are due; 0: none
 	burst     int        // packets that leave together
 	log       *slog.Logger
 }
 
-// choose sets the best way that works, or the one that is wanted. ready says that trains are packet-ready.
+// choose selects the way want or, if want is Automatic, the best way; if the socket does not support it, the next
+// lesser one. ready is true if trains are packet-ready.
 func (w *way) choose(fd int, want Way, ready bool) {
 	if want == Automatic {
 		if want = Segments; ready {
@@ -61,7 +62,7 @@ func (w *way) choose(fd int, want Way, ready bool) {
 	w.log.Info("rtp: sending with " + w.kind.String())
 }
 
-// leaveOnTime lets the kernel pace, when a probe by b shows that it does.
+// leaveOnTime lets the kernel pace, if probing the path with b shows that it can.
 func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 	if w.kind > Segments {
 		return
@@ -74,7 +75,7 @@ func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 		w.log.Debug("rtp: the kernel does not pace on this path, a timer does", "error", err)
 		return
 	}
-	room := 2 * c.Burst * c.MTU // that the kernel counts for a burst, with its overhead
+	room := 2 * c.Burst * c.MTU // bytes that the kernel counts for a burst, including overhead
 	if granted, err := udp.SetBuffer(s.fd, unix.SO_SNDBUF, maxAhead*room); err == nil {
 		s.buffer = granted
 	}
@@ -83,10 +84,10 @@ func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 	w.log.Info("rtp: the kernel paces, by "+d.name, "bursts_ahead", w.ahead)
 }
 
-// use takes a way, or the next one that the socket has.
+// use selects a way, or the next lesser one that the socket supports.
 func (w *way) use(fd int, kind Way) {
 	if w.kind = kind; kind > Segments {
-		w.ahead = 0 // these do not say when
+		w.ahead = 0 // the other ways cannot set departure times
 	}
 	switch kind {
 	case ZeroCopy:
@@ -110,30 +111,33 @@ func (w *way) use(fd int, kind Way) {
 	w.now = w.best
 }
 
-// begin sets the way of a train. safe says that packets do leave: what waits for a neighbour's address would keep the frame.
-func (w *way) begin(safe bool) {
+// chooseSender selects the sender of a train. safe is true if packets are known to leave the machine; packets that wait
+// for a neighbour's address would hold their frame.
+func (w *way) chooseSender(safe bool) {
 	if w.now = w.best; w.kind == ZeroCopy && !safe {
 		w.now = &w.zero.segments
 	}
 }
 
-// reap learns what the kernel has let go of, and returns the error of the last ICMP answer. When the kernel has made copies
-// after all, as for a receiver on this machine, zero-copy is given up: it costs more than it saves.
+// reap finds out which messages the kernel has finished with, and returns the error of the last ICMP answer. If the
+// kernel has made copies after all, as for a receiver on this machine, zero-copy is given up, because it then costs
+// more than it saves.
 func (w *way) reap(fd int) unix.Errno {
 	if w.zero == nil {
-		w.errors.next(fd) // there are no notes: this reads all
-		return w.errors.take()
+		w.errors.next(fd) // there are no zero-copy notifications, so this empties the queue
+		return w.errors.takeError()
 	}
 	w.zero.reap(fd)
 	if w.zero.copied && w.kind == ZeroCopy {
 		w.use(fd, Segments)
 		w.log.Info("rtp: sending with " + w.kind.String() + " from now on: the kernel copies on this path")
 	}
-	return w.errors.take()
+	return w.errors.takeError()
 }
 
-// fallBack goes on by a lesser way when the one in use fails with errno. What has to do with this packet or this moment
-// alone is true for the rest of the train; what the kernel or the card cannot do is true for ever.
+// fallBack switches to a lesser way after the current one failed with errno, and reports whether it did. If the cause
+// is specific to this packet or moment, the switch applies to the rest of the train; if the kernel or the network card
+// lacks a feature, it is permanent.
 func (w *way) fallBack(fd int, errno unix.Errno) bool {
 	switch w.now.(type) {
 	case single:

@@ -16,8 +16,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// TestEveryWaySendsTheSameBytes compares what arrives with the train, packet by packet, for changing frames.
+// TestEveryWaySendsTheSameBytes compares the received packets with those of the train, for changing frames.
 func TestEveryWaySendsTheSameBytes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
 	type geometry struct {
 		width, height, mtu int
 		ready              bool
@@ -81,7 +84,7 @@ func TestEveryWaySendsTheSameBytes(t *testing.T) {
 				}
 				d := (*s.sender.dests.Load())[0]
 				want := e
-				if e == Automatic || e == ZeroCopy && g.ready { // the loopback copies: zero-copy is given up
+				if e == Automatic || e == ZeroCopy && g.ready { // the loopback copies, so zero-copy is given up
 					want = Segments
 				}
 				if d.way.kind != want {
@@ -92,7 +95,7 @@ func TestEveryWaySendsTheSameBytes(t *testing.T) {
 	}
 }
 
-// brokenSender takes a few packets, then fails once.
+// brokenSender accepts a few packets, then fails once.
 type brokenSender struct {
 	sender
 	after int
@@ -107,7 +110,7 @@ func (b *brokenSender) send(fd int, t *train, from, to int) (packets, bytes int,
 	return b.sender.send(fd, t, from, to)
 }
 
-// TestWaysFallBackWithoutLoss: a way that fails in the middle of a frame costs no packet.
+// TestWaysFallBackWithoutLoss checks that no packet is lost when a way fails in the middle of a frame.
 func TestWaysFallBackWithoutLoss(t *testing.T) {
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 30)
 	for errno, after := range map[unix.Errno]Way{
@@ -139,7 +142,8 @@ func TestWaysFallBackWithoutLoss(t *testing.T) {
 	}
 }
 
-// TestTinySocketBuffer: with no room for a burst, frames are cut and counted, or sent; nothing hangs.
+// TestTinySocketBuffer checks that without room for a burst, frames are either sent or cut and counted, and nothing
+// hangs.
 func TestTinySocketBuffer(t *testing.T) {
 	conn, addr := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 1920, 100, 30)

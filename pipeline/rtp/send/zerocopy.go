@@ -9,16 +9,16 @@ import (
 )
 
 // zeroCopy is segments with MSG_ZEROCOPY (Linux Documentation/networking/msg_zerocopy.rst): the kernel sends from the
-// frame's own memory and tells on the socket's error queue when it has let go.
+// frame's own memory, and reports on the socket's error queue when it has finished with it.
 type zeroCopy struct {
 	segments
-	next   uint32      // message's number, as the kernel counts
-	trains []*train    // that the last messages were for, by number
-	copied bool        // the kernel has made copies after all: it costs more than it saves
-	errors *errorQueue // the socket's
+	next   uint32      // number of the next message, as counted by the kernel
+	trains []*train    // trains of the last messages, by number
+	copied bool        // the kernel has made copies after all, so zero-copy costs more than it saves
+	errors *errorQueue // of the socket
 }
 
-// maxInFlight is how many messages may be unfinished.
+// maxInFlight is the maximum number of unfinished messages.
 const maxInFlight = 4096
 
 func newZeroCopy(fd, burst int, q *errorQueue) (*zeroCopy, error) {
@@ -48,7 +48,7 @@ func (z *zeroCopy) send(fd int, t *train, from, to int) (packets, bytes int, err
 	return packets, bytes, errno
 }
 
-// room is how many messages of a volley may be sent.
+// room returns how many messages of a volley may be sent.
 func (z *zeroCopy) room() (n int) {
 	for n < volley && z.trains[(z.next+uint32(n))%maxInFlight] == nil {
 		n++
@@ -56,7 +56,7 @@ func (z *zeroCopy) room() (n int) {
 	return n
 }
 
-// reap takes the kernel's notes of what it has let go.
+// reap reads the kernel's notifications of finished messages.
 func (z *zeroCopy) reap(fd int) {
 	for e := z.errors.next(fd); e != nil; e = z.errors.next(fd) {
 		z.copied = z.copied || e.Code&unix.SO_EE_CODE_ZEROCOPY_COPIED != 0
@@ -72,7 +72,7 @@ func (z *zeroCopy) reap(fd int) {
 	}
 }
 
-// letGo forgets what is in flight, when the socket closes.
+// letGo forgets all messages in flight, when the socket is closed.
 func (z *zeroCopy) letGo() {
 	for i, t := range z.trains {
 		if t != nil {

@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Vector and Message are the kernel's iovec and mmsghdr on 64-bit Linux with addresses as integers. They lie outside
-// the Go heap and point outside it or at memory that their owner keeps alive; a pointer type would put write barriers
-// on them.
+// Vector and Message are the kernel's iovec and mmsghdr on 64-bit Linux, with addresses as integers. They are outside
+// the Go heap and point outside it or to memory that their owner keeps alive; pointer types would require write
+// barriers.
 type Vector struct {
 	Base uintptr
 	Len  uint64
@@ -22,17 +22,17 @@ type Message struct {
 	name       uintptr
 	nameLen    uint32
 	_          uint32
-	Vectors    uintptr // where the first one lies
-	Count      uint64  // of vectors
+	Vectors    uintptr // address of the first vector
+	Count      uint64  // number of vectors
 	Control    uintptr
 	ControlLen uint64
 	Flags      int32
 	_          uint32
-	Len        uint32 // bytes sent or received
+	Len        uint32 // number of bytes sent or received
 	_          uint32
 }
 
-// The layouts must be those of x/sys; a difference does not compile.
+// The layouts must be the same as in x/sys; otherwise this does not compile.
 var (
 	_ [unsafe.Sizeof(unix.Iovec{}) - unsafe.Sizeof(Vector{})]struct{}
 	_ [unsafe.Offsetof(Message{}.Len) - unsafe.Sizeof(unix.Msghdr{})]struct{}
@@ -46,8 +46,8 @@ const (
 	MessageSize = int(unsafe.Sizeof(Message{}))
 )
 
-// Map returns n bytes of zeroed memory outside the Go heap, which unix.Munmap frees. A page costs nothing until it is
-// touched.
+// Map returns n bytes of zeroed memory outside the Go heap, to be freed by unix.Munmap. A page costs nothing until it
+// is touched.
 func Map(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -56,15 +56,15 @@ func Map(n int) ([]byte, error) {
 	return b, nil
 }
 
-// Address is where b begins.
+// Address returns the address of b.
 func Address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// Vectors views mapped memory, which must be aligned to 8 bytes, as vectors.
+// Vectors returns mapped memory, which must be aligned to 8 bytes, as a slice of vectors.
 func Vectors(b []byte) []Vector {
 	return unsafe.Slice((*Vector)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/VectorSize)
 }
 
-// Messages views mapped memory, which must be aligned to 8 bytes, as messages.
+// Messages returns mapped memory, which must be aligned to 8 bytes, as a slice of messages.
 func Messages(b []byte) []Message {
 	return unsafe.Slice((*Message)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/MessageSize)
 }

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Family is the address family of a socket for a.
+// Family returns the address family of a socket for a.
 func Family(a netip.Addr) int {
 	if a.Is4() {
 		return unix.AF_INET
@@ -19,7 +19,7 @@ func Family(a netip.Addr) int {
 	return unix.AF_INET6
 }
 
-// Sockaddr is a as the kernel's calls take it.
+// Sockaddr converts an address to the type used in system calls.
 func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -35,7 +35,8 @@ func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	return s
 }
 
-// AddrPort is the address of an IP socket.
+// AddrPort converts the address of an IP socket from the type used in system calls. For any other socket it returns the
+// zero AddrPort.
 func AddrPort(s unix.Sockaddr) netip.AddrPort {
 	switch s := s.(type) {
 	case *unix.SockaddrInet4:
@@ -50,8 +51,8 @@ func AddrPort(s unix.Sockaddr) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// SetBuffer asks for a socket buffer of want bytes and returns what the kernel granted. The kernel doubles the number
-// for its own overhead and reports it doubled (socket(7)).
+// SetBuffer requests a socket buffer of want bytes and returns the size that the kernel granted: half of the value that
+// the kernel reports, which includes its own overhead (socket(7)).
 func SetBuffer(fd, opt, want int) (granted int, err error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt, want); err != nil {
 		return 0, os.NewSyscallError("setsockopt buffer", err)
@@ -60,7 +61,7 @@ func SetBuffer(fd, opt, want int) (granted int, err error) {
 	return n / 2, os.NewSyscallError("getsockopt buffer", err)
 }
 
-// InterfaceOf is the name of the interface that has the local address a, or "".
+// InterfaceOf returns the name of the interface with the local address a, or "".
 func InterfaceOf(a netip.Addr) string {
 	all, _ := net.Interfaces()
 	for _, i := range all {

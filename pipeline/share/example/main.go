@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Example takes frames of an output with share and prints the mean of each frame's bytes: example SOCKET.
+// Example receives frames of an output through package share and prints the mean of each frame's bytes: example SOCKET.
 package main
 
 import (

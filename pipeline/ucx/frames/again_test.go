@@ -4,6 +4,7 @@ package frames
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// TestAReceiverWaitsLongerForAStreamThatHasEnded: only a connection that brings a frame resets its wait.
+// TestAReceiverWaitsLongerForAStreamThatHasEnded checks that only a connection that delivers a frame resets the pause.
 func TestAReceiverWaitsLongerForAStreamThatHasEnded(t *testing.T) {
 	f := format(t, pipeline.Grey, 32, 16)
 	for _, frame := range []bool{false, true} {
@@ -56,4 +57,63 @@ func TestAReceiverWaitsLongerForAStreamThatHasEnded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCloseWhileMessagesArrive checks that a receiver closes UCX while its worker passes messages to it.
+func TestCloseWhileMessagesArrive(t *testing.T) {
+	for range 10 {
+		closeWhileMessagesArrive(t)
+	}
+}
+
+func closeWhileMessagesArrive(t *testing.T) {
+	k := &client{attempts: map[*ucx.Endpoint]*attempt{}}
+	var err error
+	if k.context, k.worker, err = openContext(k.receive); err != nil {
+		t.Fatal(err)
+	}
+	c, w, err := openContext(func(*ucx.Message) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(w.Close(), c.Close()) }() // its endpoint has failed
+	address, err := k.worker.Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := w.Connect(address, ucx.EndpointOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		sent := make(chan error, 1)
+		for {
+			if e.Send(control(idWelcome, nil), func(err error) { sent <- err }) != nil {
+				return
+			}
+			select {
+			case err := <-sent:
+				if err != nil {
+					return
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
+	time.Sleep(10 * time.Millisecond) // messages arrive
+	closed := make(chan error, 1)
+	go func() { closed <- k.close() }()
+	select {
+	case err := <-closed:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("UCX is not closed while messages arrive")
+	}
+	close(stop)
+	<-stopped
 }

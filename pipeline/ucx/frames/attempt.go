@@ -20,23 +20,23 @@ type attempt struct {
 	welcomed chan welcome
 	over     chan struct{} // closed when err is set
 	once     sync.Once
-	err      error // why it is over
+	err      error // why the connection ended
 
 	state    attemptState
-	format   pipeline.Format // that it asked for
-	heard    time.Time       // when the sender has last said something
-	told     time.Time       // when this side has
-	granted  int             // credits that the sender has
-	granting bool            // a message with credits is being sent
-	begun    bool            // frames may come, or might have
+	format   pipeline.Format // requested
+	heard    time.Time       // when the sender last sent something
+	told     time.Time       // when this side last sent something
+	granted  int             // credits that the sender holds
+	granting bool            // a credit message is being sent
+	begun    bool            // the sender has accepted, so frames may arrive
 	came     uint64
-	last     frameHeader // of the frame before
-	books    books       // as the sender last said
-	results  [4]found    // of the last frames, by turns
+	last     frameHeader // of the previous frame
+	books    books       // as last reported by the sender
+	results  [4]found    // of the latest frames, a ring
 	turn     int
 }
 
-// found are results that came before their frame.
+// found holds the results of a frame, which arrive before it.
 type found struct {
 	sequence uint64
 	text     []byte
@@ -45,8 +45,8 @@ type found struct {
 type attemptState uint8
 
 const (
-	calling attemptState = iota // said hello
-	asking                      // is welcome, and has said what it wants
+	calling attemptState = iota // hello is being sent, or has been
+	asking                      // welcome received; the subscription is next, or has been sent
 	getting
 )
 
@@ -54,7 +54,7 @@ func newAttempt(r *Receiver, now time.Time) *attempt {
 	return &attempt{receiver: r, welcomed: make(chan welcome, 1), over: make(chan struct{}), heard: now, told: now}
 }
 
-// run connects and lasts until the connection ends.
+// run connects and returns when the connection has ended.
 func (a *attempt) run(ctx context.Context) error {
 	r := a.receiver
 	r.mu.Lock()
@@ -70,7 +70,7 @@ func (a *attempt) run(ctx context.Context) error {
 	a.link = l
 	r.mu.Unlock()
 	h := hello{oldest, newest, r.local}
-	if err := tell(l, idHello, h.append(nil)); err != nil {
+	if err := sendControl(l, idHello, h.append(nil)); err != nil {
 		a.fail(err)
 	}
 	a.watch(ctx)
@@ -83,25 +83,25 @@ func (a *attempt) run(ctx context.Context) error {
 	case errors.As(a.err, &wrong):
 		y = bye{wrong.Code, wrong.Reason}
 	}
-	_ = tell(l, idBye, y.append(nil))
+	_ = sendControl(l, idBye, y.append(nil))
 	ended := make(chan struct{})
 	l.end(func() { close(ended) })
 	<-ended // ends: a connection that does not end is forced to
 	return a.err
 }
 
-// hasFrames reports whether a frame has come.
+// hasFrames reports whether a frame has arrived.
 func (a *attempt) hasFrames() bool {
 	a.receiver.mu.Lock()
 	defer a.receiver.mu.Unlock()
 	return a.came > 0
 }
 
-// watch does what has its time, until the connection ends.
+// watch drives the connection until it ends.
 func (a *attempt) watch(ctx context.Context) {
 	clock := time.NewTicker(tick)
 	defer clock.Stop()
-	var taken <-chan struct{} // nil: not welcome so far
+	var taken <-chan struct{} // nil until welcomed
 	for {
 		select {
 		case <-ctx.Done():
@@ -124,7 +124,7 @@ func (a *attempt) watch(ctx context.Context) {
 	}
 }
 
-// fail ends the connection; the first reason counts.
+// fail ends the connection. Only the first reason counts.
 func (a *attempt) fail(err error) {
 	a.once.Do(func() {
 		a.err = err
@@ -132,7 +132,8 @@ func (a *attempt) fail(err error) {
 	})
 }
 
-// check ends a connection that says nothing, and says that this side is alive.
+// check ends the connection if the sender has been silent for too long, and sends a sign of life if this side has been
+// silent for a while.
 func (a *attempt) check(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()
@@ -144,15 +145,15 @@ func (a *attempt) check(now time.Time) {
 	r.mu.Unlock()
 	switch {
 	case silent:
-		a.fail(fmt.Errorf("the sender at %s has said nothing for %v", r.config.Address, patience))
+		a.fail(fmt.Errorf("the sender at %s has sent nothing for %v", r.config.Address, patience))
 	case quiet:
-		if err := tell(l, idCredit, appendCredit(nil, 0)); err != nil {
+		if err := sendControl(l, idCredit, appendCredit(nil, 0)); err != nil {
 			a.fail(err)
 		}
 	}
 }
 
-// prepare makes memory for the stream that is wanted.
+// prepare checks the sender's versions, chooses the stream, and allocates the buffers for it.
 func (a *attempt) prepare(w welcome) error {
 	r := a.receiver
 	if w.version < oldest || w.version > newest {
@@ -177,17 +178,17 @@ func (a *attempt) prepare(w welcome) error {
 	return r.prepare(f)
 }
 
-// subscribe says what is wanted.
+// subscribe sends the subscription.
 func (a *attempt) subscribe() error {
 	r := a.receiver
 	r.mu.Lock()
 	a.state, a.granted = asking, r.free
 	wants := subscribe{stream: r.tally.stats.Stream, every: uint32(r.config.Every), region: r.config.Region, credits: uint32(r.free)}
 	r.mu.Unlock()
-	return tell(a.link, idSubscribe, wants.append(nil))
+	return sendControl(a.link, idSubscribe, wants.append(nil))
 }
 
-// choose finds a stream by its name; an empty name is that of the only one.
+// choose finds a stream by name; an empty name selects the only stream.
 func choose(list []stream, name string) (stream, error) {
 	var names []string
 	for _, s := range list {
@@ -206,7 +207,8 @@ func choose(list []stream, name string) (stream, error) {
 	return stream{}, fmt.Errorf("the sender has no stream %q, only: %s", name, all)
 }
 
-// grant gives the sender credits for the buffers that are free. While a message is being sent others wait, and go as one.
+// grant gives the sender credits for the free buffers. While a credit message is being sent, further credits are
+// collected for the next one.
 func (a *attempt) grant(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()
@@ -223,14 +225,15 @@ func (a *attempt) grant(now time.Time) {
 	}
 }
 
-// hasGranted gives the credits that have come meanwhile.
+// hasGranted is called when a credit message has been sent. It grants the credits that have been collected in the
+// meantime, or ends the connection if the message was not sent.
 func (a *attempt) hasGranted(err error) {
 	r := a.receiver
 	r.mu.Lock()
 	a.granting = false
 	r.mu.Unlock()
 	if err != nil {
-		a.fail(err) // the sender does not have them
+		a.fail(err) // the sender did not get them
 		return
 	}
 	a.grant(time.Now())

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// taker is another process: it takes the frames at that address until its input ends.
+// taker is another process: it receives the frames of the sender at that address until its input ends.
 func taker(at string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -44,8 +44,8 @@ func taker(at string) {
 	}
 }
 
-// BenchmarkFrames sends frames to another process, as fast as that takes them, and compares that with ucx_perftest, in turn, with and
-// without CRC: one of each an iteration (-benchtime 7x).
+// BenchmarkFrames sends frames to another process as fast as it takes them, with and without CRC, and compares the rate
+// with ucx_perftest, alternating: one of each per iteration (-benchtime 7x).
 func BenchmarkFrames(b *testing.B) {
 	if _, err := exec.LookPath("ucx_perftest"); err != nil {
 		b.Skip("NEEDS ucx_perftest (Debian's ucx-utils)")
@@ -58,7 +58,7 @@ func BenchmarkFrames(b *testing.B) {
 					b.Setenv("UCX_TLS", transports)
 					if transports != "tcp" {
 						b.Setenv("UCX_CM_USE_ALL_DEVICES", "y")
-						b.Setenv("UCX_TCP_PUT_ENABLE", "n") // or frames go by TCP
+						b.Setenv("UCX_TCP_PUT_ENABLE", "n") // otherwise frames go over TCP
 						b.Setenv("UCX_MM_ERROR_HANDLING", "y")
 						b.Setenv("UCX_NET_DEVICES", "all")
 					}
@@ -69,7 +69,7 @@ func BenchmarkFrames(b *testing.B) {
 	}
 }
 
-// receivers is how many the stream has room for, as an output has that does not say. There is one.
+// receivers is the number of receivers that the stream has room for, an output's default. Only one connects.
 const receivers = 4
 
 func benchmarkFrames(b *testing.B, size int, sum bool) {
@@ -107,7 +107,7 @@ func benchmarkFrames(b *testing.B, size int, sum bool) {
 	c.Report(b, slices.Max[[]float64], "MB/s")
 }
 
-// BenchmarkIdle measures what a connection over which no frame goes costs this process, and what the process costs without one.
+// BenchmarkIdle measures the CPU time of a connection without frames, and that of the process without one.
 func BenchmarkIdle(b *testing.B) {
 	b.Setenv("UCX_TLS", "tcp")
 	server, f := serve(b), format(b, pipeline.Grey, 64, 48)
@@ -122,7 +122,7 @@ func BenchmarkIdle(b *testing.B) {
 	}()
 	const span = 10 * time.Second
 	share := func() float64 {
-		time.Sleep(tick) // for what has just begun
+		time.Sleep(tick) // for anything that has just started
 		before := perftest.OnCPU(b)
 		time.Sleep(span)
 		return 100 * float64(perftest.OnCPU(b)-before) / float64(span)
@@ -134,7 +134,7 @@ func BenchmarkIdle(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// takes starts a taker, and returns what ends it.
+// takes starts a taker, and returns a function that ends it.
 func takes(b *testing.B, at string) (end func()) {
 	b.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -154,7 +154,7 @@ func takes(b *testing.B, at string) (end func()) {
 	}
 }
 
-// ready says whether the only receiver can have a frame.
+// ready reports whether the only receiver can take a frame.
 func ready(k *Sink) bool {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// A Code says why a connection ended.
+// A Code is the reason why a connection ended.
 type Code uint16
 
-// The codes. Numbers that are not here come from a later version.
+// The codes. Unknown numbers come from a later version.
 const (
-	CodeEnd     Code = 1 // the other side ends
-	CodeVersion Code = 2 // no version of the protocol, or of UCX, that both know
-	CodeStream  Code = 3 // there is no such stream
-	CodeRegion  Code = 4 // there is no such region
-	CodeFull    Code = 5 // as many receivers as there may be
-	CodeBroken  Code = 6 // a message that cannot be
-	CodeSlow    Code = 7 // nothing was heard, or taken, for too long
+	CodeEnd     Code = 1 // the side that sends this code shuts down
+	CodeVersion Code = 2 // no common version of the protocol or of UCX
+	CodeStream  Code = 3 // no such stream
+	CodeRegion  Code = 4 // no such region
+	CodeFull    Code = 5 // the maximum number of receivers is connected
+	CodeBroken  Code = 6 // malformed or unexpected message
+	CodeSlow    Code = 7 // the peer sent or took nothing for too long
 )
 
-// final says whether it is of no use to connect again.
+// final reports whether reconnecting is pointless.
 func (c Code) final() bool { return c == CodeVersion || c == CodeRegion }
 
-// A ByeError is what the other side said when it ended the connection.
+// A ByeError is the reason that the peer gave for ending the connection.
 type ByeError struct {
 	Code   Code
 	Reason string
@@ -33,7 +33,8 @@ type ByeError struct {
 
 func (e *ByeError) Error() string { return "the other side has ended the connection: " + e.Reason }
 
-// common is the version to be spoken with somebody who said hello. An error says why there is none.
+// common returns the protocol version to use with the sender of h, or an error if there is none or its release of UCX
+// cannot be used.
 func common(h hello) (uint16, error) {
 	v := min(h.newest, newest)
 	if v < max(h.oldest, oldest) {
@@ -43,13 +44,13 @@ func common(h hello) (uint16, error) {
 	return v, checkRelease(h.release)
 }
 
-// Releases of UCX whose wire formats are tried with one another.
+// Releases of UCX that can be used: knownMajor.oldestMinor, and later ones of the same major version.
 const (
 	knownMajor  = 1
 	oldestMinor = 13
 )
 
-// checkRelease refuses releases of UCX that nobody has tried.
+// checkRelease returns an error if a release of UCX cannot be used.
 func checkRelease(release string) error {
 	major, rest, _ := strings.Cut(release, ".")
 	minor, _, _ := strings.Cut(rest, ".")

@@ -18,20 +18,20 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// A client is what a receiver has of UCX.
+// A client is the UCX side of a receiver.
 type client struct {
 	receiver *Receiver
 	context  *ucx.Context
 	worker   *ucx.Worker
 
-	unreachable atomic.Bool // the sender was, by the devices that UCX knows
+	unreachable atomic.Bool // the sender could not be reached through the devices that UCX knows
 
 	mu       sync.Mutex
 	attempts map[*ucx.Endpoint]*attempt
 	slots    []buffer
 }
 
-// A buffer is a slot as UCX knows it.
+// A buffer is a slot as registered with UCX.
 type buffer struct {
 	address unsafe.Pointer
 	size    int
@@ -39,8 +39,9 @@ type buffer struct {
 	memory  *ucx.Memory
 }
 
-// Connect makes a receiver, connects it and waits until the stream's format is known, or ctx ends. An error that ends the waiting says what the
-// last trouble was; one that wraps ucx.ErrNoLibrary says that there is no UCX.
+// Connect creates a receiver, connects it, and waits until the stream's format is known. If ctx ends first, it returns
+// an error that includes the last problem. It also returns an error if reconnecting is pointless. The error wraps
+// ucx.ErrNoLibrary if UCX is not available.
 func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	k := &client{attempts: map[*ucx.Endpoint]*attempt{}}
 	var err error
@@ -59,7 +60,7 @@ func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	return r, nil
 }
 
-// CheckRemote refuses what is no address of a sender.
+// CheckRemote returns an error unless address is the valid address of a sender.
 func CheckRemote(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
@@ -68,19 +69,19 @@ func CheckRemote(address string) error {
 	return nil
 }
 
-// dial connects to the sender. There is no other connection.
+// dial connects to the sender. There must be no other connection.
 func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 	address, err := resolve.AddrPort(ctx, "tcp", k.receiver.config.Address)
 	if err != nil {
 		return nil, err
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
 	if k.unreachable.Load() {
 		if err := k.reopen(); err != nil {
 			return nil, err
 		}
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	failed := func(err error) {
 		if errors.Is(err, ucx.ErrUnreachable) {
 			k.unreachable.Store(true)
@@ -95,7 +96,7 @@ func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 	return &endpoint{e, func() { k.forget(e) }}, nil
 }
 
-// reopen opens UCX once more. It knows only the network devices that were up when it was opened.
+// reopen opens UCX again, because it only knows the network devices that were up when it was opened.
 func (k *client) reopen() error {
 	c, w, err := openContext(k.receive)
 	if err != nil {
@@ -109,13 +110,43 @@ func (k *client) reopen() error {
 		}
 		fresh = append(fresh, m)
 	}
-	err = k.shut()
+	old := k.exchange(c, w, fresh)
+	k.unreachable.Store(false)
+	return old.close()
+}
+
+// An instance is UCX as a client has opened it.
+type instance struct {
+	context *ucx.Context
+	worker  *ucx.Worker
+	memory  []*ucx.Memory // of the buffers
+}
+
+// exchange replaces the client's instance of UCX, and returns the previous one.
+func (k *client) exchange(c *ucx.Context, w *ucx.Worker, memory []*ucx.Memory) instance {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.current()
 	k.context, k.worker = c, w
 	for i := range k.slots {
-		k.slots[i].memory = fresh[i]
+		k.slots[i].memory = memory[i]
 	}
-	k.unreachable.Store(false)
-	return err
+	return old
+}
+
+// current returns the client's instance of UCX. The lock must be held.
+func (k *client) current() instance {
+	now := instance{k.context, k.worker, nil}
+	for _, b := range k.slots {
+		now.memory = append(now.memory, b.memory)
+	}
+	return now
+}
+
+// close unregisters the buffers and closes UCX. The client's lock must not be held: the worker waits for its functions,
+// which take it.
+func (i instance) close() error {
+	return errors.Join(closeAll(i.memory), i.worker.Close(), i.context.Close())
 }
 
 func closeAll(list []*ucx.Memory) error {
@@ -132,7 +163,7 @@ func (k *client) forget(e *ucx.Endpoint) {
 	delete(k.attempts, e)
 }
 
-// register makes a buffer known to UCX. One without bytes is memory of a CUDA device.
+// register registers a buffer with UCX. A slot without Bytes is memory of a CUDA device.
 func (k *client) register(s pipeline.Slot, size int) error {
 	b := buffer{address: unsafe.Pointer(unsafe.SliceData(s.Bytes)), size: size, kind: ucx.Host}
 	if s.Bytes == nil {
@@ -147,7 +178,7 @@ func (k *client) register(s pipeline.Slot, size int) error {
 	return err
 }
 
-// receive hands a message to the connection that it is of.
+// receive passes a message to the attempt it belongs to.
 func (k *client) receive(m *ucx.Message) {
 	k.mu.Lock()
 	a := k.attempts[m.Endpoint]
@@ -167,18 +198,10 @@ func (k *client) receive(m *ucx.Message) {
 	a.receive(in, time.Now())
 }
 
-// shut closes UCX, and what it knows. The lock is held.
-func (k *client) shut() error {
-	var errs []error
-	for _, b := range k.slots {
-		errs = append(errs, b.memory.Close())
-	}
-	return errors.Join(append(errs, k.worker.Close(), k.context.Close())...)
-}
-
-// close forgets all buffers and closes UCX. No attempt is under way.
+// close unregisters all buffers and closes UCX. No attempt may be in progress.
 func (k *client) close() error {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.shut()
+	now := k.current()
+	k.mu.Unlock()
+	return now.close()
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// A program takes every second frame of a camera and looks at its pixels where they have come.
+// A program takes every second frame of a camera and processes its pixels where they arrived.
 func Example() {
 	ctx := context.Background()
 	r, err := frames.Connect(ctx, frames.ReceiverConfig{Address: "192.0.2.7:5020", Stream: "front", Every: 2})

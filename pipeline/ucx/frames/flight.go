@@ -12,16 +12,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// A flight is a frame on its way to one receiver. It is made once and used for one frame after the other.
+// A flight is a frame on its way to one receiver. It is reused for one frame after another.
 type flight struct {
 	session *session
-	done    func(error) // landed, made once
+	done    func(error) // the method landed, bound once
 	begun   time.Time
 	job     *job
 	header  frameHeader
-	text    []byte // of the header
+	text    []byte // encoded header
 	parts   [][]byte
-	waits   atomic.Int32 // messages whose memory UCX still has
+	waits   atomic.Int32 // messages whose memory UCX still uses
 	failed  atomic.Bool
 }
 
@@ -31,7 +31,7 @@ func newFlight(s *session) *flight {
 	return f
 }
 
-// start sends a frame, and its results before it. An error ends the session, now or when UCX tells it.
+// start sends a frame, preceded by its results. An error ends the session, now or when UCX reports it.
 func (f *flight) start(j *job, m *ucx.Memory) {
 	s, frame := f.session, j.frame
 	f.job = j
@@ -54,7 +54,7 @@ func (f *flight) send(m *ucx.Outgoing) {
 	}
 }
 
-// fill lays the header out.
+// fill fills in and encodes the header.
 func (f *flight) fill(j *job) {
 	frame, h := j.frame, &f.header
 	h.sequence, h.times, h.flags = frame.Sequence, frame.Times, frame.Flags
@@ -75,7 +75,7 @@ func (f *flight) fill(j *job) {
 	f.text = h.append(f.text[:0])
 }
 
-// landed says that UCX has no use any more for one of the messages' memory.
+// landed is called when UCX no longer needs the memory of one of the messages.
 func (f *flight) landed(err error) {
 	if err != nil {
 		f.failed.Store(true)
@@ -89,8 +89,8 @@ func (f *flight) landed(err error) {
 	j.release(f)
 }
 
-// put makes the flight free again. The hub's lock is held.
-func (f *flight) put() {
+// release makes the flight available again. The hub's lock must be held.
+func (f *flight) release() {
 	s := f.session
 	if !f.failed.Load() {
 		if s.bytes += f.header.size; s.state == over {
@@ -101,7 +101,7 @@ func (f *flight) put() {
 	s.free = append(s.free, f)
 }
 
-// A job is a frame that is on its way to some receivers.
+// A job is a frame that is on its way to one or more receivers.
 type job struct {
 	sink    *Sink
 	queue   *pipeline.Queue
@@ -111,7 +111,7 @@ type job struct {
 	summed  bool
 }
 
-// checksum is the CRC of the whole frame.
+// checksum returns the CRC of the whole frame.
 func (j *job) checksum() uint32 {
 	if !j.summed {
 		j.crc, j.summed = checksum([][]byte{j.frame.Bytes[:j.frame.Format.Size()]}), true
@@ -119,12 +119,13 @@ func (j *job) checksum() uint32 {
 	return j.crc
 }
 
-// release gives the frame back when nobody needs it any more. by is the flight that has ended with it; nil: none.
+// release drops one reference to the frame and returns the frame once nobody needs it. by is the flight that has ended,
+// or nil.
 func (j *job) release(by *flight) {
 	h, f, q := j.sink.hub, j.frame, j.queue
 	last := j.holders.Add(-1) == 0
 	if last {
-		q.Done(f) // before end takes the job: then the books are closed
+		q.Done(f) // before end can take the job, so that the frame has been counted by then
 	}
 	h.mu.Lock()
 	if last {
@@ -132,7 +133,7 @@ func (j *job) release(by *flight) {
 		j.sink.jobs <- j // has room for all
 	}
 	if by != nil {
-		by.put()
+		by.release()
 	}
 	h.mu.Unlock()
 }

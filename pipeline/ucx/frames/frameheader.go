@@ -9,14 +9,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Who computed a frame's CRC.
+// Values of frameHeader.by: who computed a frame's CRC.
 const (
 	crcNone   = 0
 	crcSender = 1
-	crcFPGA   = 2 // whoever made the frame: of a camera's frames the FPGA
+	crcFPGA   = 2 // the source of the frame: for a camera's frames, the FPGA
 )
 
-// A frameHeader is what goes before a frame's pixels.
+// A frameHeader is sent ahead of a frame's pixels.
 type frameHeader struct {
 	sequence uint64
 	books    books
@@ -25,10 +25,10 @@ type frameHeader struct {
 	flags    pipeline.FrameFlags
 	by       uint8 // who computed crc
 	crc      uint32
-	size     uint64 // bytes of pixels
+	size     uint64 // of the pixels, in bytes
 }
 
-// frameHeaderSize is how many bytes a frameHeader has. UCX carries at least 256.
+// frameHeaderSize is the size of an encoded frameHeader in bytes. UCX supports at least 256.
 const frameHeaderSize = 8 + 24 + 6*8 + 8 + 4 + 4 + 4 + 4 + 8
 
 func (h *frameHeader) append(b []byte) []byte {
@@ -58,7 +58,7 @@ func parseFrameHeader(b []byte) (h frameHeader, err error) {
 	h.crc = r.word32()
 	reserved := r.word32()
 	h.size = r.word64()
-	if err := r.end("frame"); err != nil {
+	if err := r.checkEnd("frame"); err != nil {
 		return h, err
 	}
 	if by > crcFPGA || reserved != 0 || h.size == 0 || h.size > maxFrame || h.times.Uncertainty < 0 {

@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// FuzzMessages: what is read is written again as the same bytes, but for texts that are made printable; nothing else is believed.
+// FuzzMessages checks that a parsed message is encoded to the same bytes again, except that texts are made printable,
+// and that nothing invalid is accepted.
 func FuzzMessages(f *testing.F) {
 	form := pipeline.Format{Pixel: pipeline.UYVY, Width: 32, Height: 16, Stride: 64, Rate: pipeline.Rate{Num: 30, Den: 1}}
 	for i, b := range [][]byte{
@@ -66,7 +67,7 @@ func FuzzMessages(f *testing.F) {
 	})
 }
 
-// cutUp makes messages of bytes: number, length, data.
+// cutUp splits bytes into messages: number, length, data.
 func cutUp(b []byte, rendezvous bool) (list []incoming) {
 	for len(b) >= 2 && len(list) < 100 {
 		m := incoming{id: uint16(b[0] % (lastID + 2))}
@@ -91,7 +92,8 @@ func said(parts ...any) (b []byte) {
 	return b
 }
 
-// FuzzSender: whatever a receiver says, the sender gives it no more than it may have, and forgets it in the end.
+// FuzzSender checks that the sender never gives a receiver more than it may have, and forgets it in the end, whatever
+// the receiver says.
 func FuzzSender(f *testing.F) {
 	form := pipeline.Format{Pixel: pipeline.Grey, Width: 32, Height: 16, Stride: 32}
 	f.Add(said(idHello, (&hello{1, 1, "1.13.1"}).append(nil), idSubscribe, (&subscribe{"front", 1, Region{}, 4}).append(nil), idCredit, appendCredit(nil, 2)))
@@ -109,7 +111,7 @@ func FuzzSender(f *testing.F) {
 			h.mu.Lock()
 			if s.state == taking {
 				x := s.claim(time.Now(), len(k.jobs)-len(s.flying))
-				if x != nil { // as Sink.send does, but that nothing is sent
+				if x != nil { // like Sink.send, but without sending anything
 					x.session, x.job = s, &job{sink: k}
 					x.parts = s.wants.region.parts(x.parts[:0], form, make([]byte, form.Size()))
 					s.free, s.flying = append(s.free, x), nil
@@ -127,7 +129,7 @@ func FuzzSender(f *testing.F) {
 	})
 }
 
-// FuzzReceiver: whatever a sender says, the receiver takes no more frames than it has buffers for.
+// FuzzReceiver checks that the receiver takes no more frames than it has buffers for, whatever the sender says.
 func FuzzReceiver(f *testing.F) {
 	form := pipeline.Format{Pixel: pipeline.Grey, Width: 32, Height: 16, Stride: 32}
 	f.Add(said(idAccept, appendFormat(nil, form), idResults, make([]byte, 8), idFrame, (&frameHeader{sequence: 1, size: 512}).append(nil), idState, (&books{1, 1, 0}).append(nil)))

@@ -32,7 +32,7 @@ func paint(b []byte, n uint64) {
 	}
 }
 
-// A camera emits a frame for each word that it gets.
+// A camera emits a frame for each function that it gets from next.
 type camera struct {
 	format  pipeline.Format
 	pool    *pipeline.Pool
@@ -101,12 +101,13 @@ func newStudio(t testing.TB, f pipeline.Format, slots int, sinks ...*Sink) *stud
 	return s
 }
 
-// idle says whether each receiver of a stream has taken all that was sent, and has given back all that it had; one that is called stopped never does.
+// idle reports whether all receivers of a stream have taken everything that was sent and returned all buffers. A
+// receiver named "stopped", which never does, is left out.
 func (k *Sink) idle() bool {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()
 	for s := range k.hub.sessions {
-		if s.sink == k && s.state != taking { // it has been told that frames come, and is not among the receivers yet
+		if s.sink == k && s.state != taking { // it has been accepted, but is not among the receivers yet
 			return false
 		}
 	}
@@ -118,7 +119,8 @@ func (k *Sink) idle() bool {
 	return true
 }
 
-// emit emits n frames, each when the receivers are ready. The outputs have the last one then; offered waits for the sinks.
+// emit emits n frames, each when the receivers are ready. When it returns, the outputs have the last frame; use offered
+// to wait for the sinks.
 func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 	s.t.Helper()
 	if change == nil {
@@ -139,7 +141,7 @@ func (s *studio) emit(n int, change func(*pipeline.Frame)) {
 	}
 }
 
-// offered waits until the sink has offered so many frames to each receiver.
+// offered waits until the sink has offered each receiver the given number of frames.
 func offered(t *testing.T, k *Sink, frames ...uint64) {
 	t.Helper()
 	await(t, "the frames to be offered", func() bool {
@@ -152,7 +154,7 @@ func offered(t *testing.T, k *Sink, frames ...uint64) {
 	})
 }
 
-// end ends the camera. The books must be exact, and every slot free.
+// end ends the camera. The counters must be exact, and every slot free.
 func (s *studio) end() {
 	s.once.Do(func() {
 		close(s.camera.next)
@@ -170,7 +172,7 @@ func (s *studio) end() {
 	})
 }
 
-// await waits until something is so. The bound tells a hang from a slow machine.
+// await waits until so returns true. The time limit is long enough for a slow machine.
 func await(t testing.TB, what string, so func() bool) {
 	t.Helper()
 	for begin := time.Now(); !so(); time.Sleep(100 * time.Microsecond) {
@@ -182,7 +184,7 @@ func await(t testing.TB, what string, so func() bool) {
 
 var errCut = errors.New("the line is cut")
 
-// A line is one end of a connection in memory.
+// A line is one end of an in-memory connection.
 type line struct {
 	peer    *line
 	deliver func(incoming)
@@ -253,7 +255,7 @@ func (l *line) Send(m *ucx.Outgoing, done func(error)) error {
 	return nil
 }
 
-// slots are where fetched frames go, by the line that fetches.
+// slots maps each line to a function that returns the memory of a slot, for fetched frames.
 var slots sync.Map
 
 func (l *line) fetch(number int, parts [][]byte, slot int, got func(int, error)) error {
@@ -280,7 +282,7 @@ func (l *line) fetch(number int, parts [][]byte, slot int, got func(int, error))
 
 // end implements link.
 func (l *line) end(ended func()) {
-	l.peer.post(func() { // behind what was sent
+	l.peer.post(func() { // after everything that was sent
 		l.cut()
 		l.peer.cut()
 		ended()
@@ -317,7 +319,7 @@ func call(h *hub, from string) (own *line, s *session) {
 	return own, s
 }
 
-// listener makes a receiver of a hub's stream.
+// listener creates a receiver of a hub's stream.
 func listener(t testing.TB, h *hub, c ReceiverConfig, change func(own *line)) *Receiver {
 	t.Helper()
 	c.Address, c.Logger = "memory:1", quiet()

@@ -5,6 +5,7 @@ package frames
 import (
 	"bytes"
 	"errors"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -20,12 +21,12 @@ func noRegister([]byte) (*ucx.Memory, error) { return nil, nil }
 
 func speak(t testing.TB, l *line, id uint16, data []byte) {
 	t.Helper()
-	if err := tell(l, id, data); err != nil {
+	if err := sendControl(l, id, data); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// ear keeps the bye that a line gets.
+// ear captures the bye that a line receives.
 func ear(l *line) <-chan bye {
 	said := make(chan bye, 1)
 	l.deliver = func(m incoming) {
@@ -36,7 +37,8 @@ func ear(l *line) <-chan bye {
 	return said
 }
 
-// TestHostileReceiver: whatever it sends, it is told why it is cut off, and another receiver loses nothing.
+// TestHostileReceiver checks that a misbehaving receiver is told why it is cut off, and that another receiver loses
+// nothing.
 func TestHostileReceiver(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.UYVY, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true, Receivers: 2}, f)
@@ -79,7 +81,7 @@ func TestHostileReceiver(t *testing.T) {
 			own, session := call(h, name)
 			said := ear(own)
 			for _, m := range c.says {
-				_ = tell(own, m.id, m.data)
+				_ = sendControl(own, m.id, m.data)
 			}
 			select {
 			case y := <-said:
@@ -99,16 +101,16 @@ func TestHostileReceiver(t *testing.T) {
 	}
 }
 
-// TestFlood: a flood of messages ends soon, and so does one of connections.
+// TestFlood checks that floods of messages and of connections end soon.
 func TestFlood(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	newTestSink(t, h, StreamConfig{Name: "front"}, f)
 	own, session := call(h, "flood")
 	said := ear(own)
-	_ = tell(own, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
-	_ = tell(own, idSubscribe, (&subscribe{every: 1}).append(nil))
+	_ = sendControl(own, idHello, (&hello{oldest, newest, "1.13.1"}).append(nil))
+	_ = sendControl(own, idSubscribe, (&subscribe{every: 1}).append(nil))
 	sent := 0
-	for ; sent < 100_000 && tell(own, idCredit, appendCredit(nil, 0)) == nil; sent++ {
+	for ; sent < 100_000 && sendControl(own, idCredit, appendCredit(nil, 0)) == nil; sent++ {
 	}
 	if y := <-said; y.code != CodeBroken || !contains(y.reason, "too many") {
 		t.Errorf("%+v after %d", y, sent)
@@ -125,7 +127,7 @@ func TestFlood(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	if l, s := call(h, "one too many"); s != nil || h.room() {
+	if l, s := call(h, "one too many"); s != nil || h.admits(netip.Addr{}) {
 		t.Error("there is room for any number", l)
 	}
 	h.check(time.Now().Add(patience + time.Second))
@@ -135,7 +137,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestFull: who comes when a stream has its receivers is told so, and gets frames when one has gone.
+// TestFull checks that a receiver that connects to a full stream is told so, and gets frames once another one has
+// disconnected.
 func TestFull(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front"}, f)
@@ -159,7 +162,7 @@ func TestFull(t *testing.T) {
 	next(t, got)
 }
 
-// sender plays the sender for one receiver, by hand.
+// sender plays the sender for one receiver, scripted by say.
 func sender(t *testing.T, say func(own *line, m incoming)) *Receiver {
 	t.Helper()
 	r := listener(t, nil, ReceiverConfig{Buffers: 2}, nil)
@@ -169,7 +172,7 @@ func sender(t *testing.T, say func(own *line, m incoming)) *Receiver {
 	return r
 }
 
-// TestHostileSender: a receiver does not believe what it is sent.
+// TestHostileSender checks that a receiver does not trust what it is sent.
 func TestHostileSender(t *testing.T) {
 	f := format(t, pipeline.Grey, 32, 16)
 	hi := (&welcome{newest, "1.13.1", []stream{{"front", f}}}).append(nil)

@@ -12,14 +12,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// receive takes a message of the sender's.
+// receive handles a message from the sender.
 func (a *attempt) receive(m incoming, now time.Time) {
-	if err := a.take(m, now); err != nil {
+	if err := a.handleMessage(m, now); err != nil {
 		a.fail(err)
 	}
 }
 
-func (a *attempt) take(m incoming, now time.Time) error {
+func (a *attempt) handleMessage(m incoming, now time.Time) error {
 	r := a.receiver
 	r.mu.Lock()
 	a.heard = now
@@ -59,7 +59,7 @@ func (a *attempt) take(m incoming, now time.Time) error {
 	return fmt.Errorf("%w: message %d at the wrong time", errWire, m.id)
 }
 
-// accepted begins to take frames.
+// accepted handles the sender's accept: frames may arrive from now on, and the sender gets credits.
 func (a *attempt) accepted(data []byte, now time.Time) error {
 	f, err := parseAccept(data)
 	if err != nil {
@@ -83,7 +83,7 @@ func (a *attempt) accepted(data []byte, now time.Time) error {
 func (a *attempt) found(m incoming) error {
 	rd := reader{rest: m.header}
 	sequence := rd.word64()
-	if err := rd.end("results"); err != nil || len(m.data) > maxResults {
+	if err := rd.checkEnd("results"); err != nil || len(m.data) > maxResults {
 		return errors.Join(err, fmt.Errorf("%w: results of %d bytes", errWire, len(m.data)))
 	}
 	text := slices.Clone(m.data)
@@ -120,7 +120,7 @@ func (a *attempt) frame(m incoming, now time.Time) error {
 	return err
 }
 
-// count keeps the books of what comes. The lock is held.
+// count updates the counters for a frame. The lock must be held.
 func (r *Receiver) count(a *attempt, h frameHeader) {
 	if a.came > 0 && h.sequence > a.last.sequence {
 		numbers, offered := h.sequence-a.last.sequence, h.books.offered-a.last.books.offered
@@ -130,7 +130,7 @@ func (r *Receiver) count(a *attempt, h frameHeader) {
 	a.last, a.books = h, h.books
 }
 
-// fetched hands a frame on that is complete.
+// fetched passes on a frame that has been fetched, with its results. If fetching failed, it ends the connection.
 func (a *attempt) fetched(f *pipeline.Frame, h frameHeader, n int, err error) {
 	if err == nil && uint64(n) != h.size {
 		err = fmt.Errorf("%w: frame %d came with %d bytes of %d", errWire, h.sequence, n, h.size)
@@ -154,7 +154,7 @@ func (a *attempt) fetched(f *pipeline.Frame, h frameHeader, n int, err error) {
 	r.arrived <- arrival{f, h, time.Now(), text} // has room for all buffers
 }
 
-// finish verifies a frame. One that is damaged is released, and false returned.
+// finish verifies a frame and attaches its results. It releases a damaged frame and returns false.
 func (r *Receiver) finish(x arrival) bool {
 	f, h := x.frame, x.header
 	checked := h.by != crcNone && !r.config.Unverified && f.Bytes != nil

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -16,33 +17,43 @@ import (
 	"unsafe"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// ServerConfig describes a server.
+// ServerConfig configures a Server.
 type ServerConfig struct {
 	Listen string       // IP address and port, such as 0.0.0.0:5020 or [::]:5020
 	Logger *slog.Logger // nil: slog.Default()
 }
+
+// Limits of accepted connections: a burst, then one per interval.
+const (
+	comesBurst = 64
+	comesEvery = 20 * time.Millisecond
+)
 
 // A Server listens for receivers of its streams.
 type Server struct {
 	hub     *hub
 	log     *slog.Logger
 	address netip.AddrPort
-	worker  *ucx.Worker
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	devices atomic.Pointer[map[string]bool] // that UCX knows
-	refused atomic.Bool                     // somebody has connected by a network device that UCX does not know
+	devices atomic.Pointer[map[string]bool] // known to UCX
+	comes   flood.Limit                     // limits connections: each costs a scan of the network devices, and log lines
+	refused atomic.Bool                     // a connection arrived through a network device that UCX does not know
 
 	mu       sync.Mutex
 	context  *ucx.Context
+	worker   *ucx.Worker // watch alone changes it
 	sessions map[*ucx.Endpoint]*session
-	listener *ucx.Listener // nil: the address is not there yet
+	listener *ucx.Listener // nil: not listening yet, because the address is not available
+
+	unguarded bool // the log says that the kernel keeps nobody away
 }
 
-// CheckAddress refuses what is no address to listen at.
+// CheckAddress returns an error unless listen is a valid address to listen at.
 func CheckAddress(listen string) error {
 	if _, err := netip.ParseAddrPort(listen); err != nil {
 		return fmt.Errorf("%q: write an IP address and a port, such as 0.0.0.0:5020 or [::]:5020", listen)
@@ -50,8 +61,8 @@ func CheckAddress(listen string) error {
 	return nil
 }
 
-// Listen opens a server. Where its address cannot be had now it tries again, and the log says so. An error wraps ucx.ErrNoLibrary when
-// there is no UCX.
+// Listen opens a server. If its address is not available, the server logs that and tries again. The error wraps
+// ucx.ErrNoLibrary if UCX is not available.
 func Listen(c ServerConfig) (*Server, error) {
 	address, err := netip.ParseAddrPort(c.Listen)
 	if err != nil {
@@ -60,12 +71,15 @@ func Listen(c ServerConfig) (*Server, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Server{address: address, log: c.Logger, sessions: map[*ucx.Endpoint]*session{}}
+	s := &Server{
+		address: address, log: c.Logger, comes: flood.Limit{Burst: comesBurst, Every: comesEvery}, sessions: map[*ucx.Endpoint]*session{},
+	}
 	s.devices.Store(devices())
 	if s.context, s.worker, err = openContext(s.receive); err != nil {
 		return nil, err
 	}
 	s.hub = newHub(s.context.Release(), c.Logger)
+	s.hub.changed = s.admit
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	failed := s.listen()
@@ -73,7 +87,7 @@ func Listen(c ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// openContext makes a context with a worker, whose messages go to receive.
+// openContext creates a context with a worker that passes its messages to receive.
 func openContext(receive func(*ucx.Message)) (*ucx.Context, *ucx.Worker, error) {
 	c, err := ucx.Open(ucx.Config{})
 	if err != nil {
@@ -92,8 +106,31 @@ func openContext(receive func(*ucx.Message)) (*ucx.Context, *ucx.Worker, error) 
 	return c, w, nil
 }
 
-// listen takes the address.
+// admit makes the kernel keep clients that are not allowed to receive any stream away from UCX, because UCX trusts its
+// input. Without the right to do so, admit only logs a warning.
+func (s *Server) admit() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err := s.worker.Admit(s.hub.networks())
+	switch {
+	case errors.Is(err, ucx.ErrClosed): // listen does it for the next worker
+		return nil
+	case errors.Is(err, fs.ErrPermission):
+		if !s.unguarded {
+			s.log.Warn("ucx: invalid data from any client can end this program: the kernel filters clients only for a process "+
+				"with CAP_NET_ADMIN (AmbientCapabilities= and CapabilityBoundingSet= of the unit)", "address", s.address)
+		}
+		s.unguarded = true
+		return nil
+	}
+	return err
+}
+
+// listen starts to listen at the address.
 func (s *Server) listen() error {
+	if err := s.admit(); err != nil {
+		return err
+	}
 	l, err := s.worker.Listen(s.address, s.accept)
 	if err != nil {
 		return err
@@ -105,12 +142,12 @@ func (s *Server) listen() error {
 	return nil
 }
 
-// watch looks after connections, and tries again to listen.
+// watch checks the connections, reopens UCX when there is a new network device, and retries listening.
 func (s *Server) watch(ctx context.Context, failed error) {
 	clock := time.NewTicker(tick)
 	defer clock.Stop()
 	wait, next := firstWait, time.Now()
-	var later time.Time // UCX is opened again not before
+	var later time.Time // earliest time to open UCX again
 	for {
 		if now := time.Now(); failed != nil && !now.Before(next) {
 			s.log.Warn("ucx: cannot listen, and tries again", "address", s.address, "in", wait, "error", failed)
@@ -124,7 +161,7 @@ func (s *Server) watch(ctx context.Context, failed error) {
 			if !now.Before(later) && (s.refused.Load() || s.grown()) {
 				if err := s.reopen(); err != nil {
 					later = now.Add(lastWait)
-					s.log.Warn("ucx: a network device has come, for which UCX cannot be opened again yet", "tried again in", lastWait, "error", err)
+					s.log.Warn("ucx: UCX cannot be reopened yet for a new network device", "tried again in", lastWait, "error", err)
 					continue
 				}
 				failed = s.listen()
@@ -136,7 +173,7 @@ func (s *Server) watch(ctx context.Context, failed error) {
 	}
 }
 
-// devices are the network devices that UCX knows when it is opened now.
+// devices returns the network devices that UCX would know if it were opened now.
 func devices() *map[string]bool {
 	list, _ := net.Interfaces()
 	found := map[string]bool{}
@@ -148,7 +185,8 @@ func devices() *map[string]bool {
 	return &found
 }
 
-// usable says whether UCX would use a network device: one that is up and has an address. It always knows the loopback.
+// usable reports whether UCX would use a network device: one that is up and has an address. The loopback is left out,
+// because UCX always knows it.
 func usable(i net.Interface) bool {
 	if i.Flags&net.FlagRunning == 0 || i.Flags&net.FlagLoopback != 0 {
 		return false
@@ -160,15 +198,16 @@ func usable(i net.Interface) bool {
 	})
 }
 
-// grown says whether a network device has come that UCX does not know. It asks only for the addresses of those.
+// grown reports whether there is a usable network device that UCX does not know. It queries the addresses of unknown
+// devices only.
 func (s *Server) grown() bool {
 	list, _ := net.Interfaces()
 	known := *s.devices.Load()
 	return slices.ContainsFunc(list, func(i net.Interface) bool { return !known[i.Name] && usable(i) })
 }
 
-// reopen opens UCX once more, for a network device that has come. Those who are connected connect again, when the
-// caller listens again. On an error all is as it was.
+// reopen opens UCX again to include a new network device. It disconnects the receivers, which reconnect once the caller
+// listens again. If UCX cannot be opened, nothing changes.
 func (s *Server) reopen() error {
 	known := devices()
 	c, w, err := openContext(s.receive)
@@ -189,15 +228,17 @@ func (s *Server) reopen() error {
 	s.context = c
 	s.mu.Unlock()
 	err = errors.Join(err, s.hub.forget())
-	if !s.refused.Swap(false) { // else UCX has left something of that connection, which needs them
+	if !s.refused.Swap(false) { // otherwise UCX still has remains of a refused connection, which need the old worker and context
 		err = errors.Join(err, s.worker.Close(), old.Close())
 	}
+	s.mu.Lock()
 	s.worker = w
-	s.log.Info("ucx: opened again, for a network device that has come", "errors", err)
+	s.mu.Unlock()
+	s.log.Info("ucx: reopened for a new network device", "errors", err)
 	return nil
 }
 
-// Addr is where the server listens; the zero AddrPort: nowhere so far.
+// Addr returns the address where the server listens, or the zero AddrPort if it does not listen yet.
 func (s *Server) Addr() netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,10 +248,11 @@ func (s *Server) Addr() netip.AddrPort {
 	return s.listener.Addr()
 }
 
-// accept takes somebody who connects.
+// accept accepts or rejects a connection.
 func (s *Server) accept(r *ucx.ConnRequest) {
-	// One that comes by a device which UCX does not know cannot be accepted: UCX would leave something of it. It tries again.
-	if !s.hub.room() || s.grown() {
+	// A connection through a device that UCX does not know cannot be accepted: UCX would keep remains of it. The
+	// receiver will try again.
+	if !s.hub.admits(plain(r.From())) || !s.comes.Allows(time.Now()) || s.grown() {
 		_ = r.Reject()
 		return
 	}
@@ -222,7 +264,7 @@ func (s *Server) accept(r *ucx.ConnRequest) {
 		if errors.Is(err, ucx.ErrUnreachable) {
 			s.refused.Store(true)
 		}
-		s.log.Warn("ucx: a connection cannot be accepted", "from", r.From(), "error", err)
+		s.hub.log.Warn("ucx: a connection cannot be accepted", "from", r.From(), "error", err)
 		return
 	}
 	if w = s.hub.connected(&endpoint{e, func() { s.forget(e) }}, r.From().String(), time.Now()); w != nil {
@@ -233,14 +275,14 @@ func (s *Server) accept(r *ucx.ConnRequest) {
 	}
 }
 
-// forget is called when nothing of a connection is left.
+// forget is called when a connection is completely gone.
 func (s *Server) forget(e *ucx.Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.sessions, e)
 }
 
-// receive hands a message to the session that it is of.
+// receive passes a message to the session it belongs to.
 func (s *Server) receive(m *ucx.Message) {
 	s.mu.Lock()
 	w := s.sessions[m.Endpoint]
@@ -250,12 +292,12 @@ func (s *Server) receive(m *ucx.Message) {
 	}
 	in := incoming{id: m.ID, header: m.Header, data: m.Data, length: m.Length}
 	if m.Rendezvous {
-		in.fetch = func(int, func(int, error)) error { return errWire } // which is refused anyway
+		in.fetch = func(int, func(int, error)) error { return errWire } // the session refuses the message in any case
 	}
 	w.receive(in, time.Now())
 }
 
-// Stream adds a stream of frames of a format. It is an output of a graph.
+// Stream adds a stream of frames of format f. The returned Sink is an output of a graph.
 func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
 	return newSink(s.hub, c, f, func(slot []byte) (*ucx.Memory, error) {
 		s.mu.Lock()
@@ -264,7 +306,7 @@ func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
 	})
 }
 
-// Close ends all connections. The streams must have been closed.
+// Close closes all connections. The streams must have been closed.
 func (s *Server) Close() error {
 	s.cancel()
 	s.running.Wait()
@@ -279,7 +321,7 @@ func (s *Server) Close() error {
 	return errors.Join(append(errs, s.worker.Close(), c.Close())...)
 }
 
-// An endpoint is a link by UCX.
+// An endpoint is a link over UCX.
 type endpoint struct {
 	to   *ucx.Endpoint
 	gone func()
@@ -293,7 +335,7 @@ func (e *endpoint) end(ended func()) {
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), linger)
 		defer cancel()
-		_ = e.to.Close(ctx) // by force in the end; why the connection ended is known
+		_ = e.to.Close(ctx) // ends by force if necessary; the reason for the end is already known
 		e.gone()
 		ended()
 	}()

@@ -49,7 +49,7 @@ func newTestSink(t testing.TB, h *hub, c StreamConfig, f pipeline.Format) *Sink 
 	return k
 }
 
-// taken is what came of a frame.
+// taken is a received frame.
 type taken struct {
 	sequence uint64
 	pixels   []byte
@@ -57,19 +57,19 @@ type taken struct {
 	crc      uint32
 }
 
-// start connects a receiver, whose frames come by the channel; that is closed at its end.
+// start connects a receiver and returns the channel of its frames, which is closed at the end.
 func start(t testing.TB, r *Receiver) <-chan taken {
 	t.Helper()
 	if err := r.start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := take(t, r)
+	got := takeFrames(t, r)
 	await(t, "the stream", func() bool { return r.Stats().Connected })
 	return got
 }
 
-// take takes the frames of a receiver that is connected, and closes it in the end.
-func take(t testing.TB, r *Receiver) <-chan taken {
+// takeFrames takes the frames of a connected receiver, and closes it at the end.
+func takeFrames(t testing.TB, r *Receiver) <-chan taken {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	got, done := make(chan taken, 1000), make(chan struct{})
@@ -105,7 +105,7 @@ func next(t testing.TB, got <-chan taken) taken {
 	}
 }
 
-// TestFrames: whole frames, a region and every third, each with its pixels, CRC and results.
+// TestFrames checks whole frames, a region, and every third frame, each with its pixels, CRC and results.
 func TestFrames(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.UYVY, 64, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true, Receivers: 3}, f)
@@ -152,7 +152,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestNoCredits: who gives none loses each frame, alone.
+// TestNoCredits checks that a receiver that gives no credits loses every frame, and that no other receiver does.
 func TestNoCredits(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true, Receivers: 2}, f)
@@ -179,7 +179,8 @@ func TestNoCredits(t *testing.T) {
 	}
 }
 
-// TestStopped: who has credits and takes nothing holds two frames, and loses them when its time is over.
+// TestStopped checks that a receiver that has given credits but takes nothing holds two frames, and loses them when its
+// time is up.
 func TestStopped(t *testing.T) {
 	h, f := newHub("1.13.1", quiet()), format(t, pipeline.Grey, 32, 16)
 	t.Cleanup(h.close)
@@ -200,7 +201,7 @@ func TestStopped(t *testing.T) {
 	}
 	await(t, "two slots to be held", func() bool { return s.camera.pool.Leased() == inFlight })
 	h.mu.Lock()
-	session.heard = time.Now().Add(patience) // it still says that it lives
+	session.heard = time.Now().Add(patience) // it still sends signs of life
 	h.mu.Unlock()
 	h.check(time.Now().Add(patience / 2))
 	if n := len(k.Stats().Receivers); n != 2 {
@@ -218,7 +219,7 @@ func TestStopped(t *testing.T) {
 	}
 }
 
-// A deaf link takes what it is sent, and ends nothing until it is told to.
+// A deaf link accepts messages but does not complete frames until told to.
 type deaf struct{ under chan func(error) }
 
 func (d *deaf) Send(m *ucx.Outgoing, done func(error)) error {
@@ -230,7 +231,7 @@ func (d *deaf) Send(m *ucx.Outgoing, done func(error)) error {
 
 func (d *deaf) end(ended func()) { go ended() }
 
-// join has a deaf receiver take the only stream.
+// join subscribes a deaf receiver to the only stream.
 func join(h *hub) (*session, *deaf) {
 	d := &deaf{make(chan func(error), 10)}
 	x := h.connected(d, "stopped", time.Now())
@@ -239,7 +240,7 @@ func join(h *hub) (*session, *deaf) {
 	return x, d
 }
 
-// TestLent: who is alone has the room of those who are not there, and nothing of it when they come.
+// TestLent checks that a single receiver can use the share of the absent ones, and gives it up when they connect.
 func TestLent(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Receivers: 2}, f)
@@ -264,7 +265,7 @@ func TestLent(t *testing.T) {
 	}
 }
 
-// TestGoneHolds: frames that receivers hold although they have gone cost the others frames, and stop nobody.
+// TestGoneHolds checks that frames still held by disconnected receivers cost the others frames, but stop nobody.
 func TestGoneHolds(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front"}, f)
@@ -291,7 +292,7 @@ func TestGoneHolds(t *testing.T) {
 	await(t, "the slots to come back", func() bool { return s.camera.pool.Leased() == 0 })
 }
 
-// TestDamaged: a frame whose pixels change on their way is counted, and not handed on.
+// TestDamaged checks that a frame whose pixels change on the way is counted and not passed on.
 func TestDamaged(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true}, f)
@@ -321,7 +322,7 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// TestReconnect: a connection that breaks is made again, and its losses are counted.
+// TestReconnect checks that a broken connection is re-established, and that its losses are counted.
 func TestReconnect(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.Grey, 32, 16)
 	k := newTestSink(t, h, StreamConfig{Name: "front", Checksum: true}, f)
@@ -342,7 +343,7 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// TestRefused: what cannot be is said on both sides, with the reason.
+// TestRefused checks that an impossible request is reported on both sides, with the reason.
 func TestRefused(t *testing.T) {
 	h, f := newTestHub(t), format(t, pipeline.UYVY, 32, 16)
 	newTestSink(t, h, StreamConfig{Name: "front"}, f)
@@ -390,8 +391,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestTheBooksAreClosedAtTheEnd: a frame is counted before the job is free that end waits for. Else a stream could end without its last frame in
-// the books.
+// TestTheBooksAreClosedAtTheEnd checks that a frame is counted before the job that end waits for becomes free.
+// Otherwise a stream could end before its last frame is counted.
 func TestTheBooksAreClosedAtTheEnd(t *testing.T) {
 	f := format(t, pipeline.UYVY, 64, 2)
 	k := newTestSink(t, newTestHub(t), StreamConfig{Name: "camera"}, f)

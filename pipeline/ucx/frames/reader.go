@@ -4,20 +4,19 @@ package frames
 
 import (
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
-// A reader takes a message apart. After the first piece that is not there it is bad, and gives zeros.
+// A reader parses a message. Once a field is missing or invalid, it is bad and further fields read as zero.
 type reader struct {
 	rest []byte
 	bad  bool
 }
 
-func (r *reader) take(n int) []byte {
+func (r *reader) takeBytes(n int) []byte {
 	if r.bad = r.bad || n > len(r.rest); r.bad {
 		return nil
 	}
@@ -27,34 +26,34 @@ func (r *reader) take(n int) []byte {
 }
 
 func (r *reader) word16() uint16 {
-	if b := r.take(2); b != nil {
+	if b := r.takeBytes(2); b != nil {
 		return le.Uint16(b)
 	}
 	return 0
 }
 
 func (r *reader) word32() uint32 {
-	if b := r.take(4); b != nil {
+	if b := r.takeBytes(4); b != nil {
 		return le.Uint32(b)
 	}
 	return 0
 }
 
 func (r *reader) word64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.takeBytes(8); b != nil {
 		return le.Uint64(b)
 	}
 	return 0
 }
 
-// small is a number of pixels.
+// small reads a number of pixels.
 func (r *reader) small() int {
 	n := r.word32()
 	r.bad = r.bad || n > 1<<15
 	return int(n & (1<<16 - 1))
 }
 
-// time is a time in ns since 1970; 0: not known.
+// time reads a time in ns since 1970; 0 means unknown.
 func (r *reader) time() time.Time {
 	if n := r.word64(); n != 0 {
 		return time.Unix(0, int64(n))
@@ -62,28 +61,18 @@ func (r *reader) time() time.Time {
 	return time.Time{}
 }
 
-// text is a word of at most that many bytes.
+// text reads a string of at most most bytes, and makes it printable.
 func (r *reader) text(most int) string {
-	n := r.take(1)
+	n := r.takeBytes(1)
 	if n == nil {
 		return ""
 	}
 	r.bad = r.bad || int(n[0]) > most
-	return printable(r.take(int(n[0])))
+	return printable.Text(string(r.takeBytes(int(n[0]))))
 }
 
-// printable is what a log may have of a text of somebody else's.
-func printable(b []byte) string {
-	return strings.Map(func(c rune) rune {
-		if unicode.IsPrint(c) {
-			return c
-		}
-		return '?'
-	}, strings.ToValidUTF8(string(b), "?"))
-}
-
-// end says whether all was there, and nothing else.
-func (r *reader) end(what string) error {
+// checkEnd returns an error if something was missing or is left over.
+func (r *reader) checkEnd(what string) error {
 	if r.bad || len(r.rest) > 0 {
 		return fmt.Errorf("%w: %s, %d bytes behind its end", errWire, what, len(r.rest))
 	}

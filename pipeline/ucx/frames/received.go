@@ -9,40 +9,40 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// ReceivedStats are the books of a receiver, over all its connections.
+// ReceivedStats are the counters of a receiver, over all its connections.
 type ReceivedStats struct {
-	Stream      string        `json:"stream"`
-	Version     uint16        `json:"protocol"`    // its version
-	Release     string        `json:"ucx"`         // of this side's UCX
-	SenderUCX   string        `json:"sender_ucx"`  // of the sender's UCX
-	Connections uint64        `json:"connections"` // that the sender has accepted
-	Connected   bool          `json:"connected"`
-	Trouble     string        `json:"trouble,omitempty"` // why it is not connected
-	Ended       bool          `json:"ended"`             // the sender has said that the stream ends, and it has not begun again
-	Frames      uint64        `json:"frames"`            // complete and not damaged
-	Bytes       uint64        `json:"bytes"`             // of these
-	Results     uint64        `json:"results"`           // frames that came with results
-	Lost        uint64        `json:"lost"`              // frames that the sender could not send, for want of credits
-	Broken      uint64        `json:"broken"`            // frames that a broken connection has cost
-	Missing     uint64        `json:"missing"`           // numbers of the camera that the stream never had
-	Matched     uint64        `json:"matched"`           // frames whose CRC is right
-	Traced      uint64        `json:"traced"`            // of these, those whose CRC the FPGA computed
-	Mismatched  uint64        `json:"mismatched"`        // frames whose CRC is wrong
-	Unverified  uint64        `json:"unverified"`        // frames without CRC, or whose CRC was not looked at
+	Stream      string        `json:"stream"`            // name of the output
+	Version     uint16        `json:"protocol"`          // version that both sides speak
+	Release     string        `json:"ucx"`               // version of UCX here
+	SenderUCX   string        `json:"sender_ucx"`        // version of UCX there
+	Connections uint64        `json:"connections"`       // connections that the sender has accepted
+	Connected   bool          `json:"connected"`         // there was a connection when the counts were taken
+	Trouble     string        `json:"trouble,omitempty"` // why there is no connection
+	Ended       bool          `json:"ended"`             // the sender has ended the stream, which has not started again
+	Frames      uint64        `json:"frames"`            // complete and undamaged
+	Bytes       uint64        `json:"bytes"`             // of their pixels
+	Results     uint64        `json:"results"`           // frames with results of stages
+	Lost        uint64        `json:"lost"`              // frames that the sender could not send because it had no credits
+	Broken      uint64        `json:"broken"`            // frames lost when connections broke
+	Missing     uint64        `json:"missing"`           // frames that never reached the stream, by their numbers
+	Matched     uint64        `json:"matched"`           // frames with the right CRC
+	Traced      uint64        `json:"traced"`            // matched frames with a CRC by their source, such as an FPGA
+	Mismatched  uint64        `json:"mismatched"`        // frames with a wrong CRC
+	Unverified  uint64        `json:"unverified"`        // frames without a CRC, or whose CRC was not checked
 	Silence     time.Duration `json:"silence_ns"`        // since the last frame
 
 	Latency  pipeline.Percentiles `json:"latency"`  // from what the frame shows to its last byte here
-	Transfer pipeline.Percentiles `json:"transfer"` // from the sender's turn to the last byte here
+	Transfer pipeline.Percentiles `json:"transfer"` // from the start of sending to the last byte here
 }
 
-// tally is what a receiver counts. Its lock guards stats and last.
+// tally holds the counters of a receiver. The receiver's lock guards stats and last.
 type tally struct {
 	stats             ReceivedStats
 	last              time.Time
 	latency, transfer pipeline.Histogram
 }
 
-// Stats reads the books.
+// Stats returns the counters.
 func (r *Receiver) Stats() ReceivedStats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -61,7 +61,7 @@ func (r *Receiver) Stats() ReceivedStats {
 	return s
 }
 
-// leave closes the books of a connection.
+// leave adds a connection that has ended to the counters.
 func (r *Receiver) leave(a *attempt) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,62 +18,64 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// How long a receiver waits before it connects again: twice as long each time.
+// Pauses before a receiver reconnects: the first one, doubled up to the last one.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 5 * time.Second
 )
 
-// defaultBuffers is how many frames a receiver takes that does not say.
+// defaultBuffers is the default number of buffers.
 const defaultBuffers = 4
 
-// ErrChanged says that the stream has come back with frames of another format.
+// ErrChanged means that the stream has come back with another format.
 var ErrChanged = errors.New("the stream has another format now")
 
-// ReceiverConfig is what a receiver wants.
+// ReceiverConfig configures a Receiver.
 type ReceiverConfig struct {
 	Address string // of the sender: host:port
-	Stream  string // its name; empty: the only one
-	Every   int    // nth frame; 0: each
+	Stream  string // name of the stream; empty: the only one
+	Every   int    // take every nth frame; 0: all
 	Region  Region
-	Buffers int // frames that it has memory for: its credits; 0: 4
-	// Unverified says that pixels are not compared with their CRC.
+	Buffers int // number of frame buffers, and so of credits; 0: 4
+	// Unverified turns off the comparison of pixels with their CRC.
 	Unverified bool
-	// Memory makes the buffers; nil: pages of this process. Of memory that the CPU cannot read pixels are not verified.
+	// Memory allocates the buffers; nil: memory of this process. Pixels in memory that the CPU cannot read are not
+	// verified.
 	Memory pipeline.Allocator
 	Logger *slog.Logger // nil: slog.Default()
 }
 
-// A Receiver takes the frames of one stream. It connects again when the connection breaks. It implements pipeline.Source: its frames
-// are leases on its buffers, and a frame that is released is a credit for the sender.
+// A Receiver receives the frames of one stream. It reconnects when the connection breaks. It implements
+// pipeline.Source: its frames are leases on its buffers, and each frame that is released becomes a credit for the
+// sender.
 type Receiver struct {
 	config ReceiverConfig
 	log    *slog.Logger
 	local  string // release of UCX
 	dial   func(ctx context.Context, a *attempt) (link, error)
-	// register makes a buffer known to UCX, until shut.
+	// register registers a buffer with UCX, until shut is called.
 	register func(s pipeline.Slot, size int) error
 	shut     func() error
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	ready   chan struct{} // closed when the format is known, or failed is set
-	known   sync.Once     // closes it
-	taken   chan struct{} // closed when Run begins
+	known   sync.Once     // closes ready
+	taken   chan struct{} // closed when Run starts
 	taking  sync.Once
 	arrived chan arrival
 	tally   tally
 
 	mu      sync.Mutex
-	now     *attempt // nil: there is none
+	now     *attempt // nil if there is none
 	format  pipeline.Format
 	pool    *pipeline.Pool
-	free    int   // buffers that no frame is in
-	failed  error // it does not connect again
+	free    int   // buffers without a frame
+	failed  error // why it does not reconnect
 	trouble error // of the last attempt
 }
 
-// An arrival is a frame that is complete.
+// An arrival is a frame whose pixels have arrived. It is not yet verified.
 type arrival struct {
 	frame   *pipeline.Frame
 	header  frameHeader
@@ -98,7 +100,7 @@ func newReceiver(c ReceiverConfig, local string) (*Receiver, error) {
 	}, nil
 }
 
-// start connects, and waits until the format is known.
+// start connects, and waits until the format is known or ctx ends.
 func (r *Receiver) start(ctx context.Context) error {
 	run, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -115,7 +117,8 @@ func (r *Receiver) start(ctx context.Context) error {
 	}
 }
 
-// maintain connects, again and again. The first frame of a connection has waits begin anew.
+// maintain connects again and again, until ctx ends or reconnecting is pointless. The first frame of a connection
+// resets the pause between attempts.
 func (r *Receiver) maintain(ctx context.Context) {
 	var faults pipeline.FaultLog
 	loop := pipeline.Recovery{First: firstWait, Last: lastWait}
@@ -141,7 +144,7 @@ func (r *Receiver) maintain(ctx context.Context) {
 	})
 }
 
-// final says whether it is of no use to connect again.
+// final reports whether reconnecting is pointless.
 func final(err error) bool {
 	var b *ByeError
 	return errors.As(err, &b) && b.Code.final() || errors.Is(err, ErrChanged) || errors.Is(err, ErrRegion) || errors.Is(err, errMemory)
@@ -149,7 +152,7 @@ func final(err error) bool {
 
 var errMemory = errors.New("frames: no buffers")
 
-// fail ends the receiver: it does not connect again.
+// fail ends the receiver: it does not reconnect.
 func (r *Receiver) fail(err error) {
 	r.mu.Lock()
 	r.failed = err
@@ -158,7 +161,7 @@ func (r *Receiver) fail(err error) {
 	r.cancel()
 }
 
-// prepare makes the buffers for frames of a format, or says why those that there are do not do.
+// prepare allocates the buffers for frames of format f. If there are buffers already, it checks that they fit.
 func (r *Receiver) prepare(f pipeline.Format) error {
 	r.mu.Lock()
 	made, have := r.pool != nil, r.format
@@ -187,7 +190,7 @@ func (r *Receiver) prepare(f pipeline.Format) error {
 	return nil
 }
 
-// unmap forgets a buffer; nil: UCX did not know it.
+// unmap unregisters memory. m is nil if it was not registered.
 func unmap(m *ucx.Memory) error {
 	if m == nil {
 		return nil
@@ -206,7 +209,7 @@ func (r *Receiver) allocate(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: b, Close: func() error { return os.NewSyscallError("munmap", unix.Munmap(b)) }}, nil
 }
 
-// released gives a credit for a buffer that is free again.
+// released gives the sender a credit for a buffer that has become free.
 func (r *Receiver) released() {
 	r.mu.Lock()
 	r.free++
@@ -220,8 +223,9 @@ func (r *Receiver) released() {
 // Format implements pipeline.Source.
 func (r *Receiver) Format() pipeline.Format { return r.format }
 
-// Status implements pipeline.Source. Frames wait for their consumers: the sender gets no credits meanwhile. Whether its camera is
-// idle is not known here, so a stream that is silent is no fault.
+// Status implements pipeline.Source. Waits is set: a frame waits until its consumers have room, and meanwhile the
+// sender gets no credit for the buffer. It is not known here whether the sender's camera is idle, so a silent stream
+// does not count as a fault.
 func (r *Receiver) Status() pipeline.SourceStatus {
 	st := r.Stats()
 	return pipeline.SourceStatus{Slots: r.config.Buffers, Idle: true, Waits: true, Counters: map[string]uint64{
@@ -229,8 +233,8 @@ func (r *Receiver) Status() pipeline.SourceStatus {
 	}}
 }
 
-// Run implements pipeline.Source. It hands on each frame that is complete and whose CRC is right. It returns an error when it makes
-// no sense to connect again. Frames come from the first one behind its call.
+// Run implements pipeline.Source. It emits every frame that is complete, except those whose CRC was compared and is
+// wrong, starting with the first one sent after the call. It returns an error when reconnecting is pointless.
 func (r *Receiver) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	r.taking.Do(func() { close(r.taken) })
 	ended := make(chan struct{})
@@ -251,7 +255,7 @@ func (r *Receiver) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// Close ends the connection and frees the buffers. An error that wraps pipeline.ErrLeaked says that frames are still held.
+// Close closes the connection and frees the buffers. The error wraps pipeline.ErrLeaked if frames are still held.
 func (r *Receiver) Close() error {
 	r.cancel()
 	r.running.Wait()

@@ -12,10 +12,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
-// ErrRegion says that a region cannot be had of a stream's frames.
+// ErrRegion means that a stream's frames do not allow this region.
 var ErrRegion = errors.New("impossible region")
 
-// A Region is a rectangle of a frame in pixels, from the upper left corner. The zero Region is the whole frame.
+// A Region is a rectangle of a frame, in pixels from the top left corner. The zero Region stands for the whole frame.
 type Region struct{ X, Y, Width, Height int }
 
 func (g Region) String() string {
@@ -25,7 +25,7 @@ func (g Region) String() string {
 	return fmt.Sprintf("%dx%d+%d+%d", g.Width, g.Height, g.X, g.Y)
 }
 
-// UnmarshalText implements encoding.TextUnmarshaler: "640x480+0+120".
+// UnmarshalText implements encoding.TextUnmarshaler. It accepts text such as "640x480+0+120".
 func (g *Region) UnmarshalText(text []byte) error {
 	var n [4]int
 	words := strings.FieldsFunc(string(text), func(c rune) bool { return c == 'x' || c == '+' })
@@ -43,7 +43,7 @@ func (g *Region) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// of is the format of the region of frames of format f.
+// of returns the format of the region in frames of format f.
 func (g Region) of(f pipeline.Format) (pipeline.Format, error) {
 	if g == (Region{}) {
 		return f, nil
@@ -70,7 +70,7 @@ func (g Region) of(f pipeline.Format) (pipeline.Format, error) {
 	return f, nil
 }
 
-// parts appends the pieces of pixels that are the region, in their order.
+// parts appends the pieces of pixels that make up the region, in order.
 func (g Region) parts(list [][]byte, f pipeline.Format, pixels []byte) [][]byte {
 	pixels = pixels[:f.Size()]
 	if g == (Region{}) {
@@ -86,7 +86,7 @@ func (g Region) parts(list [][]byte, f pipeline.Format, pixels []byte) [][]byte 
 	return list
 }
 
-// checksum is the CRC-32C of all parts, one behind the other.
+// checksum returns the CRC-32C of the concatenated parts.
 func checksum(parts [][]byte) uint32 {
 	sum := uint32(0)
 	for _, p := range parts {

@@ -7,61 +7,84 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
-// maxSessions is how many may be connected to a server, whatever they do.
-const maxSessions = 128
+// Limits of connections to a server, in any state: in total, and from one address, or for IPv6 from one /64, which
+// belongs to one network.
+const (
+	maxSessions  = 128
+	maxOfAddress = 32
+)
 
-// Errors of a configuration.
+// Errors in a configuration.
 var (
 	ErrName   = errors.New("frames: impossible name")
 	ErrFormat = errors.New("frames: impossible format")
 )
 
-// A hub has the streams of a server and those who are connected.
+// A hub manages the streams of a server and its connections.
 type hub struct {
-	release string // of UCX
-	log     *slog.Logger
+	release string       // of UCX
+	log     *slog.Logger // of receivers
+	changed func() error // called when other addresses than before may take streams; may be nil
 
 	mu       sync.Mutex
 	sinks    []*Sink
 	sessions map[*session]struct{}
-	open     int // sessions, and those that are being closed
+	open     int                // sessions, including those being closed
+	of       map[netip.Addr]int // open by address or network
 	closed   bool
-	empty    chan struct{} // closed when closed and open is 0
+	empty    chan struct{} // closed once closed is set and open is 0
 }
 
 func newHub(release string, log *slog.Logger) *hub {
-	return &hub{release: release, log: log, sessions: map[*session]struct{}{}, empty: make(chan struct{})}
+	return &hub{release: release, log: flood.Logger(log), sessions: map[*session]struct{}{}, of: map[netip.Addr]int{}, empty: make(chan struct{})}
 }
 
-// room says whether one more may connect.
-func (h *hub) room() bool {
+// admits reports whether one more receiver may connect from an address: there is room, and it may take at least one
+// stream, if there are any.
+func (h *hub) admits(from netip.Addr) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return !h.closed && h.open < maxSessions
+	return h.room(from)
 }
 
-// connected adds somebody who has connected. It returns nil when there is no room.
+// room is admits with the lock held.
+func (h *hub) room(from netip.Addr) bool {
+	if h.closed || h.open >= maxSessions || from.IsValid() && h.of[flood.Network(from)] >= maxOfAddress {
+		return false
+	}
+	return len(h.sinks) == 0 || slices.ContainsFunc(h.sinks, func(k *Sink) bool { return k.allows(from) })
+}
+
+// plain returns the address without a zone, and IPv4 addresses in IPv4 form.
+func plain(a netip.AddrPort) netip.Addr { return a.Addr().Unmap().WithZone("") }
+
+// connected adds a new connection. It returns nil if there is no room.
 func (h *hub) connected(l link, from string, now time.Time) *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || h.open >= maxSessions {
+	at, _ := netip.ParseAddrPort(from) // invalid if UCX does not know the address: then it counts for no network
+	address := plain(at)
+	if !h.room(address) {
 		return nil
 	}
-	s := &session{hub: h, link: l, from: from, began: now, heard: now, told: now}
+	s := &session{hub: h, link: l, from: from, address: address, began: now, heard: now, told: now}
 	h.sessions[s] = struct{}{}
 	h.open++
+	h.of[flood.Network(address)]++
 	return s
 }
 
-// drop ends a connection, and tells the other side why. It is called without the lock.
+// drop ends a connection and tells the receiver why. The lock must not be held.
 func (h *hub) drop(s *session, y bye, by string) {
 	h.mu.Lock()
 	if s.state == over {
@@ -76,15 +99,19 @@ func (h *hub) drop(s *session, y bye, by string) {
 	}
 	h.mu.Unlock()
 	h.log.Info("ucx: a receiver has gone", "receiver", s.from, "reason", by+": "+y.reason, "frames", s.books.sent, "lost", s.books.lost)
-	_ = tell(s.link, idBye, y.append(nil))
-	s.link.end(h.ended)
+	_ = sendControl(s.link, idBye, y.append(nil))
+	s.link.end(func() { h.ended(s) })
 }
 
-// ended counts a connection of which nothing is left.
-func (h *hub) ended() {
+// ended counts a connection as completely gone.
+func (h *hub) ended(s *session) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open--
+	from := flood.Network(s.address)
+	if h.of[from]--; h.of[from] == 0 {
+		delete(h.of, from)
+	}
 	h.finish()
 }
 
@@ -94,7 +121,7 @@ func (h *hub) finish() {
 	}
 }
 
-// close ends all connections for good, and waits until nothing is left of them.
+// close ends all connections for good, and waits until they are completely gone.
 func (h *hub) close() {
 	h.mu.Lock()
 	h.closed = true
@@ -104,7 +131,7 @@ func (h *hub) close() {
 	<-h.empty // ends: connections that do not end are forced to
 }
 
-// clear ends all connections, and waits until nothing is left of them. Nobody can connect meanwhile.
+// clear ends all connections, and waits until they are completely gone. Nobody may connect in the meantime.
 func (h *hub) clear(why bye) {
 	h.dropAll(why)
 	for left := 1; left > 0; time.Sleep(time.Millisecond) {
@@ -123,7 +150,7 @@ func (h *hub) dropAll(why bye) {
 	}
 }
 
-// forget has all streams forget which slots UCX knows. Nobody is connected.
+// forget unregisters the slots of all streams from UCX. Nobody may be connected.
 func (h *hub) forget() error {
 	h.mu.Lock()
 	list := slices.Clone(h.sinks)
@@ -135,7 +162,7 @@ func (h *hub) forget() error {
 	return errors.Join(errs...)
 }
 
-// check ends what has taken too long, and tells receivers that the sender is alive.
+// check drops connections that have been silent or slow for too long, and sends the other receivers a sign of life.
 func (h *hub) check(now time.Time) {
 	type late struct {
 		*session
@@ -158,15 +185,16 @@ func (h *hub) check(now time.Time) {
 		h.drop(l.session, bye{CodeSlow, l.why}, "here")
 	}
 	for _, s := range tell {
-		s.tell()
+		s.sendCounters()
 	}
 }
 
-// find is the stream of that name; an empty name is that of the only one.
-func (h *hub) find(name string) (*Sink, error) {
+// find returns the stream with that name that the address may take; an empty name selects the only stream.
+func (h *hub) find(name string, from netip.Addr) (*Sink, error) {
 	var names []string
-	for _, k := range h.sinks {
-		if k.name == name || name == "" && len(h.sinks) == 1 {
+	list := h.allowed(from)
+	for _, k := range list {
+		if k.name == name || name == "" && len(list) == 1 {
 			return k, nil
 		}
 		names = append(names, k.name)
@@ -177,15 +205,21 @@ func (h *hub) find(name string) (*Sink, error) {
 	return nil, fmt.Errorf("there is no stream %q, only: %s", name, strings.Join(names, ", "))
 }
 
-// streams are what a welcome tells of.
-func (h *hub) streams() (list []stream) {
-	for _, k := range h.sinks {
+// allowed returns the streams that an address may take. To that address, the others do not exist.
+func (h *hub) allowed(from netip.Addr) []*Sink {
+	return slices.DeleteFunc(slices.Clone(h.sinks), func(k *Sink) bool { return !k.allows(from) })
+}
+
+// streams returns the list of streams in the welcome for an address.
+func (h *hub) streams(from netip.Addr) (list []stream) {
+	for _, k := range h.allowed(from) {
 		list = append(list, stream{k.name, k.format})
 	}
 	return list
 }
 
-// add adds a stream.
+// add adds a stream. It returns an error if its name or its format is impossible, if its name is taken, or if there are
+// too many streams.
 func (h *hub) add(k *Sink) error {
 	if k.name == "" || len(k.name) > maxName {
 		return fmt.Errorf("%w: %q: give a stream a name of at most %d bytes", ErrName, k.name, maxName)
@@ -202,9 +236,31 @@ func (h *hub) add(k *Sink) error {
 	return nil
 }
 
-// remove takes a stream off.
-func (h *hub) remove(k *Sink) {
+// remove removes a stream.
+func (h *hub) remove(k *Sink) error {
+	h.mu.Lock()
+	h.sinks = slices.DeleteFunc(h.sinks, func(x *Sink) bool { return x == k })
+	h.mu.Unlock()
+	return h.streamsChanged()
+}
+
+// streamsChanged calls changed after the list of streams has changed.
+func (h *hub) streamsChanged() error {
+	if h.changed == nil {
+		return nil
+	}
+	return h.changed()
+}
+
+// networks returns the networks that may receive a stream; none without a stream.
+func (h *hub) networks() (list []netip.Prefix) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.sinks = slices.DeleteFunc(h.sinks, func(x *Sink) bool { return x == k })
+	for _, k := range h.sinks {
+		if len(k.allow) == 0 {
+			return flood.Everyone
+		}
+		list = append(list, k.allow...)
+	}
+	return list
 }

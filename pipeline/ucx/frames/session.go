@@ -4,41 +4,44 @@ package frames
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// A sessionState is how far somebody who has connected has come.
+// A sessionState is the stage that a connection has reached.
 type sessionState uint8
 
 const (
-	arrived sessionState = iota // said nothing so far
-	greeted                     // has said hello, and was welcomed
-	taking                      // gets frames
+	arrived sessionState = iota // has said nothing yet
+	greeted                     // has said hello and was welcomed
+	taking                      // receives frames
 	over
 )
 
 const (
-	inFlight   = 2 // frames that may be on their way to a receiver at a time, for each that the stream has room for
-	maxTelling = 4 // states that UCX has not sent yet
-	// Messages that a receiver may send: some to begin, one for each frame, and some a second.
+	inFlight   = 2 // a stream has room for this many frames in flight for each of StreamConfig.Receivers
+	maxTelling = 4 // maximum number of idState messages that UCX has not sent yet
+	// Messages that a receiver may send: some at the start, one for each frame, and some per second.
 	firstMessages  = 16
 	secondMessages = 10
 )
 
-// A session is a receiver as the sender sees it. The hub's lock guards it.
+// A session is a receiver as seen by the sender. The hub's lock guards it.
 type session struct {
 	hub  *hub
 	link link
 	from string
 
+	address netip.Addr // of from
+
 	state    sessionState
 	began    time.Time
-	heard    time.Time // when it has last said something
-	told     time.Time // when its books were last told
-	telling  int       // states that are being sent
-	messages uint64    // that it has sent
+	heard    time.Time // when the receiver last sent something
+	told     time.Time // when its counters were last sent to the receiver
+	telling  int       // states being sent
+	messages uint64    // messages that the receiver has sent
 
 	sink    *Sink
 	wants   subscribe
@@ -49,9 +52,9 @@ type session struct {
 	flying  []*flight
 }
 
-// receive takes a message of the receiver's. The hub's lock is not held.
+// receive handles a message from the receiver. The hub's lock must not be held.
 func (s *session) receive(m incoming, now time.Time) {
-	reply, y := s.take(m, now)
+	reply, y := s.handleMessage(m, now)
 	switch {
 	case y != nil && m.id == idBye:
 		s.hub.drop(s, *y, "the receiver")
@@ -71,13 +74,13 @@ func (s *session) receive(m incoming, now time.Time) {
 	}
 }
 
-// failed ends a connection that is broken.
+// failed ends a broken connection.
 func (s *session) failed(err error) {
 	s.hub.drop(s, bye{CodeEnd, err.Error()}, "UCX")
 }
 
-// take does what a message asks for, and returns the answer. A bye says why the connection ends.
-func (s *session) take(m incoming, now time.Time) (reply *ucx.Outgoing, y *bye) {
+// handleMessage processes a message, and returns the reply. y is nil, or the reason why the connection must end.
+func (s *session) handleMessage(m incoming, now time.Time) (reply *ucx.Outgoing, y *bye) {
 	h := s.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +128,7 @@ func (s *session) hello(data []byte) (reply *ucx.Outgoing, y *bye) {
 		return reply, &bye{CodeVersion, err.Error()}
 	}
 	s.state = greeted
-	w := welcome{version: version, release: s.hub.release, streams: s.hub.streams()}
+	w := welcome{version: version, release: s.hub.release, streams: s.hub.streams(s.address)}
 	return control(idWelcome, w.append(nil)), nil
 }
 
@@ -134,7 +137,7 @@ func (s *session) subscribe(data []byte) (reply *ucx.Outgoing, y *bye) {
 	if err != nil {
 		return reply, &bye{CodeBroken, err.Error()}
 	}
-	k, err := s.hub.find(wants.stream)
+	k, err := s.hub.find(wants.stream, s.address)
 	switch {
 	case err != nil:
 		return reply, &bye{CodeStream, err.Error()}
@@ -149,7 +152,7 @@ func (s *session) subscribe(data []byte) (reply *ucx.Outgoing, y *bye) {
 	return control(idAccept, appendFormat(nil, format)), nil
 }
 
-// join lets frames come, from the next one on.
+// join lets the receiver get frames, from the next one on, or drops it if the stream has ended or is full.
 func (s *session) join() {
 	h := s.hub
 	h.mu.Lock()
@@ -169,13 +172,13 @@ func (s *session) join() {
 	}
 }
 
-// late says what has taken too long; empty: nothing has.
+// late returns what has taken too long, or "" if nothing has.
 func (s *session) late(now time.Time) string {
 	switch {
 	case s.state != taking && now.Sub(s.began) > patience:
 		return fmt.Sprintf("no subscription within %v", patience)
 	case now.Sub(s.heard) > patience:
-		return fmt.Sprintf("it has said nothing for %v", patience)
+		return fmt.Sprintf("it has sent nothing for %v", patience)
 	}
 	for _, f := range s.flying {
 		if now.Sub(f.begun) > patience {
@@ -185,8 +188,8 @@ func (s *session) late(now time.Time) string {
 	return ""
 }
 
-// tell tells the receiver its books.
-func (s *session) tell() {
+// sendCounters sends the receiver its counters.
+func (s *session) sendCounters() {
 	s.hub.mu.Lock()
 	k := s.books
 	s.hub.mu.Unlock()
@@ -203,15 +206,15 @@ func (s *session) tell() {
 	}
 }
 
-// room says whether one more frame may be on its way, of the spare ones that the stream may still hold. The receiver has its own, and the
-// others' who are not there.
+// room reports whether one more frame may be in flight to this receiver. spare is how many more frames the stream may
+// hold. A receiver may use its own share and those of the receivers that are not connected.
 func (s *session) room(spare int) bool {
 	others := len(s.sink.receivers) - 1
 	return spare > 0 && (len(s.flying) < inFlight || spare > inFlight*others+1)
 }
 
-// claim takes the next frame for the receiver, if it wants it and it and the stream have room. A frame that it wants and cannot have is
-// lost.
+// claim takes the next frame for the receiver if the receiver wants it and there is room. Otherwise it returns nil; a
+// frame that the receiver wants but has no room for is lost.
 func (s *session) claim(now time.Time, spare int) *flight {
 	due := s.books.offered%uint64(s.wants.every) == 0
 	s.books.offered++

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,40 +15,46 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// A StreamConfig describes a stream of a server.
+// A StreamConfig configures a stream of a server.
 type StreamConfig struct {
 	Name string
-	// Checksum says that the sender computes a CRC of each frame that has none. Frames of an FPGA's camera have that of the FPGA.
+	// Checksum makes the sender compute a CRC for frames that have none. Frames of an FPGA camera carry the CRC
+	// computed by the FPGA.
 	Checksum bool
-	// Receivers is how many may take the stream at a time; 0: 1. Holds says how many frames that takes.
+	// Receivers is the maximum number of receivers at a time; 0: 1. Holds returns how many frames that requires.
 	Receivers int
+	// Allow lists the addresses that may receive the stream; none: all. Frames are neither encrypted nor authenticated
+	// (docs/ucx.md).
+	Allow []netip.Prefix
 }
 
-// A Sink sends the frames of one output to whoever takes its stream. It implements pipeline.Sink.
+// A Sink sends the frames of one output to all receivers of its stream. It implements pipeline.Sink.
 type Sink struct {
 	hub           *hub
 	name          string
 	format        pipeline.Format
 	checksum      bool
 	receiversMost int
+	allow         []netip.Prefix
 	register      func(slot []byte) (*ucx.Memory, error)
 
-	jobs chan *job // those that are free
+	jobs chan *job // free ones
 	due  []*flight
 
-	known sync.Mutex          // held while receivers are found for a frame
-	slots map[int]*ucx.Memory // that UCX knows, by Frame.Slot
+	known sync.Mutex          // guards slots; held while receivers are chosen for a frame
+	slots map[int]*ucx.Memory // registered with UCX, by Frame.Slot
 
-	// The hub's lock guards these.
+	// Guarded by the hub's lock.
 	receivers []*session
-	gone      totals // of receivers that have gone
+	gone      totals // of receivers that have disconnected
 	ended     bool
 }
 
-// Holds is how many frames a stream for so many receivers holds: two for each, and the one that is looked at. Who is alone may have all.
+// Holds returns how many frames a stream for that many receivers holds at most: two for each, plus the one being
+// processed. A single connected receiver may use them all.
 func Holds(receivers int) int { return receivers*inFlight + 1 }
 
-// totals are what receivers that have gone have got.
+// totals are the counters of receivers that have disconnected.
 type totals struct {
 	receivers, frames, lost, bytes uint64
 }
@@ -58,17 +66,29 @@ func (t *totals) add(s *session) {
 	t.bytes += s.bytes
 }
 
-// newSink makes a stream and adds it to the hub.
+// newSink creates a stream and adds it to the hub.
 func newSink(h *hub, c StreamConfig, f pipeline.Format, register func([]byte) (*ucx.Memory, error)) (*Sink, error) {
 	k := &Sink{
-		hub: h, name: c.Name, format: f, checksum: c.Checksum, receiversMost: max(c.Receivers, 1), register: register, slots: map[int]*ucx.Memory{},
+		hub: h, name: c.Name, format: f, checksum: c.Checksum, receiversMost: max(c.Receivers, 1), allow: c.Allow,
+		register: register, slots: map[int]*ucx.Memory{},
 	}
 	holds := Holds(k.receiversMost)
 	k.jobs = make(chan *job, holds)
 	for range holds {
 		k.jobs <- &job{sink: k}
 	}
-	return k, h.add(k)
+	err := h.add(k)
+	if err == nil {
+		if err = h.streamsChanged(); err != nil {
+			err = errors.Join(err, h.remove(k))
+		}
+	}
+	return k, err
+}
+
+// allows reports whether an address may take the stream.
+func (k *Sink) allows(from netip.Addr) bool {
+	return len(k.allow) == 0 || slices.ContainsFunc(k.allow, func(p netip.Prefix) bool { return p.Contains(from) })
 }
 
 // Needs implements pipeline.Sink.
@@ -81,17 +101,17 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	for {
 		f, err := q.Next(ctx)
 		if err != nil {
-			return errors.Join(err, k.end())
+			return errors.Join(err, k.endConnections())
 		}
 		k.send(q, f)
 	}
 }
 
-// ErrStuck means that UCX has not given a frame back: its receiver does nothing, and has not broken the connection.
+// ErrStuck means that UCX has not returned a frame: its receiver does nothing, yet its connection has not broken.
 var ErrStuck = errors.New("ucx: a receiver that does nothing still has a frame")
 
-// end ends all connections, and waits for the frames that are on their way.
-func (k *Sink) end() error {
+// endConnections ends all connections of the stream, and waits for the frames in flight.
+func (k *Sink) endConnections() error {
 	k.hub.mu.Lock()
 	k.ended = true
 	list := append([]*session(nil), k.receivers...)
@@ -110,7 +130,7 @@ func (k *Sink) end() error {
 	return nil
 }
 
-// send sends a frame to those who take it now.
+// send sends a frame to the receivers that can take it now.
 func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 	m, err := k.claim(f)
 	switch {
@@ -130,8 +150,8 @@ func (k *Sink) send(q *pipeline.Queue, f *pipeline.Frame) {
 	j.release(nil)
 }
 
-// claim finds who takes a frame now, and its memory. While receivers that have gone still hold all that the stream may hold, nobody
-// does: all lose the frame.
+// claim chooses the receivers that take a frame now, and returns the frame's memory. If receivers that have
+// disconnected still hold every frame that the stream may hold, nobody gets the frame and all lose it.
 func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
 	k.known.Lock()
 	defer k.known.Unlock()
@@ -151,7 +171,7 @@ func (k *Sink) claim(f *pipeline.Frame) (*ucx.Memory, error) {
 	return m, nil
 }
 
-// slot is the memory of a frame, which UCX gets to know when it is seen for the first time.
+// slot returns the memory of a frame, which it registers with UCX on first use.
 func (k *Sink) slot(f *pipeline.Frame) (*ucx.Memory, error) {
 	if m, known := k.slots[f.Slot()]; known {
 		return m, nil
@@ -164,13 +184,12 @@ func (k *Sink) slot(f *pipeline.Frame) (*ucx.Memory, error) {
 	return m, nil
 }
 
-// Close takes the stream off its server. Run has ended, or never ran.
+// Close removes the stream from its server. Run must have ended, or never have been called.
 func (k *Sink) Close() error {
-	k.hub.remove(k)
-	return k.forget()
+	return errors.Join(k.hub.remove(k), k.forget())
 }
 
-// forget has UCX forget all slots. Nobody takes frames.
+// forget unregisters all slots from UCX. Nobody may be taking frames.
 func (k *Sink) forget() error {
 	k.known.Lock()
 	defer k.known.Unlock()
@@ -182,22 +201,22 @@ func (k *Sink) forget() error {
 	return errors.Join(errs...)
 }
 
-// Stats are the books of a stream.
+// Stats are the counters of a stream.
 type Stats struct {
-	Receivers []ReceiverStats `json:"receivers"` // that take it now
-	Gone      uint64          `json:"gone"`      // receivers that have taken it
-	Frames    uint64          `json:"frames"`    // sent to all receivers, those that have gone, too
-	Lost      uint64          `json:"lost"`      // that receivers wanted and had no room for
+	Receivers []ReceiverStats `json:"receivers"` // currently connected
+	Gone      uint64          `json:"gone"`      // number of receivers that have disconnected
+	Frames    uint64          `json:"frames"`    // sent to all receivers, including those that have disconnected
+	Lost      uint64          `json:"lost"`      // frames that receivers wanted but had no room for
 	Bytes     uint64          `json:"bytes"`
 }
 
-// ReceiverStats are the books of one receiver.
+// ReceiverStats are the counters of one receiver.
 type ReceiverStats struct {
 	Address string `json:"address"`
 	Every   uint32 `json:"every"`
 	Region  string `json:"region"`
 	Credits uint32 `json:"credits"`
-	Offered uint64 `json:"offered"` // frames of the stream since it takes it
+	Offered uint64 `json:"offered"` // frames of the stream since it subscribed
 	Frames  uint64 `json:"frames"`
 	Lost    uint64 `json:"lost"`
 	Bytes   uint64 `json:"bytes"`
@@ -207,7 +226,7 @@ func (r ReceiverStats) String() string {
 	return fmt.Sprintf("%s: %d frames, %d bytes, lost %d for want of credits; every %d, region %s", r.Address, r.Frames, r.Bytes, r.Lost, r.Every, r.Region)
 }
 
-// Stats reads the books.
+// Stats returns the counters.
 func (k *Sink) Stats() Stats {
 	k.hub.mu.Lock()
 	defer k.hub.mu.Unlock()

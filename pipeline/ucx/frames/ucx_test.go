@@ -3,10 +3,13 @@
 package frames
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 )
 
 // serve opens a server on the loopback.
@@ -24,7 +27,7 @@ func serve(t testing.TB) *Server {
 	return s
 }
 
-// TestUCX: frames between two workers of this process, by UCX.
+// TestUCX sends frames between two workers of this process over UCX.
 func TestUCX(t *testing.T) {
 	server, f := serve(t), format(t, pipeline.UYVY, 640, 480)
 	k, err := server.Stream(StreamConfig{Name: "front", Checksum: true, Receivers: 2}, f)
@@ -47,7 +50,7 @@ func TestUCX(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, cut := take(t, whole), take(t, part)
+	all, cut := takeFrames(t, whole), takeFrames(t, part)
 	await(t, "both streams", func() bool { return whole.Stats().Connected && part.Stats().Connected })
 	const frames = 50
 	for n := uint64(1); n <= frames; n++ {
@@ -68,7 +71,7 @@ func TestUCX(t *testing.T) {
 	}
 }
 
-// TestListenAgain: a server whose address somebody else has gets it when that one ends.
+// TestListenAgain checks that a server whose address is in use gets it once the other user has ended.
 func TestListenAgain(t *testing.T) {
 	first, err := Listen(ServerConfig{Listen: "127.0.0.1:0", Logger: quiet()})
 	if err != nil {
@@ -94,7 +97,7 @@ func TestListenAgain(t *testing.T) {
 	}
 }
 
-// TestStreams: two streams of one server have names of their own, and end one by one.
+// TestStreams checks that two streams of one server have separate names, and can end separately.
 func TestStreams(t *testing.T) {
 	server, f := serve(t), format(t, pipeline.Grey, 64, 48)
 	front, err := server.Stream(StreamConfig{Name: "front"}, f)
@@ -118,5 +121,38 @@ func TestStreams(t *testing.T) {
 	}
 	if err := rear.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestConnectionFlood checks that connections beyond a burst and a rate are refused, while existing ones stay.
+func TestConnectionFlood(t *testing.T) {
+	server, f := serve(t), format(t, pipeline.UYVY, 64, 48)
+	server.comes = flood.Limit{Burst: 2, Every: time.Hour}
+	k, err := server.Stream(StreamConfig{Name: "front", Receivers: 4}, f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	newStudio(t, f, 16, k)
+	var there []*Receiver
+	for i := range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		r, err := Connect(ctx, ReceiverConfig{Address: server.Addr().String(), Logger: quiet()})
+		cancel()
+		if (err == nil) != (i < 2) {
+			t.Fatalf("receiver %d: %v", i, err)
+		}
+		if err == nil {
+			there = append(there, r)
+		}
+	}
+	for _, r := range there {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -9,32 +9,33 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
-// Versions of the protocol that this package speaks.
+// Versions of the protocol that this package supports.
 const (
 	oldest = 1
 	newest = 1
 )
 
-// Messages, by the number that UCX carries. A frame has pixels as its data, by rendezvous; the others are eager.
+// Message numbers, as carried by UCX. A frame's data are its pixels, sent by rendezvous; all other messages are eager.
 const (
-	idHello     = 1 // of the receiver: what it speaks
-	idWelcome   = 2 // of the sender: what is spoken, and which streams there are
-	idBye       = 3 // of both: why the connection ends
-	idSubscribe = 4 // of the receiver: which frames it wants
-	idAccept    = 5 // of the sender: how they come
-	idCredit    = 6 // of the receiver: it takes so many more frames; 0: it is alive
-	idFrame     = 7 // of the sender
-	idResults   = 8 // of the sender: results of the frame that follows
-	idState     = 9 // of the sender, every two seconds: its books
+	idHello     = 1 // receiver: supported versions
+	idWelcome   = 2 // sender: chosen version, and the list of streams
+	idBye       = 3 // either: why the connection ends
+	idSubscribe = 4 // receiver: which frames it wants
+	idAccept    = 5 // sender: format of the frames
+	idCredit    = 6 // receiver: number of further frames that it can take; 0: sign of life
+	idFrame     = 7 // sender
+	idResults   = 8 // sender: results of the next frame
+	idState     = 9 // sender, every two seconds: the receiver's counters
 	lastID      = idState
 )
 
-// magic begins each hello: "TCUX".
+// magic is the number that begins each hello: "TCUX".
 const magic = 'T' | 'C'<<8 | 'U'<<16 | 'X'<<24
 
-// Limits of what a message may have.
+// Limits of messages.
 const (
 	maxName    = 64
 	maxRelease = 64
@@ -46,12 +47,12 @@ const (
 	maxFrame   = 1 << 30 // bytes of a frame
 )
 
-// errWire is wrapped by what is said of a message that cannot be read.
+// errWire is wrapped by errors about malformed messages.
 var errWire = errors.New("frames: malformed message")
 
 var le = binary.LittleEndian
 
-// A hello says what a receiver speaks.
+// A hello contains what a receiver supports.
 type hello struct {
 	oldest, newest uint16 // versions of the protocol
 	release        string // of UCX
@@ -64,7 +65,7 @@ func (h *hello) append(b []byte) []byte {
 	return appendText(b, h.release)
 }
 
-// parseHello leaves out what follows: a later version may say more.
+// parseHello parses a hello. It ignores trailing bytes, because a later version may add fields.
 func parseHello(b []byte) (h hello, err error) {
 	r := reader{rest: b}
 	if m := r.word32(); m != magic {
@@ -77,14 +78,14 @@ func parseHello(b []byte) (h hello, err error) {
 	return h, nil
 }
 
-// A welcome says what is spoken from now on, and which streams there are.
+// A welcome contains the version that is used from now on, and the list of streams.
 type welcome struct {
 	version uint16
 	release string // of UCX
 	streams []stream
 }
 
-// A stream is what a sender has.
+// A stream describes one stream of a sender.
 type stream struct {
 	name   string
 	format pipeline.Format
@@ -114,10 +115,10 @@ func parseWelcome(b []byte) (w welcome, err error) {
 		}
 		w.streams = append(w.streams, s)
 	}
-	return w, r.end("welcome")
+	return w, r.checkEnd("welcome")
 }
 
-// A bye says why a connection ends.
+// A bye contains the reason why a connection ends.
 type bye struct {
 	code   Code
 	reason string
@@ -136,14 +137,14 @@ func parseBye(b []byte) (y bye, err error) {
 	if n > maxReason {
 		return y, fmt.Errorf("%w: reason of %d bytes", errWire, n)
 	}
-	y.reason = printable(r.take(n))
-	return y, r.end("bye")
+	y.reason = printable.Text(string(r.takeBytes(n)))
+	return y, r.checkEnd("bye")
 }
 
-// A subscribe says which frames a receiver wants.
+// A subscribe contains the description of the frames that a receiver wants.
 type subscribe struct {
 	stream  string // empty: the only one
-	every   uint32 // nth frame; at least 1
+	every   uint32 // take every nth frame; at least 1
 	region  Region
 	credits uint32
 }
@@ -161,7 +162,7 @@ func parseSubscribe(b []byte) (s subscribe, err error) {
 	s.stream, s.every = r.text(maxName), r.word32()
 	s.region = Region{X: r.small(), Y: r.small(), Width: r.small(), Height: r.small()}
 	s.credits = r.word32()
-	if err := r.end("subscribe"); err != nil {
+	if err := r.checkEnd("subscribe"); err != nil {
 		return s, err
 	}
 	if s.every == 0 || s.credits > maxCredits {
@@ -170,14 +171,14 @@ func parseSubscribe(b []byte) (s subscribe, err error) {
 	return s, nil
 }
 
-// parseAccept reads how frames come.
+// parseAccept parses the format of the frames.
 func parseAccept(b []byte) (pipeline.Format, error) {
 	r := reader{rest: b}
 	f, err := r.format()
 	if err != nil {
 		return f, err
 	}
-	return f, r.end("accept")
+	return f, r.checkEnd("accept")
 }
 
 func appendCredit(b []byte, more uint32) []byte { return le.AppendUint32(b, more) }
@@ -185,7 +186,7 @@ func appendCredit(b []byte, more uint32) []byte { return le.AppendUint32(b, more
 func parseCredit(b []byte) (more uint32, err error) {
 	r := reader{rest: b}
 	more = r.word32()
-	if err := r.end("credit"); err != nil {
+	if err := r.checkEnd("credit"); err != nil {
 		return 0, err
 	}
 	if more > maxCredits {
@@ -194,11 +195,11 @@ func parseCredit(b []byte) (more uint32, err error) {
 	return more, nil
 }
 
-// books are what a sender has counted for a receiver.
+// books are a sender's counters for one receiver.
 type books struct {
-	offered uint64 // frames of the stream since it has subscribed
+	offered uint64 // frames of the stream since it subscribed
 	sent    uint64
-	lost    uint64 // that it wanted, and could not be sent to it
+	lost    uint64 // frames that it wanted but that could not be sent to it
 }
 
 func (k *books) append(b []byte) []byte {
@@ -208,10 +209,10 @@ func (k *books) append(b []byte) []byte {
 func parseBooks(b []byte) (k books, err error) {
 	r := reader{rest: b}
 	k = books{r.word64(), r.word64(), r.word64()}
-	return k, r.end("state")
+	return k, r.checkEnd("state")
 }
 
-// appendTime appends a time in ns since 1970; 0 of one that is not known.
+// appendTime appends a time in ns since 1970, or 0 for an unknown time.
 func appendTime(b []byte, t time.Time) []byte {
 	if t.IsZero() {
 		return le.AppendUint64(b, 0)

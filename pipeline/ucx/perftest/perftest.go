@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package perftest compares what benchmarks reach with ucx_perftest.
 package perftest
 
 import (
@@ -13,8 +12,8 @@ import (
 	"time"
 )
 
-// Run runs ucx_perftest with itself, with error handling as we have it (-e), and returns a column of its last line: 1 is the median of
-// the latency, 5 the whole bandwidth.
+// Run runs ucx_perftest against itself, with the same error handling as package ucx (-e), and returns a column of its
+// last line: 1 is the median of the latency, 5 the overall bandwidth.
 func Run(b *testing.B, column int, args ...string) float64 {
 	b.Helper()
 	return run(b, nil, column, args...)
@@ -31,7 +30,7 @@ func run(b *testing.B, environment []string, column int, args ...string) float64
 	}
 	defer server.Wait()
 	defer server.Process.Kill()
-	for range 100 { // until it listens
+	for range 100 { // until the server listens
 		time.Sleep(50 * time.Millisecond)
 		client := exec.Command("ucx_perftest", append([]string{"127.0.0.1", "-p", port, "-f", "-v", "-e"}, args...)...)
 		client.Env = environment
@@ -50,26 +49,27 @@ func run(b *testing.B, environment []string, column int, args ...string) float64
 	return 0
 }
 
-// bandwidth runs ucx_perftest with messages of that size, and returns MB/s (2^20 bytes). Both of its processes poll, or sleep and are woken
-// when something comes, as ours are. environment is for it alone.
+// bandwidth runs ucx_perftest with messages of that size, and returns the rate in MB/s (2^20 bytes). Depending on mode,
+// both of its processes poll, or sleep until woken, like those of the benchmark. environment applies only to
+// ucx_perftest.
 func bandwidth(b *testing.B, size int, mode string, environment ...string) float64 {
 	b.Helper()
 	return run(b, environment, 5, "-t", "ucp_am_bw", "-E", mode, "-s", strconv.Itoa(size), "-n", strconv.Itoa(Total/size), "-w", "10")
 }
 
-// Total is how many bytes a turn sends.
+// Total is the number of bytes sent for each measurement.
 const Total = 1 << 30
 
-// A Comparison is what both have reached, in turn.
+// A Comparison holds alternating results of the benchmark and of ucx_perftest.
 type Comparison struct{ ours, ratios, theirs, asleep, rendezvous []float64 }
 
-// Add adds a turn of both.
+// Add adds one result of the benchmark and one of ucx_perftest.
 func (c *Comparison) Add(ours, theirs float64) {
 	c.ours, c.theirs, c.ratios = append(c.ours, ours), append(c.theirs, theirs), append(c.ratios, ours/theirs)
 }
 
-// Bandwidth adds a turn of ours and of ucx_perftest: one that polls, one that sleeps, and one that polls and sends by rendezvous what it
-// would send at once, as frames go.
+// Bandwidth adds a result of the benchmark and three of ucx_perftest: polling, sleeping, and polling with rendezvous
+// for all messages, as used for frames.
 func (c *Comparison) Bandwidth(b *testing.B, size int, ours float64) {
 	b.Helper()
 	c.Add(ours, bandwidth(b, size, "poll"))
@@ -77,7 +77,9 @@ func (c *Comparison) Bandwidth(b *testing.B, size int, ours float64) {
 	c.rendezvous = append(c.rendezvous, ours/bandwidth(b, size, "poll", "UCX_RNDV_THRESH=0"))
 }
 
-// Report prints the median ratio with its spread, that of the best of both, which a busy machine harms least, and the best of ours.
+// Report reports the median ratio with its range, the ratio of the best results, which a busy machine affects least,
+// and the best result of the benchmark. If Bandwidth was used, it also reports the median ratios to sleeping processes
+// and to rendezvous.
 func (c *Comparison) Report(b *testing.B, best func([]float64) float64, unit string) {
 	slices.Sort(c.ratios)
 	b.ReportMetric(c.ratios[len(c.ratios)/2], "ratio")

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// desktopHeader is what the specification shows of the desktop driver's nv-p2p.h (GPUDirect RDMA 12.9 §13.3).
+// desktopHeader has the parts of the desktop driver's nv-p2p.h that the specification shows (GPUDirect RDMA 12.9 §13.3).
 const desktopHeader = `
 #include <linux/types.h>
 enum nvidia_p2p_page_size_type { NVIDIA_P2P_PAGE_SIZE_4KB, NVIDIA_P2P_PAGE_SIZE_64KB, NVIDIA_P2P_PAGE_SIZE_128KB };
@@ -23,7 +23,7 @@ int nvidia_p2p_get_pages(uint64_t p2p_token, uint32_t va_space_token, uint64_t v
 	struct nvidia_p2p_page_table **page_table, void (*free_callback)(void *data), void *data);
 `
 
-// The module builds without nv-p2p, and says why it does not with the wrong one.
+// TestForeignHeader checks that the module builds without nv-p2p, and reports why it does not build with the wrong one.
 func TestForeignHeader(t *testing.T) {
 	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
 	if err != nil {
@@ -57,14 +57,14 @@ func files(t *testing.T, dir string, list map[string]string) {
 	}
 }
 
-// kbuildSays is a makefile that prints what Kbuild would compile the module with.
+// kbuildSays is a makefile that prints the flags with which Kbuild would compile the module.
 const kbuildSays = `
 include $(src)/Kbuild
 all:
 	@printf '%s\n' $(filter-out -I%,$(ccflags-y)) 'symbols $(strip $(KBUILD_EXTRA_SYMBOLS))'
 `
 
-// Folders of NVIDIA's packages, and what Kbuild is to make of them.
+// Folders of NVIDIA's packages, and the expected result of Kbuild.
 const (
 	agx  = "src/nvidia/nvidia-oot/"
 	igx  = "src/linux-headers-tegra-oot-5.15.0-1012/"
@@ -102,7 +102,7 @@ var declarations = []struct {
 	{"left out", []string{agx + name}, arm64 + " NVP2P=none", "none", "", ""},
 }
 
-// TestDeclarations has Kbuild choose where the declarations of nv-p2p come from.
+// TestDeclarations checks where Kbuild takes the declarations of nv-p2p from.
 func TestDeclarations(t *testing.T) {
 	for _, tt := range declarations {
 		t.Run(tt.what, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
-// kbuild has make read the module's Kbuild.
+// kbuild runs make on the module's Kbuild.
 func kbuild(t *testing.T, variables ...string) (kmod, out string, err error) {
 	t.Helper()
 	kmod, err = filepath.Abs("..")

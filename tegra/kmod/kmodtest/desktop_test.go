@@ -11,11 +11,12 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// desktops is what the module says of the symbols.
+// desktops matches the module's message about the symbols.
 const desktops = `nv-p2p: .*desktop`
 
-// testDesktop loads a driver with the symbols of a desktop's nv-p2p before the module, which must not call them. The module is
-// the packaged one, but for the symbols' versions: Debian's kernels refuse symbols without, others take them.
+// testDesktop loads a driver with the symbols of a desktop's nv-p2p before the module, which must not call them. The
+// module is the packaged one, except for the symbols' versions: Debian's kernels refuse symbols without versions, others
+// accept them.
 func testDesktop(t *testing.T, b built) {
 	dir := filepath.Join(t.TempDir(), "desktop")
 	if err := vjetson.BuildModule(t.Context(), b.kernel, "testdata/desktop", dir); err != nil {
@@ -38,7 +39,7 @@ func testDesktop(t *testing.T, b built) {
 	m.says(t, desktops)
 }
 
-// says wants a line in the kernel's log.
+// says waits for a line in the kernel's log.
 func (m machine) says(t *testing.T, pattern string) {
 	t.Helper()
 	if log := m.shell("dmesg | tail -n 20"); !regexp.MustCompile(pattern).MatchString(log) {

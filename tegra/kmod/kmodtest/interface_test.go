@@ -17,7 +17,8 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson/nvp2ptest"
 )
 
-// What tegra_p2p knows of nv-p2p: fields of structures, constants, and calls with their arguments and an empty body.
+// The parts of nv-p2p that tegra_p2p uses: fields of structures, constants, and calls with their arguments and an empty
+// body.
 var (
 	interfaceFields = map[string]string{
 		"struct nvidia_p2p_page_table":  "version page_size size entries pages vaddr mapped mm mn lock free_callback data",
@@ -36,8 +37,8 @@ var (
 	}
 )
 
-// interfaceModule is a module's source that exports the calls, and has sizes, offsets and constants in an array; names are
-// what its elements are.
+// interfaceModule returns the source of a module that exports the calls, and that has sizes, offsets and constants in an
+// array. names describes the array's elements.
 func interfaceModule() (source string, names []string) {
 	var values, c strings.Builder
 	add := func(name, value string) {
@@ -67,7 +68,7 @@ func interfaceModule() (source string, names []string) {
 	return c.String(), names
 }
 
-// interfaceOf builds that with the header in a folder.
+// interfaceOf builds that module with the header in a folder.
 func interfaceOf(t *testing.T, k vjetson.Kernel, source, header string) (values []uint64, versions []string) {
 	t.Helper()
 	src, dir := t.TempDir(), filepath.Join(t.TempDir(), "interface")
@@ -108,7 +109,8 @@ func interfaceOf(t *testing.T, k vjetson.Kernel, source, header string) (values 
 	return values, versions
 }
 
-// exports defines the calls. Their versions are sums over the types of their arguments, with all that these consist of.
+// exports defines the calls. Their versions are checksums of the types of their arguments, including all types that these
+// contain.
 func exports() string {
 	var c strings.Builder
 	for name, args := range interfaceCalls {
@@ -118,8 +120,8 @@ func exports() string {
 	return c.String()
 }
 
-// TestInterface compares the module's own declarations with NVIDIA's header: sizes, offsets, constants, and by the versions
-// of the calls every name and type in them.
+// TestInterface compares the module's own declarations with NVIDIA's header: sizes, offsets, constants, and, by the
+// versions of the calls, every name and type in them.
 func TestInterface(t *testing.T) {
 	if !nvp2ptest.Here() {
 		t.Skip("NEEDS " + nvp2ptest.Absent)

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// long asks for what counts in thousands, repeats, or lasts a minute (make test-long).
+// long skips, unless make test-long runs, tests with thousands of steps, repetitions, or a duration of a minute.
 func long(t *testing.T) {
 	t.Helper()
 	if os.Getenv("TEGRACAST_LONG") == "" {
@@ -24,7 +24,7 @@ func long(t *testing.T) {
 	}
 }
 
-// TestKernels runs what TestModule runs on 6.1, and the program, on the other kernels.
+// TestKernels runs the tests of TestModule, which uses 6.1, and the program on the other kernels.
 func TestKernels(t *testing.T) {
 	long(t)
 	for _, arch := range []string{"arm64", "amd64"} {
@@ -48,7 +48,7 @@ func TestKernels(t *testing.T) {
 						t.Parallel()
 						m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Modules: []string{"fuse"}})
 						m.guest(t, "^Test(Quiet|StalledFuse|StarvedChecks|Owner|CloseAgainstDiscard|WorkersAgainstDiscard)$")
-						if w.provider == "" && series != "5.10" { // which reads such pages with mmap_lock held
+						if w.provider == "" && series != "5.10" { // 5.10 reads such pages with mmap_lock held
 							m.guest(t, "^TestPinAgainstDroppedFile$")
 						}
 						m.discards(t, w)
@@ -63,7 +63,8 @@ func TestKernels(t *testing.T) {
 	}
 }
 
-// refused loads the module on a kernel that cannot say whether its IOMMU forgets mappings at once (Intel's driver, before 5.12).
+// refused loads the module on a kernel that cannot report whether its IOMMU drops mappings at once (Intel's driver,
+// before 5.12).
 func refused(t *testing.T, b built) {
 	t.Helper()
 	m := b.start(t, b.gup, vjetson.Config{Edu: true})
@@ -79,15 +80,15 @@ func refused(t *testing.T, b built) {
 	}
 }
 
-// TestConvertedSRCU runs the matrix of nv-p2p with callbacks of SRCU that wait on the processor that queued them, as those
-// of 5.10 do, and newer kernels' with many processors or under contention.
+// TestConvertedSRCU runs the tests of nv-p2p with SRCU callbacks that wait for the processor that queued them, as in
+// 5.10, and in newer kernels with many processors or under contention.
 func TestConvertedSRCU(t *testing.T) {
 	long(t)
 	b := build(t, "arm64")
 	testWay(t, b, b.nvp2p, callbacksPerCPU)
 }
 
-// testLoopback has the program copy through edu's memory with both ways to pin.
+// testLoopback runs the program's loopback through edu's memory with both ways of pinning.
 func testLoopback(t *testing.T, b built) {
 	for name, w := range b.ways() {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +97,7 @@ func testLoopback(t *testing.T, b built) {
 	}
 }
 
-// loopback has the program copy through edu's memory.
+// loopback runs the program's loopback through edu's memory.
 func (m machine) loopback(t *testing.T) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "tegracast")

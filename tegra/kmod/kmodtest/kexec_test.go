@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// TestKexec starts another kernel under a DMA. The function is stopped before, as by every fence: the halt list has run,
-// and bus mastering is off. The latter the PCI core sees to, too.
+// TestKexec starts another kernel during a DMA. The function must be stopped before, as by every fence: the halt list has
+// run, and bus mastering is off. The PCI core also does the latter.
 func TestKexec(t *testing.T) { testKexec(t, build(t, "arm64")) }
 
 func testKexec(t *testing.T, b built) {
@@ -21,7 +21,7 @@ func testKexec(t *testing.T, b built) {
 	said := make(chan []byte, 1)
 	go func() {
 		r, err := m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestKexec$'")
-		if err == nil { // it does not come back, unless it fails
+		if err == nil { // returns only on a failure
 			said <- r.Stdout
 			cancel()
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// kfuzzDuration is how long each back end is attacked.
+// kfuzzDuration returns how long each back end is attacked.
 func kfuzzDuration() time.Duration {
 	switch {
 	case sanitized():
@@ -25,10 +25,10 @@ func kfuzzDuration() time.Duration {
 	return 30 * time.Second
 }
 
-// callbacksPerCPU is how kernels before 5.19, those of Jetson Linux among them, queue SRCU's callbacks.
+// callbacksPerCPU makes SRCU queue callbacks as in kernels before 5.19, including those of Jetson Linux.
 const callbacksPerCPU = "srcutree.convert_to_big=1"
 
-// TestKfuzz attacks the module at random, with both back ends. $KFUZZ_SEED repeats a run, as far as threads let it.
+// TestKfuzz attacks the module at random, with both back ends. $KFUZZ_SEED repeats a run, as far as threads permit.
 func TestKfuzz(t *testing.T) {
 	b := build(t, "arm64")
 	kfuzz := buildProgram(t, "./kfuzz")
@@ -49,7 +49,7 @@ func TestKfuzz(t *testing.T) {
 			if c.parameters != "" {
 				m.guest(t, "^TestSRCU$")
 			}
-			if sanitized() { // its checks have memory of their own, and do with less when it is refused
+			if sanitized() { // its checks have their own memory, and cope with less
 				if _, err := m.Expect(shortOfMemory); err != nil {
 					t.Fatal(err)
 				}
@@ -61,7 +61,7 @@ func TestKfuzz(t *testing.T) {
 	}
 }
 
-// buildProgram compiles a program that runs in the machine.
+// buildProgram compiles the program that runs in the machine.
 func buildProgram(t *testing.T, dir string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "program")
@@ -73,7 +73,7 @@ func buildProgram(t *testing.T, dir string) string {
 	return out
 }
 
-// kfuzz runs it. What still runs long after its end is stuck: the kernel says where.
+// kfuzz runs the program. If it still runs long after its end, it hangs, and the kernel logs where.
 func (m machine) kfuzz(t *testing.T) {
 	t.Helper()
 	d := kfuzzDuration()

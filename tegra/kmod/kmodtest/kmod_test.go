@@ -26,21 +26,21 @@ const (
 		"echo " + function + " > /sys/bus/pci/drivers_probe && test -c /dev/tegra_p2p0"
 )
 
-// way is a way to pin: the module, and the provider of nv-p2p that it runs on, if any.
+// way is a way of pinning: the module, and its provider of nv-p2p, if any.
 type way struct {
 	module, provider string
-	tests            string // the guest's that show the provider's bad habits: "Habits|" where it has them
+	tests            string // the guest's tests of the provider's bad habits: "Habits|" if it has them
 }
 
-// built is what the machine gets.
+// built has the files for the machine.
 type built struct {
 	kernel            vjetson.Kernel
 	hostmem, programs string
-	gup               way // the module as it is packaged
-	nvp2p, standIn    way // on NVIDIA's provider where it is there, and on the stand-in for it
+	gup               way // the packaged module
+	nvp2p, standIn    way // on NVIDIA's provider if it is available, and on its stand-in
 }
 
-// sanitized says that the instrumented kernel is to be used (make test-sanitized), on which everything takes its time.
+// sanitized reports whether to use the instrumented kernel (make test-sanitized), on which everything is slow.
 func sanitized() bool { return os.Getenv("TEGRACAST_SANITIZED") != "" }
 
 func kernel(t *testing.T, arch string) (vjetson.Kernel, error) {
@@ -50,7 +50,7 @@ func kernel(t *testing.T, arch string) (vjetson.Kernel, error) {
 	return vjetson.Fetch(t.Context(), arch, slog.Default())
 }
 
-// builds are what build has made: every test of a processor runs the same, which takes half a minute to build.
+// builds caches the results of build: all tests of a processor use the same, which takes half a minute to build.
 var builds struct {
 	sync.Mutex
 	dir string
@@ -120,7 +120,7 @@ func buildFor(t *testing.T, k vjetson.Kernel, dir string) built {
 	return b
 }
 
-// ways are both ways to pin.
+// ways returns both ways of pinning.
 func (b built) ways() map[string]way { return map[string]way{"gup": b.gup, "nvp2p": b.nvp2p} }
 
 // kmod builds tegra_p2p in a folder.
@@ -182,7 +182,7 @@ func (m machine) shell(line string) string {
 	return out
 }
 
-// guestLimit is what one of the guest's tests may take.
+// guestLimit returns the time limit of one of the guest's tests.
 func guestLimit() time.Duration {
 	if sanitized() {
 		return 30 * time.Minute
@@ -190,13 +190,13 @@ func guestLimit() time.Duration {
 	return 10 * time.Minute
 }
 
-// guest runs the guest's tests that match pattern, each as a test of its own here.
+// guest runs the guest's tests that match pattern, each as a subtest.
 func (m machine) guest(t *testing.T, pattern string) {
 	t.Helper()
 	m.guestOn(t, "", pattern)
 }
 
-// guestOn does so with more environment, which names another function than edu.
+// guestOn is like guest with an additional environment that selects another function than edu.
 func (m machine) guestOn(t *testing.T, env, pattern string) {
 	t.Helper()
 	env += " GUEST=1 "
@@ -224,7 +224,8 @@ func (m machine) guestOn(t *testing.T, env, pattern string) {
 	}
 }
 
-// TestModule runs everything with both ways to pin, side by side: they wait for a timer of 100 ms most of the time.
+// TestModule runs everything with both ways of pinning, concurrently, because the tests mostly wait for a timer of 100
+// ms.
 func TestModule(t *testing.T) {
 	b := build(t, "arm64")
 	testWays(t, b, "")
@@ -268,7 +269,8 @@ func TestModule(t *testing.T) {
 	})
 }
 
-// testWays runs the guest's tests with each way to pin. Beside NVIDIA's provider the stand-in shows its habits alone.
+// testWays runs the guest's tests with each way of pinning. With NVIDIA's provider, the stand-in is only used for its bad
+// habits.
 func testWays(t *testing.T, b built, prefix string) {
 	for name, w := range b.ways() {
 		t.Run(prefix+name, func(t *testing.T) {
@@ -289,7 +291,7 @@ func testWays(t *testing.T, b built, prefix string) {
 	})
 }
 
-// testWay is everything that is done with edu; more is for the kernel's command line.
+// testWay runs all tests with edu. more is for the kernel's command line.
 func testWay(t *testing.T, b built, w way, more string) {
 	m := b.start(t, w, vjetson.Config{Edu: true, Append: more})
 	expect := func(pattern string) *vjetson.Expectation {
@@ -303,7 +305,7 @@ func testWay(t *testing.T, b built, w way, more string) {
 	m.guest(t, "^Test(Info|DeviceFile|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainst.*|Halt|"+w.tests+"UnbindStops|Support)$")
 	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
-	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindAgainstClose|Suspend)$")
+	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindTakesAllAtOnce|UnbindAgainstClose|Suspend)$")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if _, err := blocked.Wait(ctx); err != nil {
@@ -319,8 +321,8 @@ func testWay(t *testing.T, b built, w way, more string) {
 	t.Run("hot unplug", func(t *testing.T) { testHotUnplug(t, m) })
 }
 
-// testHotUnplug takes the card out while a process uses it, and puts it back: twice by the slot's button, which takes 5 s,
-// and otherwise by the slot's power, with a DMA in flight.
+// testHotUnplug removes the card while a process uses it, and inserts it again: twice by the slot's button, which takes 5
+// s, and otherwise by the slot's power, during a DMA.
 func testHotUnplug(t *testing.T, m machine) {
 	m.t = t
 	if sanitized() {
@@ -359,8 +361,8 @@ func testHotUnplug(t *testing.T, m machine) {
 	}
 }
 
-// pardonSlot takes lockdep's report for no fault that 6.1's driver of the slot draws by itself, when a card goes after
-// another one: it takes its reset_lock and pci_rescan_remove_lock in both orders.
+// pardonSlot ignores a lockdep report that 6.1's driver of the slot causes by itself when a card is removed after another
+// one: it takes its reset_lock and pci_rescan_remove_lock in both orders.
 func (m machine) pardonSlot(t *testing.T) {
 	t.Helper()
 	const report = "possible circular locking dependency detected"
@@ -379,13 +381,13 @@ func (m machine) pardonSlot(t *testing.T) {
 	})
 }
 
-// plugIn puts the card back and shows that it works.
+// plugIn inserts the card again and checks that it works.
 func (m machine) plugIn(t *testing.T) {
 	t.Helper()
 	if err := m.HotPlug(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	// A new function takes drivers a little later than it has its attributes.
+	// Drivers can bind to a new function slightly later than its attributes appear.
 	m.shell("until { " + bind + "; } 2>/dev/null; do usleep 10000; done")
 	m.guest(t, "^TestUsable$")
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// A whole function of PCI Express, which edu is not: it can be reset, and reports errors of its link.
+// A complete PCI Express function, unlike edu: it can be reset, and reports link errors.
 const (
 	secondPort = "pcie-root-port,id=port1,chassis=2,slot=1"
 	thirdPort  = "pcie-root-port,id=port2,chassis=3,slot=2"
 	whole      = "virtio-rng-pci,id=whole,bus=port1,disable-legacy=on,iommu_platform=on,aer=on,romfile="
 )
 
-// take gives a function to the module and returns the guest's environment for it.
+// take binds a function to the module and returns the guest's environment for it.
 func (m machine) take(function string) string {
 	dir := "/sys/bus/pci/devices/" + function
 	m.shell("[ ! -e " + dir + "/driver ] || echo " + function + " > " + dir + "/driver/unbind; " +
@@ -26,13 +26,13 @@ func (m machine) take(function string) string {
 	return m.named(function)
 }
 
-// named is the guest's environment for a function that the module has.
+// named returns the guest's environment for a function that is bound to the module.
 func (m machine) named(function string) string {
 	dir := "/sys/bus/pci/devices/" + function
 	return "GUEST_FUNCTION=" + function + " GUEST_DEVICE=/dev/$(ls " + dir + "/tegra_p2p)"
 }
 
-// testOthers has what the module does with functions that are not edu.
+// testOthers tests the module with functions other than edu.
 func testOthers(t *testing.T, b built) {
 	m := b.start(t, b.gup, vjetson.Config{Edu: true, Nodes: 2, Append: "numa_balancing=enable", Devices: []string{
 		secondPort, whole, thirdPort, "edu,bus=port2,addr=0.0,multifunction=on", "edu,bus=port2,addr=0.1",
@@ -46,7 +46,7 @@ func testOthers(t *testing.T, b built) {
 	if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // DMA after the end of a pin
 		t.Fatal(err)
 	}
-	// Two functions have the same memory, which the DMA API's debugging takes for a mistake.
+	// Two functions use the same memory, which the DMA API's debugging reports as a mistake.
 	if _, err := m.Expect(`cacheline tracking EEXIST|WARNING: .* at kernel/dma/debug.c:\d+ add_dma_entry`); err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func testOthers(t *testing.T, b built) {
 	t.Run("shutdown", func(t *testing.T) { m.shutdown(t) })
 }
 
-// inject runs guest's tests which ask for errors of the link by the file /run/inject.
+// inject runs guest's tests that request link errors by the file /run/inject.
 func (m machine) inject(t *testing.T, env, pattern string) {
 	m.t = t
 	done := make(chan struct{})
@@ -85,7 +85,7 @@ func (m machine) inject(t *testing.T, env, pattern string) {
 	}
 }
 
-// shutdown ends the machine under a DMA.
+// shutdown shuts the machine down during a DMA.
 func (m machine) shutdown(t *testing.T) {
 	stopped, err := m.Expect(`tegra_p2p 0000:01:00\.0: stopped: the machine ends`)
 	if err != nil {
@@ -94,7 +94,7 @@ func (m machine) shutdown(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	go func() {
-		_, _ = m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestShutdown$'") // does not come back
+		_, _ = m.Run(ctx, "sh", "-c", "GUEST=1 exec /guest.test -test.run '^TestShutdown$'") // does not return
 	}()
 	if err := m.Wait(ctx); err != nil {
 		t.Error(err)
@@ -104,7 +104,7 @@ func (m machine) shutdown(t *testing.T) {
 	}
 }
 
-// testATS has a function whose translations the IOMMU takes from itself.
+// testATS tests a function with ATS, whose own translations the IOMMU accepts.
 func testATS(t *testing.T, b built) {
 	m := b.start(t, b.gup, vjetson.Config{
 		Edu: true, Append: "numa=fake=2 numa_balancing=enable", Devices: []string{secondPort, whole + ",ats=on"},

@@ -17,22 +17,22 @@ const (
 	leakLimit = 10 * time.Minute // for kmemleak's scans
 )
 
-// watchLeaks has kmemleak look for what the modules have left behind, when the machine's tests are over. What the kernel
-// itself leaks is shown only.
+// watchLeaks lets kmemleak look for leaks of the modules after the machine's tests. The kernel's own leaks are only
+// logged.
 func (m machine) watchLeaks() {
 	m.t.Helper()
 	if _, err := m.Expect(`kmemleak: \d+ new suspected`); err != nil {
 		m.t.Fatal(err)
 	}
-	m.shell("echo scan=off > " + kmemleak) // by itself it scans every 10 minutes
+	m.shell("echo scan=off > " + kmemleak) // by default it scans every 10 minutes
 	t := m.t
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), leakLimit)
 		defer cancel()
-		// What is younger than 5 s is no leak yet, and what has changed since the last scan is none.
+		// Objects younger than 5 s, or changed since the last scan, are not reported.
 		report, err := m.Shell(ctx, "sleep 6; echo scan > "+kmemleak+" && echo scan > "+kmemleak+" && cat "+kmemleak)
 		switch leaks := leaksOf(report, "tegra_p2p", "nvp2p"); {
-		case errors.Is(err, vjetson.ErrEnded) || errors.Is(err, vjetson.ErrPanic): // Close says so
+		case errors.Is(err, vjetson.ErrEnded) || errors.Is(err, vjetson.ErrPanic): // reported by Close
 		case err != nil:
 			t.Errorf("kmemleak: %v", err)
 		case leaks != nil:
@@ -43,7 +43,7 @@ func (m machine) watchLeaks() {
 	})
 }
 
-// leaksOf takes those of kmemleak's reports whose backtrace goes through one of the modules.
+// leaksOf returns the kmemleak reports whose backtrace goes through one of the modules.
 func leaksOf(report string, modules ...string) []string {
 	var leaks []string
 	for i, one := range strings.Split(report, "unreferenced object ") {
@@ -85,10 +85,10 @@ unreferenced object 0xffff000005e3ab00 (size 64):
 	}
 }
 
-// shortOfMemory is what the kernel's checks say when memory of their own is refused: they do with less.
+// shortOfMemory matches messages of the kernel's checks when their own memory is refused, with which they cope.
 const shortOfMemory = `DMA-API: (cacheline tracking ENOMEM|debugging out of memory)|kmemleak: Cannot allocate a scan area|Huh VM_FAULT_OOM leaked`
 
-// TestInjection lets the allocations of every call fail one after the other.
+// TestInjection makes the allocations of every call fail one after the other.
 func TestInjection(t *testing.T) {
 	if !sanitized() {
 		t.Skip("NEEDS a kernel with fault injection: make test-sanitized runs it")

@@ -9,8 +9,8 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 )
 
-// TestSecond has a second look at what a process without rights gets through the open device: the kernel's memory, a
-// reset's waiters, an engine that is left at work, buffers that may only be read.
+// TestSecond makes further attacks by a process without rights through the open device: on the kernel's memory, by
+// waiters for a reset, by an engine that is left running, and on read-only buffers.
 func TestSecond(t *testing.T) {
 	b := build(t, "arm64")
 	dir := filepath.Join(t.TempDir(), "second")
@@ -18,10 +18,10 @@ func TestSecond(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, w := range b.ways() {
-		t.Run(name, func(t *testing.T) { // one after the other: they measure the machine's memory
+		t.Run(name, func(t *testing.T) { // sequentially, because they measure the machine's memory
 			m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Devices: []string{secondPort, whole}})
 			m.load(filepath.Join(dir, "second.ko"))
-			if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // an engine that is left at work
+			if _, err := m.Expect(`arm-smmu-v3 .*event 0x10`); err != nil { // an engine that is left running
 				t.Fatal(err)
 			}
 			env := m.take("0000:02:00.0")

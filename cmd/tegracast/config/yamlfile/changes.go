@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Changes lists where two pointers to a struct of one type differ, as paths such as outputs[raw].rtp.mtu. It knows nothing
-// of the keys: it walks over the structs. The elements of a list are told apart by their names, where they have one; their
-// order does not count.
+// Changes lists where two structs of one type, given by pointers, differ, as paths such as outputs[raw].rtp.mtu. It
+// walks the structs and needs no list of keys. It matches the elements of a list by name if they have one, and ignores
+// their order.
 func Changes(old, new any) []string {
 	var list []string
 	walkChanges(reflect.ValueOf(old), reflect.ValueOf(new), "", &list)
 	return list
 }
 
-// Same says whether two sections, with all defaults filled in, are of one type and have the same values.
+// Same reports whether two sections, with all defaults filled in, have the same type and the same values.
 func Same(a, b any) bool {
 	return reflect.TypeOf(a) == reflect.TypeOf(b) && len(Changes(a, b)) == 0
 }
@@ -45,7 +45,7 @@ func walkChanges(a, b reflect.Value, path string, list *[]string) {
 	}
 }
 
-// HasKeys tells a part of the configuration from a value that is a struct inside.
+// HasKeys reports whether a struct type is a part of the configuration, and not a value that is a struct internally.
 func HasKeys(t reflect.Type) bool { return t.NumField() > 0 && t.Field(0).Tag.Get("yaml") != "" }
 
 func hasName(t reflect.Type) bool {
@@ -59,7 +59,7 @@ func hasName(t reflect.Type) bool {
 	return ok && f.Type.Kind() == reflect.String
 }
 
-// walkNamed compares elements of the same name.
+// walkNamed compares elements that have the same name, and lists those that only one of a and b has.
 func walkNamed(a, b reflect.Value, path string, list *[]string) {
 	elements := func(v reflect.Value) (byName map[string]reflect.Value, names []string) {
 		byName = map[string]reflect.Value{}
@@ -89,7 +89,8 @@ func walkNamed(a, b reflect.Value, path string, list *[]string) {
 	}
 }
 
-// Key is the key of a field in the file; empty for those of an embedded struct, whose keys are the struct's around it.
+// Key returns the key of a field in the file. It is empty for an embedded struct, whose keys belong to the struct around
+// it.
 func Key(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return key

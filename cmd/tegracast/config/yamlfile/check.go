@@ -17,17 +17,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// field is what the configuration's structs say about a value: its key, its type, and the rules that stand in its
-// jsonschema tag. The schema and the checks of this file have the same source.
+// field describes a value as the configuration's structs define it: its key, its type, and the rules in its jsonschema
+// tag. The schema is made from the same tags.
 type field struct {
 	key      string
-	was      string // what the key was called before
+	was      string // the key's former name
 	kind     reflect.Type
 	required bool
 	rules    map[string][]string // minimum, maximum, minItems, enum
 }
 
-// fieldsOf lists the keys of a struct in their order, with those of the structs embedded in it.
+// fieldsOf lists the keys of a struct in order, including those of embedded structs.
 func fieldsOf(t reflect.Type) []field {
 	var out []field
 	for f := range t.Fields() {
@@ -49,7 +49,7 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// limits are minimum and maximum, and how a message says them.
+// limits returns minimum and maximum, and the words for them in a message.
 func (f field) limits() (low, high float64, text string) {
 	low, high = math.Inf(-1), math.Inf(1)
 	least, most := f.rules["minimum"], f.rules["maximum"]
@@ -67,7 +67,8 @@ func (f field) limits() (low, high float64, text string) {
 	return low, high, text
 }
 
-// checkTypes walks over the file along with the struct that it is to be read into, and refuses what that does not have.
+// checkTypes walks the file together with the struct into which it will be read, and refuses what the struct does not
+// have.
 func (d *document) checkTypes(into reflect.Type) error {
 	docs := d.tree.Docs
 	if len(docs) == 0 || docs[0].Body == nil {
@@ -84,7 +85,7 @@ func (d *document) checkTypes(into reflect.Type) error {
 	return d.walk(docs[0].Body, "$", field{key: "configuration", kind: into})
 }
 
-// refuse is an error at a node.
+// refuse returns an error at a node.
 func (d *document) refuse(node ast.Node, path, format string, a ...any) error {
 	return d.at(node, path).Errorf(format, a...)
 }
@@ -120,7 +121,7 @@ func (d *document) walk(node ast.Node, path string, f field) error {
 	return d.walkNumber(node, path, f)
 }
 
-// quote is a text of the file in quotes, and no more of it than fits a line.
+// quote returns a text of the file in quotes, shortened to fit on a line.
 func quote(text string) string {
 	const most = 60
 	if r := []rune(text); len(r) > most {
@@ -129,7 +130,7 @@ func quote(text string) string {
 	return strconv.Quote(text)
 }
 
-// name is what a message calls a node.
+// name returns the word for a node in messages.
 func name(node ast.Node) string {
 	switch node.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -196,7 +197,7 @@ func (d *document) walkMap(node ast.Node, path string, f field) error {
 		errs = append(errs, d.walk(v.Value, path+"."+key, below))
 	}
 	for _, k := range known {
-		if k.required && !seen[k.key] && !unknown { // else that may be it
+		if k.required && !seen[k.key] && !unknown { // an unknown key may be this one misspelt
 			errs = append(errs, d.refuse(node, path, "the key %s is missing; known here are %s", k.key, keys(known)))
 		}
 	}
@@ -219,7 +220,7 @@ func (d *document) walkList(node ast.Node, path string, f field) error {
 	if !ok {
 		return d.refuse(node, path, "%s: must be a list: write [ ] around it, or - before each", name(node))
 	}
-	if f.rules["minItems"] != nil && len(n.Values) == 0 { // no list here asks for more than one
+	if f.rules["minItems"] != nil && len(n.Values) == 0 { // no list here requires more than one element
 		return d.refuse(node, path, "there must be at least one")
 	}
 	if f.kind.Kind() == reflect.Array && len(n.Values) != f.kind.Len() {
@@ -248,7 +249,7 @@ func (d *document) walkText(node ast.Node, path string, f field) error {
 	return nil
 }
 
-// decimal is a whole number as YAML 1.1, YAML 1.2 and JSON all read it: 010 is eight in one of them.
+// decimal matches whole numbers that YAML 1.1, YAML 1.2 and JSON read alike. YAML 1.1 reads 010 as eight.
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
 func (d *document) walkNumber(node ast.Node, path string, f field) error {

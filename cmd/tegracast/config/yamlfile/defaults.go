@@ -9,10 +9,11 @@ import (
 	"github.com/invopop/jsonschema"
 )
 
-// stated is a default of one word in a description: "(default 2)", or "latest (default)".
+// stated matches a default of one word in a description: "(default 2)", or "latest (default)".
 var stated = regexp.MustCompile(`\(default '?([^\s(),;']+)'?[);]|([^\s(),:;]+) \(default\)`)
 
-// SetDefaults gives each property of a schema's definitions the default that its description states, for editors.
+// SetDefaults sets the default of each property of a schema and of its definitions to the one that its description
+// states, for editors.
 func SetDefaults(s *jsonschema.Schema) {
 	setDefaults(s)
 	for _, d := range s.Definitions {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package yamlfile reads a YAML file into a struct, strictly: a key that the struct does not have, a missing one, a value of
-// another type or outside its limits is an *Error with file, line and column, and with what to do.
+// Package yamlfile reads a YAML file into a struct, strictly. An unknown key, a missing key, and a value of the wrong
+// type or outside its limits are each an *Error with file, line, column and a remedy.
 //
-// The rules stand in the struct's tags, from which the JSON Schema is made, too: yaml (key; without omitempty it must be
-// there), jsonschema (minimum, maximum, minItems, enum) and was (a key's former name, which is refused with the new one).
-// Anchors, aliases, tags, directives and a second document are not read.
+// The struct's tags define the rules: yaml (key; required unless it has omitempty), jsonschema (minimum, maximum,
+// minItems, enum) and was (a key's former name, which is refused with a hint to the new one). The JSON Schema is made
+// from the same tags. Anchors, aliases, tags, directives and a second document are refused.
 package yamlfile
 
 import (
@@ -18,17 +18,21 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// byteOrderMark is what some editors begin a text of UTF-8 with (YAML 1.2 §5.2).
+// byteOrderMark is the mark that some editors write at the start of UTF-8 text (YAML 1.2 §5.2).
 const byteOrderMark = "\ufeff"
 
-// Parse reads a file's text into the struct that into points to. path is what errors call the file. It returns the whole
-// file as a Section, for the checks that the tags cannot say. Every error is an *Error.
+// lineBreaks replaces each kind of line break by a line feed (YAML 1.2 §5.4).
+var lineBreaks = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
+// Parse reads a file's text into the struct that into points to. path is the file's name in errors. Parse returns the
+// whole file as a Section, for checks that tags cannot express. Every error is an *Error.
 func Parse(path string, text []byte, into any) (root Section, err error) {
 	d := &document{path: path}
 	if bytes.HasPrefix(text, []byte("\xff\xfe")) || bytes.HasPrefix(text, []byte("\xfe\xff")) {
 		return root, Whole(d.path).Errorf("the text is UTF-16: save it as UTF-8")
 	}
-	tokens := lexer.Tokenize(strings.TrimPrefix(string(text), byteOrderMark))
+	// The lexer counts a line twice that ends with CR and LF.
+	tokens := lexer.Tokenize(lineBreaks.Replace(strings.TrimPrefix(string(text), byteOrderMark)))
 	if err := d.checkShape(tokens); err != nil {
 		return root, err
 	}

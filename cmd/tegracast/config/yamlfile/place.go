@@ -13,11 +13,12 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// An Error is a mistake of the configuration, or a configuration that this machine cannot have. Its text begins with file,
-// line and column where it is about a part of the file. Further mistakes of the same file are behind it (All).
+// An Error is a mistake in the configuration, or a configuration that does not work on this machine. If it concerns a
+// part of the file, its text begins with file, line and column. All returns it together with further mistakes in the same
+// file.
 type Error struct {
 	Err  error
-	At   Place // line 0: the file as a whole
+	At   Place // line 0: the whole file
 	more []*Error
 }
 
@@ -25,7 +26,7 @@ func (e *Error) Error() string { return e.Err.Error() }
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// All are the mistakes that were found at once, in the order of the file.
+// All returns the mistakes that were found together, in the order of the file.
 func (e *Error) All() []*Error {
 	all := append([]*Error{e}, e.more...)
 	slices.SortStableFunc(all, func(a, b *Error) int {
@@ -34,7 +35,8 @@ func (e *Error) All() []*Error {
 	return all
 }
 
-// Join is the first of these errors, with the others behind it; nil if there is none.
+// Join returns the first of these errors with the others attached, or nil if there is none. If one of them is not an
+// *Error, Join returns that one alone.
 func Join(errs ...error) error {
 	var first *Error
 	for _, err := range errs {
@@ -55,37 +57,38 @@ func Join(errs ...error) error {
 	return first
 }
 
-// Mistake is one mistake of a configuration, for programs.
+// Mistake is one mistake in a configuration, in a form for programs.
 type Mistake struct {
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Key     string `json:"key"`
-	Message string `json:"message"`
+	Line    int    `json:"line"`    // from 1; 0: the whole file
+	Column  int    `json:"column"`  // from 1; 0: the whole file
+	Key     string `json:"key"`     // such as `outputs[0].rtp.mtu`, or empty
+	Message string `json:"message"` // place, mistake and remedy
 }
 
-// Mistake is the first of the mistakes.
+// Mistake returns e in a form for programs, without further mistakes.
 func (e *Error) Mistake() Mistake {
 	line, column, key := e.At.Position()
 	return Mistake{line, column, key, e.Error()}
 }
 
-// A Place is where a part of a configuration stands.
+// A Place is the position of a part of a configuration.
 type Place struct {
 	file         string
 	line, column int
-	path         string // such as outputs[0].rtp.mtu; empty: the file as a whole
+	path         string // such as outputs[0].rtp.mtu; empty: the whole file
 }
 
-// Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf it wraps the operand
-// of %w.
+// Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf, it wraps the
+// operand of %w.
 func (p Place) Errorf(format string, a ...any) error {
 	return &Error{Err: p.Located(fmt.Errorf(format, a...)), At: p}
 }
 
-// Position is the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu; empty: the file as a whole.
+// Position returns the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu, or "" for the
+// whole file.
 func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
-// Located puts the place in front of an error that is none of the configuration, such as that of a line that is in use.
+// Located prefixes the place to an error that is not a mistake in the configuration, such as that of a line in use.
 func (p Place) Located(err error) error {
 	head := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
 	if p.path != "" {
@@ -94,25 +97,25 @@ func (p Place) Located(err error) error {
 	return fmt.Errorf("%s%w", head, err)
 }
 
-// document is the text of a configuration file.
+// document is a parsed configuration file.
 type document struct {
 	path string
 	tree *ast.File
 }
 
-// Whole is the place of a file as a whole.
+// Whole returns the place of a whole file.
 func Whole(path string) Place { return Place{file: path, line: 1, column: 1} }
 
-// At is the place of a key in a line of a file.
+// At returns the place of a key in a line of a file.
 func At(file string, line int, path string) Place { return Place{file, line, 1, path} }
 
-// at is the place of a node of the tree; path is the node's, such as $.outputs[0].
+// at returns the place of a node of the tree. path is the node's path, such as $.outputs[0].
 func (d *document) at(node ast.Node, path string) Place {
 	p := position(node)
 	return Place{d.path, p.Line, p.Column, strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")}
 }
 
-// position is where a person would say that a node begins.
+// position returns where a node begins for a human reader: for a map, at its first key.
 func position(node ast.Node) *token.Position {
 	if m, ok := node.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
 		return position(m.Values[0].Key)
@@ -123,22 +126,22 @@ func position(node ast.Node) *token.Position {
 	return node.GetToken().Position
 }
 
-// A Section is a part of the file while it is checked: a key, or an element of a list.
+// A Section is a part of the file during the checks: the value of a key, or an element of a list.
 type Section struct {
 	doc  *document
 	path string // YAML path such as $.outputs[0].rtp
 }
 
-// Key is the value of a key.
+// Key returns the section that is the value of a key.
 func (s Section) Key(name string) Section { return Section{s.doc, s.path + "." + name} }
 
-// Element is an element of a list.
+// Element returns the section that is an element of a list.
 func (s Section) Element(i int) Section { return Section{s.doc, fmt.Sprintf("%s[%d]", s.path, i)} }
 
-// Name is what messages call the section.
+// Name returns the section's name in messages.
 func (s Section) Name() string { return strings.TrimPrefix(s.path, "$.") }
 
-// Place is where the section stands. A key that the file does not have stands where the nearest part above it does.
+// Place returns the section's place. A key that is not in the file has the place of the nearest part above it.
 func (s Section) Place() Place {
 	for p := s.path; p != "$" && p != ""; p = parentPath(p) {
 		yp, err := yaml.PathString(p)
@@ -154,10 +157,10 @@ func (s Section) Place() Place {
 	return p
 }
 
-// Errorf is an error at the place of the section, as Place.Errorf.
+// Errorf returns an error at the section's place. See Place.Errorf.
 func (s Section) Errorf(format string, a ...any) error { return s.Place().Errorf(format, a...) }
 
-// parentPath cuts the last part off a YAML path.
+// parentPath removes the last part of a YAML path.
 func parentPath(p string) string {
 	for i := len(p) - 1; i > 0; i-- {
 		if p[i] == '.' || p[i] == '[' {

@@ -6,17 +6,17 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// The YAML library takes memory by the square of a file's depth, and time by the square of its keys. No configuration comes
-// near these bounds.
+// Bounds of a configuration file. The YAML library uses memory quadratic in a file's depth, and time quadratic in the
+// number of its keys. No configuration comes near them.
 const (
-	maxDepth = 50    // lists and maps inside one another
-	maxKeys  = 10000 // of all maps
+	maxDepth = 50    // nested lists and maps
+	maxKeys  = 10000 // in all maps together
 )
 
-// checkShape refuses a file that the library would choke on, before it parses the tokens.
+// checkShape refuses a file that would overload the library, before its tokens are parsed.
 func (d *document) checkShape(tokens token.Tokens) error {
 	flow, keys, line := 0, 0, 0
-	var columns []int // at which the blocks begin that are open here
+	var columns []int // columns at which the open blocks begin
 	for _, t := range tokens {
 		first := t.Position.Line != line
 		line = t.Position.Line
@@ -28,7 +28,7 @@ func (d *document) checkShape(tokens token.Tokens) error {
 		case token.MappingValueType:
 			keys++
 		case token.SequenceEntryType, token.MappingKeyType:
-			first = true // what follows on the line may be a block, too
+			first = true // the rest of the line may be a block, too
 		}
 		if first && flow == 0 {
 			for len(columns) > 0 && columns[len(columns)-1] >= t.Position.Column {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// indented writes a line n times, each further to the right.
+// indented repeats a line n times, each further to the right.
 func indented(n int, line string) string {
 	var b strings.Builder
 	for i := range n {
@@ -19,7 +19,7 @@ func indented(n int, line string) string {
 	return b.String()
 }
 
-// numbered are n keys of one map.
+// numbered returns n keys of one map.
 func numbered(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -28,8 +28,8 @@ func numbered(n int) string {
 	return b.String()
 }
 
-// TestAFileThatIsTooDeepIsRefusedCheaply: whatever a file of a megabyte nests or repeats, it is refused with a place, and takes
-// little memory.
+// TestAFileThatIsTooDeepIsRefusedCheaply checks that a file of a megabyte with deep nesting or many repetitions is
+// refused with a place and takes little memory.
 func TestAFileThatIsTooDeepIsRefusedCheaply(t *testing.T) {
 	many := func(s string) string { return strings.Repeat(s, 1<<20/len(s)) }
 	for name, text := range map[string]string{
@@ -52,7 +52,8 @@ func TestAFileThatIsTooDeepIsRefusedCheaply(t *testing.T) {
 	}
 }
 
-// TestAFileThatIsLongAndFlatIsRead: brackets in text and comments do not count, nor do lists beside one another.
+// TestAFileThatIsLongAndFlatIsRead checks that brackets in text and comments do not count, nor do lists beside one
+// another.
 func TestAFileThatIsLongAndFlatIsRead(t *testing.T) {
 	var into struct {
 		A [][]int  `yaml:"a,omitempty"`

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes: in a file with a unit, such as 4GB or 512MiB. 16M is 16MiB, as for dd(1).
+// Size is a number of bytes, written in a file with a unit, such as 4GB or 512MiB. 16M is 16MiB, as for dd(1).
 type Size int64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -24,7 +24,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// units are the words for sizes, in upper case.
+// units maps the units of sizes, in upper case, to bytes.
 var units = map[string]float64{
 	"B": 1, "": 1, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40,
 	"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40,

@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// syntaxes are what the YAML library says of a text that is no YAML, or of a part of it, and what a person is told.
+// syntaxes maps the YAML library's messages about invalid text to messages for users.
 var syntaxes = []struct{ library, own string }{
 	{"end character of double-quoted", `the " that begins here does not end: write another one behind the text`},
 	{"end character of single-quoted", "the ' that begins here does not end: write another one behind the text"},
@@ -27,7 +27,7 @@ var syntaxes = []struct{ library, own string }{
 	{"not allowed in this context", "this does not belong here: indent it as the lines above, or look for a missing quote or bracket in them"},
 }
 
-// plain are the words for what the YAML library says of a text, and the part of the text that it means.
+// plain returns a message for users in place of the YAML library's, with the part of the text that it concerns.
 func plain(message, text string) string {
 	text = strings.Trim(text, "\n\t ")
 	text, _, _ = strings.Cut(text, "\n")
@@ -44,7 +44,7 @@ func plain(message, text string) string {
 	return message
 }
 
-// located gives what the YAML library says a place.
+// located adds a place to an error of the YAML library.
 func (d *document) located(err error) error {
 	var y yaml.Error
 	if !errors.As(err, &y) || y.GetToken() == nil {

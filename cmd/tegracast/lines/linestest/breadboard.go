@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package linestest has lines of a board for tests.
 package linestest
 
 import (
@@ -14,32 +13,32 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 )
 
-// Breadboard is a chip whose lines remember what was done to them.
+// Breadboard is a chip whose lines record what is done to them.
 type Breadboard struct {
 	mu    sync.Mutex
-	lines map[string]*Wire // by consumer, those that were opened last
+	lines map[string]*Wire // the latest one of each consumer
 	busy  map[gpio.Line]bool
 }
 
-// Wire is a line; levels are when it was driven, and to what.
+// Wire is a line. It records when it was driven, and to what level.
 type Wire struct {
 	board    *Breadboard
 	Line     gpio.Line
-	Fail     error         // of Set
-	slow     time.Duration // of the next Set
+	Fail     error         // returned by Set
+	slow     time.Duration // duration of the next Set
 	at       []time.Time
 	levels   []int
 	closed   bool
-	EdgeList chan gpio.Edge // what comes in
+	EdgeList chan gpio.Edge // incoming edges
 	lost     uint64
 }
 
-// New returns a chip whose lines are free.
+// New returns a chip with free lines.
 func New() *Breadboard {
 	return &Breadboard{lines: map[string]*Wire{}, busy: map[gpio.Line]bool{}}
 }
 
-// Open takes a line, as another program does.
+// Open takes a line for a consumer. Tests call it directly to act as another program that holds the line.
 func (b *Breadboard) Open(l gpio.Line, consumer string) (*Wire, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -70,7 +69,7 @@ func (b *Breadboard) Input(l gpio.Line, consumer string) (lines.Input, error) {
 	return w, nil
 }
 
-// Wire finds the line of a consumer.
+// Wire returns the line of a consumer.
 func (b *Breadboard) Wire(t *testing.T, consumer string) *Wire {
 	t.Helper()
 	b.mu.Lock()
@@ -81,7 +80,7 @@ func (b *Breadboard) Wire(t *testing.T, consumer string) *Wire {
 	return b.lines[consumer]
 }
 
-// InUse counts the lines that are not closed.
+// InUse returns the number of open lines.
 func (b *Breadboard) InUse() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -125,7 +124,7 @@ func (w *Wire) Close() error {
 	return nil
 }
 
-// Pulses are the beginnings of a line's pulses, and how long each was.
+// Pulses returns the start of each pulse, and the duration of each pulse that has ended.
 func (w *Wire) Pulses() (begin []time.Time, width []time.Duration) {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
@@ -140,28 +139,28 @@ func (w *Wire) Pulses() (begin []time.Time, width []time.Duration) {
 	return begin, width
 }
 
-// Slow makes the next Set take so long: the machine is busy with something else.
+// Slow makes the next Set take the given time, like a busy machine.
 func (w *Wire) Slow(d time.Duration) {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
 	w.slow = d
 }
 
-// Level is how the line is driven.
+// Level returns the level to which the line is driven.
 func (w *Wire) Level() int {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
 	return w.levels[len(w.levels)-1]
 }
 
-// Closed reports whether the line was given back.
+// Closed reports whether the line was closed.
 func (w *Wire) Closed() bool {
 	w.board.mu.Lock()
 	defer w.board.mu.Unlock()
 	return w.closed
 }
 
-// Hold keeps every line from being driven until release is called.
+// Hold blocks Set on every line until release is called.
 func (b *Breadboard) Hold() (release func()) {
 	b.mu.Lock()
 	return b.mu.Unlock

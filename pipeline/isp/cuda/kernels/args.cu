@@ -49,7 +49,7 @@ struct Conversion {
 	int offset, shift;
 };
 
-// Args are the only parameter of every kernel; args in program.go is the same, field by field. Arrays of four are by
+// Args are the only parameter of every kernel; args in args.go is the same, field by field. Arrays of four are by
 // site: 2 (y & 1) + (x & 1).
 struct Args {
 	const u8 *in;

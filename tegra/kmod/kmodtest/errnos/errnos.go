@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// always are those of every call. EINTR: nothing was done.
+// always lists the errors of every call. EINTR means that nothing was done.
 var always = []unix.Errno{0, unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.ENODEV, unix.EACCES, unix.EINTR}
 
 var of = map[int][]unix.Errno{
@@ -25,7 +25,7 @@ var of = map[int][]unix.Errno{
 	uapi.CallControl:  {unix.EAGAIN, unix.EOPNOTSUPP, unix.EBUSY, unix.EIO, unix.EPERM},
 }
 
-// Documented says whether the call with a number, 0 for GET_INFO, may answer with an errno.
+// Documented reports whether the call with a number, 0 for GET_INFO, may return an errno.
 func Documented(nr int, e unix.Errno) bool {
 	return slices.Contains(always, e) || slices.Contains(of[uapi.CallGetInfo+nr], e)
 }

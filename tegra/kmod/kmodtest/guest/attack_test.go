@@ -19,8 +19,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// alias tries to have memory that the caller may only read mapped for writing, through a pin. It returns nil when it was
-// refused, as it has to be.
+// alias tries to map memory that the caller may only read for writing, by a pin. It returns nil if that is refused, as it
+// must be.
 func (d *device) alias(t *testing.T, b []byte) []byte {
 	t.Helper()
 	p, _, err := d.live(t).pin(b, uapi.PinToDevice)
@@ -52,7 +52,7 @@ func (d *device) alias(t *testing.T, b []byte) []byte {
 	return view
 }
 
-// Nobody overwrites a file of root's that everybody may read.
+// TestReadOnlyFile checks that a world-readable file of root cannot be overwritten.
 func TestReadOnlyFile(t *testing.T) {
 	asRoot(t, ownedFile, strings.Repeat(ownedText, kindSize/len(ownedText)+1))
 	asNobody(t, func(t *testing.T, d *device) {
@@ -68,7 +68,7 @@ func TestReadOnlyFile(t *testing.T) {
 	})
 }
 
-// Memory that is sealed against writing does not change.
+// TestSealed checks that memory sealed against writing does not change.
 func TestSealed(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		b := sealed(t)
@@ -81,7 +81,7 @@ func TestSealed(t *testing.T) {
 	})
 }
 
-// The kernel's page of zeros, which is everybody's, stays zero.
+// TestZeroPage checks that the kernel's shared page of zeros stays zero.
 func TestZeroPage(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		const private = unix.MAP_PRIVATE | unix.MAP_ANON
@@ -89,7 +89,7 @@ func TestZeroPage(t *testing.T) {
 			b, fresh := mapping(t, -1, page, prot, private), mapping(t, -1, page, unix.PROT_READ, private)
 			p, _, err := d.live(t).pin(b, uapi.PinToDevice)
 			if err != nil {
-				continue // TestKinds says whether it may be refused
+				continue // TestKinds checks whether it may be refused
 			}
 			view, errno := tryMapping(d.fd, p.MmapOffset, page, readWrite, unix.MAP_SHARED)
 			if errno == 0 {
@@ -108,7 +108,8 @@ func TestZeroPage(t *testing.T) {
 	})
 }
 
-// The code that the kernel gives all processes stays as it is. Byte 15 of an ELF header is padding.
+// TestVDSO checks that the code that the kernel shares with all processes does not change. Byte 15 of an ELF header is
+// padding.
 func TestVDSO(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		view := d.alias(t, vdso(t))
@@ -135,8 +136,8 @@ func printVDSO() {
 	}
 }
 
-// TestStale takes pages away from the file that they belong to, under the mapping of a pin. A module that maps such pins
-// has the kernel give the pages to somebody else while they are mapped.
+// TestStale removes pages from their file while the mapping of a pin exists. With a module that maps such pins, the
+// kernel gives the pages to another user while they are mapped.
 func TestStale(t *testing.T) {
 	const size = 64 * page
 	for name, take := range map[string]func(t *testing.T, fd int, b []byte){
@@ -181,9 +182,9 @@ func TestStale(t *testing.T) {
 	}
 }
 
-// stale says what a mapping shows whose pages may be somebody else's by now.
+// stale reports what a mapping shows whose pages may belong to another user.
 func stale(t *testing.T, view []byte) {
-	time.Sleep(time.Second) // a worker gives references back
+	time.Sleep(time.Second) // a worker drops references
 	secret := mapping(t, -1, 16<<20, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
 	for i := range secret {
 		secret[i] = 0x5e
@@ -194,7 +195,7 @@ func stale(t *testing.T, view []byte) {
 	unmap(t, view, 0)
 }
 
-// TestHugeView maps the pin of a huge page, in small ones, and takes the huge page away.
+// TestHugeView maps the pin of a huge page in small pages, and removes the huge page.
 func TestHugeView(t *testing.T) {
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "4")
 	asNobody(t, func(t *testing.T, d *device) {
@@ -214,7 +215,7 @@ func TestHugeView(t *testing.T) {
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "0")
 }
 
-// msixTable finds the function's MSI-X table (PCI 3.0 §6.8.2).
+// msixTable returns the place of the function's MSI-X table (PCI 3.0 §6.8.2).
 func msixTable(t *testing.T) (bar uint32, offset, size uint64) {
 	t.Helper()
 	const capabilities, msix = 0x34, 0x11
@@ -232,8 +233,8 @@ func msixTable(t *testing.T) (bar uint32, offset, size uint64) {
 	return 0, 0, 0
 }
 
-// TestHaltMSIX has halt lists try what mappings of the table may not: its addresses and data are the kernel's. It needs a
-// function with MSI-X, which edu has not.
+// TestHaltMSIX lets halt lists try what mappings of the table must not: its addresses and data belong to the kernel. It
+// needs a function with MSI-X, which edu lacks.
 func TestHaltMSIX(t *testing.T) {
 	if !isNobody() {
 		bar, table, size := msixTable(t)
@@ -266,7 +267,7 @@ func TestHaltMSIX(t *testing.T) {
 	})
 }
 
-// TestDummy writes registers of a function that has gone: what others read stays ones.
+// TestDummy writes to registers of a function that is gone. Other readers must still read ones.
 func TestDummy(t *testing.T) {
 	noLeak(t)
 	s := openScene(t)
@@ -306,8 +307,8 @@ func TestDummy(t *testing.T) {
 	s.close()
 }
 
-// TestManyPins closes the device with a thousand pins. The time that it took to pin them says how fast the machine is; a machine
-// that is disturbed while it closes gets two more tries.
+// TestManyPins closes the device with a thousand pins. The time for pinning them shows the machine's speed. A machine
+// that is disturbed during the close gets two more tries.
 func TestManyPins(t *testing.T) {
 	noLeak(t)
 	const pins = 1000

@@ -18,10 +18,10 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// sizes are those of version 1 of each call's structure, by number.
+// sizes are the sizes of version 1 of each call's structure, by number.
 var sizes = []int{64, 32, 64, 56, 16, 40, 24, 24, 24}
 
-// sizeNow is the size of the structure as it is now.
+// sizeNow returns the current size of the structure.
 func sizeNow(nr int) int {
 	if uapi.CallGetInfo+nr == uapi.CallGetInfo {
 		return int(unsafe.Sizeof(uapi.Info{}))
@@ -33,7 +33,7 @@ func raw(fd int, nr int, b []byte) error {
 	return uapi.Ioctl(fd, uint(uapi.CallGetInfo+nr), unsafe.Pointer(unsafe.SliceData(b)))
 }
 
-// TestEveryCall checks what all calls have in common.
+// TestEveryCall checks the common properties of all calls.
 func TestEveryCall(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -56,12 +56,12 @@ func TestEveryCall(t *testing.T) {
 		wantErrno(t, name("unknown flag"), raw(d.fd, nr, flag), unix.EINVAL)
 		wantErrno(t, name("nil"), uapi.Ioctl(d.fd, uint(uapi.CallGetInfo+nr), nil), unix.EFAULT)
 	}
-	larger := make([]byte, 96) // of a newer program, and clean
+	larger := make([]byte, 96) // from a newer program, with zeros
 	binary.NativeEndian.PutUint32(larger, 96)
 	if err := raw(d.fd, 0, larger); err != nil || !bytes.Equal(larger[sizeNow(0):], make([]byte, 96-sizeNow(0))) {
 		t.Errorf("GET_INFO with room: %v % x", err, larger)
 	}
-	older := bytes.Repeat([]byte{0x5a}, 96) // what comes after version 1's size stays the caller's
+	older := bytes.Repeat([]byte{0x5a}, 96) // bytes after version 1's size must not change
 	binary.NativeEndian.PutUint64(older, 64)
 	if err := raw(d.fd, 0, older); err != nil || older[64] != 0x5a || binary.NativeEndian.Uint32(older[8:]) != uapi.APIVersion {
 		t.Errorf("GET_INFO of version 1: %v % x", err, older)
@@ -221,7 +221,7 @@ func TestBadMmap(t *testing.T) {
 	d.put(t, p.Handle)
 }
 
-// TestLimits has as many pins as there may be.
+// TestLimits creates the maximum number of pins.
 func TestLimits(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -240,7 +240,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestMemlock has a process without CAP_IPC_LOCK, but with an open device, pin more than RLIMIT_MEMLOCK lets it have.
+// TestMemlock lets a process without CAP_IPC_LOCK, but with an open device, try to pin more than RLIMIT_MEMLOCK.
 func TestMemlock(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)

@@ -104,7 +104,8 @@ func TestDMA(t *testing.T) {
 	})
 }
 
-// A pin is mapped as its memory is, which the module reads from the mapping.
+// TestCacheAttribute checks that a pin is mapped with the attribute of its memory, which the module reads from the
+// mapping.
 func TestCacheAttribute(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)

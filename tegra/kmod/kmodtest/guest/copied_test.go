@@ -11,8 +11,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestCopiedPrivateFile: the private mapping of a file that cannot be written gets a copy of a pinned page all the same. The pin of
-// the page that it leaves behind is revoked.
+// TestCopiedPrivateFile checks that the private mapping of a read-only file still gets a copy of a pinned page on a
+// write, and that the pin of the original page is revoked.
 func TestCopiedPrivateFile(t *testing.T) {
 	for name, change := range map[string]func(t *testing.T, b []byte){
 		"mprotect and back": func(t *testing.T, b []byte) {

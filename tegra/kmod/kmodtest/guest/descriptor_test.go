@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestReadOnlyDescriptor has a descriptor for reading answer questions, and change nothing.
+// TestReadOnlyDescriptor checks that a read-only descriptor permits queries and no changes.
 func TestReadOnlyDescriptor(t *testing.T) {
 	letIn(t, devicePath)
 	asNobody(t, func(t *testing.T, writer *device) {
@@ -50,7 +50,7 @@ func TestReadOnlyDescriptor(t *testing.T) {
 	})
 }
 
-// ioctlOf is a call as a step of a forked child, whose structure lies outside of Go's memory.
+// ioctlOf is a call as a step of a forked child. Its structure is outside Go's memory.
 type ioctlOf[T any] struct{ v *T }
 
 func shared[T any](t *testing.T, v T) ioctlOf[T] {
@@ -60,7 +60,7 @@ func shared[T any](t *testing.T, v T) ioctlOf[T] {
 	return ioctlOf[T]{p}
 }
 
-// forkedCall forks a child that does a call and ends; the call's errno is its status.
+// forkedCall forks a child that makes a call and ends with the call's errno as its status.
 //
 //go:norace
 //go:nosplit
@@ -88,7 +88,7 @@ func inFork(t *testing.T, fd int, nr uintptr, arg unsafe.Pointer) error {
 	return errnoOf(unix.Errno(status.ExitStatus()))
 }
 
-// TestForked has a child of a fork use the descriptor: what it pins is its own, and ends with it.
+// TestForked uses the descriptor in a forked child. What the child pins is its own, and ends with it.
 func TestForked(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		revoked := d.event(t, uapi.EventRevoke)
@@ -110,7 +110,7 @@ func TestForked(t *testing.T) {
 	})
 }
 
-// TestDuplicated uses a duplicate of the descriptor after the first is closed.
+// TestDuplicated uses a duplicate of the descriptor after the original is closed.
 func TestDuplicated(t *testing.T) {
 	noLeak(t)
 	d, other := open(t).live(t), open(t)
@@ -134,7 +134,7 @@ func TestDuplicated(t *testing.T) {
 	other.live(t)
 }
 
-// TestPassed passes the descriptor through a socket. What is on its way keeps its pins, and ends with the socket.
+// TestPassed passes the descriptor through a socket. While it is in transit it keeps its pins, which end with the socket.
 func TestPassed(t *testing.T) {
 	noLeak(t)
 	other := open(t)

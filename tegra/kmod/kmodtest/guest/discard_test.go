@@ -13,8 +13,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Attacks by a process whose threads discard memory without end: whatever waits for a moment in which its address space
-// does not change waits for ever.
+// Attacks by a process whose threads discard memory endlessly: code that waits until its address space does not change
+// waits for ever.
 
 func init() {
 	roles["discard"] = discard
@@ -22,13 +22,13 @@ func init() {
 }
 
 const (
-	discarded   = 4 << 30 // bytes, few of which are there: enough page tables for discards that overlap
+	discarded   = 4 << 30 // mostly absent bytes: enough page tables for overlapping discards
 	discardPins = 400
 	discarders  = 12
 )
 
-// discard pins pages of memory that it discards from then on. It closes the device before, or has as many pins revoked at
-// once as $GUEST_OPEN says.
+// discard pins pages of memory and then discards it continuously. It first closes the device, or has as many pins revoked
+// together as $GUEST_OPEN says.
 func discard() {
 	d := &device{4}
 	b, err := unix.Mmap(-1, 0, discarded, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
@@ -77,7 +77,7 @@ func discards(t *testing.T, what string, d *device) *child {
 	return c
 }
 
-// TestCloseAgainstDiscard closes a device through which another process, which goes on discarding memory, has pins.
+// TestCloseAgainstDiscard closes a device through which another process, which keeps discarding memory, has pins.
 func TestCloseAgainstDiscard(t *testing.T) {
 	noLeak(t)
 	for range 3 {
@@ -89,8 +89,8 @@ func TestCloseAgainstDiscard(t *testing.T) {
 	newScene(t).usable(t)
 }
 
-// TestWorkersAgainstDiscard has 800 pins of such a process looked at and given back. Others' are looked at in the meantime,
-// and given back by PUT and close.
+// TestWorkersAgainstDiscard makes the module check and release 800 pins of such a process. Meanwhile the pins of others
+// must be checked, and released by PUT and close.
 func TestWorkersAgainstDiscard(t *testing.T) {
 	s := newScene(t)
 	c := discards(t, "revoked", s.device)
@@ -118,7 +118,7 @@ func discardFile() {
 	must(err)
 	b, err := unix.Mmap(fd, 0, fuseSize, readWrite, unix.MAP_PRIVATE)
 	must(err)
-	must(unix.Madvise(b, unix.MADV_RANDOM)) // one page after the other
+	must(unix.Madvise(b, unix.MADV_RANDOM)) // one page at a time
 	other, err := unix.Mmap(-1, 0, page, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
 	must(err)
 	go func() {
@@ -135,8 +135,8 @@ func discardFile() {
 	time.Sleep(time.Hour)
 }
 
-// TestPinAgainstDroppedFile has a file's server not answer for a page that is dropped within PIN. Nobody else waits for it,
-// not even with mmap_lock.
+// TestPinAgainstDroppedFile lets a file's server not answer for a page that is dropped during PIN. No other process may
+// wait for it, not even for mmap_lock.
 func TestPinAgainstDroppedFile(t *testing.T) {
 	d := open(t).live(t)
 	server := fuse(t)

@@ -25,17 +25,17 @@ const (
 	eduCommand   = 0x98
 	eduBuffer    = 0x40000
 	eduTime      = 100 * time.Millisecond
-	eduTransfer  = 512 // bytes; a fault of the SMMU is reported every few bytes
+	eduTransfer  = 512 // bytes; the SMMU reports a fault every few bytes
 
 	toDevice   = 1 | 4
 	fromDevice = 1 | 2 | 4
 )
 
-// edu is QEMU's device: a DMA takes 100 ms, its data moves at the end.
+// edu is QEMU's device. A DMA takes 100 ms, and its data move at the end.
 type edu struct {
 	regs    []byte
 	msi     *event
-	started time.Time // the last DMA
+	started time.Time // start of the last DMA
 }
 
 func (d *device) edu(t testing.TB) *edu {
@@ -50,7 +50,7 @@ func (d *device) edu(t testing.TB) *edu {
 	return e
 }
 
-// close unmaps the registers: they keep the device open.
+// close unmaps the registers, whose mapping keeps the device open.
 func (e *edu) close() {
 	if e.regs != nil {
 		_ = unix.Munmap(e.regs)
@@ -66,7 +66,7 @@ func (e *edu) write64(off int, v uint64) {
 	atomic.StoreUint64((*uint64)(unsafe.Pointer(&e.regs[off])), v)
 }
 
-// start begins a DMA between the RAM at iova and the device's buffer.
+// start starts a DMA between the RAM at iova and the device's buffer.
 func (e *edu) start(command uint32, iova uint64) {
 	e.started = time.Now()
 	source, target := iova, uint64(eduBuffer)
@@ -79,17 +79,17 @@ func (e *edu) start(command uint32, iova uint64) {
 	e.write64(eduCommand, uint64(command))
 }
 
-// flying reports whether the data of the DMA has not moved yet: edu's timer runs by the guest's clock.
+// flying reports whether the DMA's data have not moved yet. edu's timer uses the guest's clock.
 func (e *edu) flying() bool { return time.Since(e.started) < eduTime }
 
-// finish waits for its interrupt.
+// finish waits for the DMA's interrupt.
 func (e *edu) finish(t testing.TB) {
 	t.Helper()
 	e.msi.wait(t)
 	e.write(eduIRQAck, e.read(eduIRQStatus))
 }
 
-// idle waits for a DMA whose interrupt may get lost, and forgets it if not.
+// idle waits for a DMA whose interrupt may be lost, and discards the interrupt if it comes.
 func (e *edu) idle() {
 	for busy := true; busy; busy = e.read(eduCommand)&1 != 0 {
 		time.Sleep(10 * time.Millisecond)
@@ -99,7 +99,7 @@ func (e *edu) idle() {
 	e.msi.count()
 }
 
-// roundTrip moves the first bytes of b, pinned at iova, to the device and back to its second half.
+// roundTrip copies the first bytes of b, pinned at iova, to the device and back to b's second half.
 func (e *edu) roundTrip(t testing.TB, b []byte, iova uint64) {
 	t.Helper()
 	half := len(b) / 2

@@ -12,22 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A FUSE file system of three files. Its server is a process of its own, since whoever touches a file waits for it in the
-// kernel. The structures are those of linux/fuse.h.
+// A FUSE file system of three files. Its server is a separate process, because a thread that touches a file waits for the
+// server in the kernel. The structures are those of linux/fuse.h.
 
 func init() { roles["fuse"] = serveFUSE }
 
 const (
 	fuseRoot = "/run/fuse"
 
-	fuseFile    = 2 // "file" has a pattern, and takes what is written
-	fuseStalled = 3 // "stalled" is never read: the server says so instead
+	fuseFile    = 2 // "file" has a pattern and can be written
+	fuseStalled = 3 // reads of "stalled" get no answer: the server reports them instead
 	fuseSize    = 16 * page
 
-	fuseLate     = 4 // "late" is read until it is written
+	fuseLate     = 4 // reads of "late" are answered until it is written
 	fuseLateSize = stalledPins * page
 
-	fuseOnce = 5 // of "once" each page is read once
+	fuseOnce = 5 // each page of "once" can be read once
 
 	fuseLookup  = 1
 	fuseForget  = 2
@@ -85,14 +85,14 @@ type fuseInitOut struct {
 	_                                 [8]uint32
 }
 
-// fuseRange is the beginning of a READ's and a WRITE's.
+// fuseRange is the start of the requests READ and WRITE.
 type fuseRange struct {
 	Handle, Offset uint64
 	Size, Flags    uint32
 	_              [2]uint64
 }
 
-// fuseServer answers for the files.
+// fuseServer serves the files.
 type fuseServer struct {
 	fd   int
 	data []byte
@@ -197,7 +197,7 @@ func (s *fuseServer) answer(in fuseIn, what any) { s.send(in, 0, what) }
 
 func (s *fuseServer) refuse(in fuseIn, errno unix.Errno) { s.send(in, -int32(errno), struct{}{}) }
 
-// send may fail when whoever has asked is no more.
+// send sends an answer. It may fail if the caller is gone.
 func (s *fuseServer) send(in fuseIn, status int32, what any) {
 	body, err := binary.Append(nil, binary.NativeEndian, what)
 	must(err)
@@ -207,7 +207,7 @@ func (s *fuseServer) send(in fuseIn, status int32, what any) {
 	_, _ = unix.Write(s.fd, append(b, body...))
 }
 
-// fuse mounts the file system until the test ends, as root.
+// fuse mounts the file system as root until the test ends.
 func fuse(t *testing.T) *child {
 	t.Helper()
 	if isNobody() {
@@ -215,7 +215,7 @@ func fuse(t *testing.T) *child {
 	}
 	server := startChild(t, "fuse", "")
 	t.Cleanup(func() {
-		_ = server.Process.Kill() // it may have been
+		_ = server.Process.Kill() // it may have been killed
 		_ = server.Wait()
 		if err := unix.Unmount(fuseRoot, unix.MNT_DETACH); err != nil {
 			t.Error(err)
@@ -227,7 +227,7 @@ func fuse(t *testing.T) *child {
 	return server
 }
 
-// ofFUSE maps the file that answers.
+// ofFUSE maps the file "file".
 func ofFUSE(mode, prot, flags int) func(t *testing.T) []byte {
 	return func(t *testing.T) []byte {
 		return mapping(t, openFile(t, fuseRoot+"/file", mode), kindSize, prot, flags)

@@ -21,13 +21,14 @@ import (
 
 const page = 4096
 
-// slow says that the kernel is instrumented: nothing is done as fast as edu's DMA, and what is deferred takes its time.
+// slow is true on an instrumented kernel, where nothing is as fast as edu's DMA, and deferred work is slow.
 var slow = os.Getenv("GUEST_SLOW") != ""
 
-// patience is for what comes by itself: the machine may stand still meanwhile, and wake up with all its timers due.
+// patience is the time limit for expected events. The machine may be suspended meanwhile, and resume with all its timers
+// due.
 const patience = 2 * time.Minute
 
-// The function that is tested, and its device file: edu's, unless $GUEST_FUNCTION and $GUEST_DEVICE name others.
+// The tested function and its device file: edu's, unless $GUEST_FUNCTION and $GUEST_DEVICE name others.
 var (
 	function   = cmp.Or(os.Getenv("GUEST_FUNCTION"), "0000:01:00.0")
 	pciDevice  = "/sys/bus/pci/devices/" + function + "/"
@@ -83,7 +84,7 @@ func (d *device) info(t testing.TB) uapi.Info {
 	return info
 }
 
-// live ends the fence that probe or a test before has left, or others' revocations make meanwhile.
+// live lifts a fence left by probe or an earlier test, or caused by other processes' revocations.
 func (d *device) live(t testing.TB) *device {
 	t.Helper()
 	for {
@@ -156,7 +157,7 @@ func (d *device) event(t testing.TB, kind uint32) *event {
 
 type event struct{ fd int }
 
-// wait returns how often the event came, once it has.
+// wait waits for the event and returns how often it came.
 func (e *event) wait(t testing.TB) uint64 {
 	t.Helper()
 	n, err := 0, error(unix.EINTR)
@@ -179,12 +180,13 @@ func (e *event) count() uint64 {
 
 func address(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// memory is shared memory that outlives a mapping of it: what the device does to its pages can still be seen. Its bytes
-// follow a page of the same mapping, since nv-p2p takes a change that ends where a pin begins for one of the pin.
+// memory is shared memory that outlives its mapping, so that the device's effects on its pages can still be seen. Its
+// bytes follow a page of the same mapping, because nv-p2p takes a change that ends at the start of a pin for a change of
+// the pin.
 type memory struct {
 	fd    int
-	bytes []byte // the mapping that is pinned
-	pages []byte // another one
+	bytes []byte // the pinned mapping
+	pages []byte // another mapping
 }
 
 func newMemory(t testing.TB, size int) *memory {
@@ -211,10 +213,10 @@ func (m *memory) free(t testing.TB) {
 	unix.Close(m.fd)
 	m.fd = -1
 	unmap(t, m.pages, page)
-	unmap(t, m.bytes, page) // what is left of it
+	unmap(t, m.bytes, page) // the rest of it
 }
 
-// unmap unmaps b and what is before it.
+// unmap unmaps b and the bytes before it.
 func unmap(t testing.TB, b []byte, before int) {
 	t.Helper()
 	if _, _, errno := unix.Syscall(unix.SYS_MUNMAP, uintptr(address(b))-uintptr(before), uintptr(len(b)+before), 0); errno != 0 {
@@ -229,8 +231,8 @@ func mapMemfd(t testing.TB, fd, size int) []byte {
 	return mapPages(t, fd, 0, size, unix.MAP_SHARED)
 }
 
-// mapPages maps a page, and size bytes after it, which it returns. It is not the mapping of package unix, which keeps a
-// list of what may be unmapped.
+// mapPages maps a page and size bytes after it, and returns the latter. It does not use package unix's Mmap, which keeps
+// a list of its mappings.
 func mapPages(t testing.TB, fd int, offset uintptr, size, flags int) []byte {
 	t.Helper()
 	p, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(page+size), unix.PROT_READ|unix.PROT_WRITE,
@@ -241,7 +243,7 @@ func mapPages(t testing.TB, fd int, offset uintptr, size, flags int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&p))), page+size)[page:]
 }
 
-// check says whether the pages still have what newMemory wrote, if the device had not written before the revocation.
+// check reports whether the pages still have the content from newMemory, unless the device wrote before the revocation.
 func (m *memory) check(t testing.TB, inFlight bool) {
 	t.Helper()
 	if !inFlight {
@@ -268,7 +270,8 @@ func wantErrno(t testing.TB, what string, err error, want unix.Errno) {
 	}
 }
 
-// slab is the number of live objects of one of the kernel's caches. KASAN holds freed ones back until the cache is shrunk.
+// slab returns the number of live objects in one of the kernel's caches. KASAN retains freed ones until the cache is
+// shrunk.
 func slab(t testing.TB, name string) int {
 	t.Helper()
 	if err := os.WriteFile("/sys/kernel/slab/"+name+"/shrink", []byte("1"), 0); err != nil {
@@ -291,7 +294,7 @@ func slab(t testing.TB, name string) int {
 	return 0
 }
 
-// counts is what a test must not leave more of.
+// counts has the resources that a test must not leak.
 type counts struct{ pins, addressSpaces, pageTables, pinnedKiB int }
 
 func count(t testing.TB) counts {

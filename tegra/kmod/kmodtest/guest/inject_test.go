@@ -19,14 +19,15 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// mostAllocations is more than any of the calls makes.
+// mostAllocations exceeds the number of allocations of any call.
 const mostAllocations = 2000
 
-// injector lets the nth allocation of a system call fail (Documentation/fault-injection). It belongs to the thread of one
-// test.
+// injector makes the nth allocation of a system call fail (Documentation/fault-injection). It is bound to the thread of
+// one test.
 type injector struct{ fd int }
 
-// injectable has the kernel let all allocations fail that a thread asks for, and reports whether it can.
+// injectable makes all kinds of a thread's kernel allocations subject to failures, and reports whether the kernel
+// supports this.
 func injectable(t *testing.T) bool {
 	t.Helper()
 	for file, value := range map[string]string{
@@ -51,7 +52,7 @@ func newInjector(t *testing.T) injector {
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	// A signal of Go's scheduler would interrupt calls, and need memory for its frame.
+	// A signal from Go's scheduler would interrupt calls, and need memory for its frame.
 	var old, urgent unix.Sigset_t
 	urgent.Val[0] = 1 << (unix.SIGURG - 1)
 	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &old); err != nil {
@@ -59,7 +60,7 @@ func newInjector(t *testing.T) injector {
 	}
 	t.Cleanup(func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
 	t.Cleanup(func() { debug.SetGCPercent(100) })
-	debug.SetGCPercent(-1) // Go's own allocations must not be those that fail
+	debug.SetGCPercent(-1) // Go's own allocations must not fail
 	fd, err := unix.Open("/proc/thread-self/fail-nth", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -68,10 +69,10 @@ func newInjector(t *testing.T) injector {
 	return injector{fd}
 }
 
-// syscall6 is a system call whose arguments are ready.
+// syscall6 is a system call with its arguments.
 type syscall6 struct{ trap, a, b, c, d, e, f uintptr }
 
-// do makes the call with its nth allocation failing, and reports whether it has made so many.
+// do makes the call with its nth allocation failing, and reports whether it made that many.
 func (i injector) do(c *syscall6, n int) (result uintptr, errno unix.Errno, injected bool) {
 	var left [16]byte
 	text := strconv.AppendInt(left[:0], int64(n), 10)
@@ -88,8 +89,8 @@ func (i injector) do(c *syscall6, n int) (result uintptr, errno unix.Errno, inje
 	return result, errno, bytes.HasPrefix(left[:], []byte("0"))
 }
 
-// each makes the call that prepare gets ready with its first, second, … allocation failing, until it makes no more of
-// them. The call succeeds, or fails with an errno of want; undo takes back what it has done if it succeeded.
+// each makes the call returned by prepare with its first, second, … allocation failing, until it makes no more
+// allocations. The call must succeed or fail with an errno accepted by want. undo reverts its effects if it succeeded.
 func (i injector) each(t *testing.T, want func(unix.Errno) bool, prepare func() *syscall6, undo func(result uintptr, errno unix.Errno)) {
 	t.Helper()
 	failed := 0
@@ -114,10 +115,10 @@ func (i injector) each(t *testing.T, want func(unix.Errno) bool, prepare func() 
 	t.Fatalf("more than %d allocations", mostAllocations)
 }
 
-// room is a page outside of what Go moves and allocates.
+// room returns a page outside Go's memory.
 func room(t *testing.T) []byte { return anonymous(t, page) }
 
-// ioctl is a call of the module, with its structure in room.
+// ioctl returns a call of the module, with its structure in room.
 func ioctl(d *device, nr int, at []byte) *syscall6 {
 	return &syscall6{trap: unix.SYS_IOCTL, a: uintptr(d.fd), b: uintptr(uapi.CallGetInfo + nr), c: uintptr(address(at))}
 }
@@ -130,7 +131,7 @@ func fill[T any](at []byte, nr int, v T) *T {
 	return p
 }
 
-// documentedFor are the errnos of a call, by its number.
+// documentedFor returns a function that accepts the documented errnos of a call, by number.
 func documentedFor(nr int) func(unix.Errno) bool {
 	return func(e unix.Errno) bool { return errnos.Documented(nr, e) }
 }
@@ -149,7 +150,7 @@ const (
 	nrControl  = uapi.CallControl - uapi.CallGetInfo
 )
 
-// TestInjected lets every allocation fail once in every call: an errno that is documented, and nothing is left.
+// TestInjected makes every allocation in every call fail once. The errno must be documented, and nothing may be left.
 func TestInjected(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -186,7 +187,7 @@ func (i injector) opens(t *testing.T, _ *device) {
 	})
 }
 
-// pins has memory that is there, or that the kernel makes for the pin.
+// pins pins memory that is present, or that the kernel allocates for the pin.
 func (i injector) pins(t *testing.T, d *device, pages int, there bool) {
 	at := room(t)
 	b := anonymous(t, pages*page)
@@ -217,7 +218,7 @@ func (i injector) queries(t *testing.T, d *device) {
 	d.put(t, p.Handle)
 }
 
-// puts: a PUT needs no memory.
+// puts checks that a PUT needs no memory.
 func (i injector) puts(t *testing.T, d *device) {
 	at := room(t)
 	b := anonymous(t, 4*page)
@@ -245,7 +246,7 @@ func (i injector) allocs(t *testing.T, d *device, size uint64) {
 	})
 }
 
-// maps maps a BAR and an allocation, with the page tables.
+// maps maps a BAR and an allocation, including page tables.
 func (i injector) maps(t *testing.T, d *device) {
 	r, err := uapi.GetRegion(d.fd, 0)
 	if err != nil {
@@ -293,7 +294,7 @@ func (i injector) halts(t *testing.T, d *device) {
 	})
 }
 
-// revokes unmaps memory that is pinned. The kernel may have no memory for the munmap, never for the revocation.
+// revokes unmaps pinned memory. The kernel may lack memory for the munmap, but never for the revocation.
 func (i injector) revokes(t *testing.T, d *device) {
 	var p uapi.Pin
 	var b []byte
@@ -313,7 +314,7 @@ func (i injector) revokes(t *testing.T, d *device) {
 	})
 }
 
-// controls ends a fence.
+// controls lifts a fence.
 func (i injector) controls(t *testing.T, d *device) {
 	at := room(t)
 	i.each(t, documentedFor(nrControl), func() *syscall6 {

@@ -19,7 +19,7 @@ import (
 
 func init() { roles["second kernel"] = secondKernel }
 
-// Where the second kernel and what it needs go in arm64's virtual Jetson, whose memory begins at 1 GiB.
+// Places of the second kernel and its data in arm64's virtual Jetson, whose memory begins at 1 GiB.
 const (
 	nextEntry  = 0x50000000
 	nextTree   = 0x50200000 // the device tree
@@ -28,11 +28,11 @@ const (
 )
 
 const (
-	halted      = 0x600d          // what the halt list leaves in edu's liveness register,
-	haltedReads = ^uint32(halted) // and what that reads then
+	halted      = 0x600d          // value that the halt list leaves in edu's liveness register
+	haltedReads = ^uint32(halted) // value read from the register then
 )
 
-// secondKernel is what the second kernel's init does: it says what state the function is in.
+// secondKernel is the init of the second kernel. It prints the state of the function.
 func secondKernel() {
 	for kind, at := range map[string]string{"sysfs": "/sys", "devtmpfs": "/dev"} {
 		must(os.MkdirAll(at, 0o755))
@@ -65,7 +65,7 @@ func segmentOf(b []byte, to, memory int) segment {
 	return segment{unsafe.SliceData(b), uintptr(len(b)), uintptr(to), uintptr(memory+page-1) &^ (page - 1)}
 }
 
-// loadKernel gives the kernel what is to run after it. It goes to the entry with the processor's translation off.
+// loadKernel loads the kernel that runs next. It jumps to the entry with the processor's translation off.
 func loadKernel(t *testing.T, kernel, initrd []byte) {
 	t.Helper()
 	if len(kernel) < 64 || string(kernel[56:60]) != "ARM\x64" {
@@ -125,7 +125,7 @@ func setProperty(t *testing.T, tree []byte, name string, value uint64) {
 	}
 }
 
-// TestKexec starts another kernel under a DMA. That one's init is this program, and its root has nothing else.
+// TestKexec starts another kernel during a DMA. Its init is this program, and its root contains nothing else.
 func TestKexec(t *testing.T) {
 	loadNext(t)
 	s := openScene(t)
@@ -143,13 +143,13 @@ func TestKexec(t *testing.T) {
 	t.Error(unix.Reboot(unix.LINUX_REBOOT_CMD_KEXEC))
 }
 
-// TestStartKernel starts another kernel, whatever the function does.
+// TestStartKernel starts another kernel, regardless of the function's state.
 func TestStartKernel(t *testing.T) {
 	loadNext(t)
 	t.Error(unix.Reboot(unix.LINUX_REBOOT_CMD_KEXEC))
 }
 
-// loadNext loads the kernel of the file /kernel, with this program as its init.
+// loadNext loads the kernel in the file /kernel, with this program as its init.
 func loadNext(t *testing.T) {
 	t.Helper()
 	kernel, err := os.ReadFile("/kernel")

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestKfuzz runs /kfuzz for $KFUZZ_DURATION, with allocations that fail where the kernel
-// can let them, and checks that nothing of the kernel's is left over and the device works.
+// TestKfuzz runs /kfuzz for $KFUZZ_DURATION, with failing allocations if the kernel supports them, and checks that no
+// kernel resources are left and that the device works.
 func TestKfuzz(t *testing.T) {
 	noLeak(t)
 	seed := os.Getenv("KFUZZ_SEED")

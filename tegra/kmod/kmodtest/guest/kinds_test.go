@@ -23,31 +23,31 @@ const (
 	ownedText = "root's, and nobody else may write this\n"
 )
 
-// A kind of memory, and what PIN says to it.
+// A kind of memory, and the expected results of PIN.
 type kind struct {
 	name string
 	make func(t *testing.T) []byte
-	to   unix.Errno // PIN for the device to read
-	from unix.Errno // PIN for the device to write
-	// private says that a write would make a copy of the caller's own: nv-p2p makes it, whoever may write.
+	to   unix.Errno // result of PIN for the device to read
+	from unix.Errno // result of PIN for the device to write
+	// private means that a write would make a private copy for the caller: nv-p2p makes it, regardless of the direction.
 	private bool
-	// driver says that the pages are a driver's: such pins are mapped.
+	// driver means that the pages are a driver's: such pins can be mapped.
 	driver bool
 }
 
-// readOnly is what PIN says to memory that the caller may only read.
+// readOnly returns a kind of memory that the caller may only read.
 func readOnly(name string, make func(t *testing.T) []byte) kind {
 	return kind{name: name, make: make, from: unix.EFAULT}
 }
 
-// refused is memory that nobody pins.
+// refused returns a kind of memory that cannot be pinned.
 func refused(name string, make func(t *testing.T) []byte) kind {
 	return kind{name: name, make: make, to: unix.EFAULT, from: unix.EFAULT}
 }
 
 const kindSize = 4 * page
 
-// kinds are all that there are. Those that a module with faults does not survive come last.
+// kinds returns all kinds. Those that crash a faulty module come last.
 func kinds() []kind {
 	private, shared := unix.MAP_PRIVATE|unix.MAP_ANON, unix.MAP_SHARED|unix.MAP_ANON
 	ofFile := func(prot, flags int) func(t *testing.T) []byte {
@@ -94,7 +94,7 @@ func kinds() []kind {
 func TestKinds(t *testing.T) {
 	asRoot(t, ownedFile, strings.Repeat(ownedText, kindSize/len(ownedText)+1))
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "4")
-	asRoot(t, "/sys/kernel/mm/transparent_hugepage/enabled", "always") // not so where memory is small
+	asRoot(t, "/sys/kernel/mm/transparent_hugepage/enabled", "always") // not the default on machines with little memory
 	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
 	letIn(t, ksmRun)
 	letIn(t, "/dev/hostmem")
@@ -113,7 +113,7 @@ func TestKinds(t *testing.T) {
 	asRoot(t, "/proc/sys/vm/nr_hugepages", "0")
 }
 
-// pinKind pins and maps memory of a kind. nv-p2p's get_pages knows no direction, and writes.
+// pinKind pins and maps memory of a kind. nv-p2p's get_pages has no direction, and always writes.
 func (d *device) pinKind(t *testing.T, k kind, b []byte, flags uint32, want unix.Errno) {
 	t.Helper()
 	if nvp2p(t, d) && !k.private {
@@ -154,7 +154,7 @@ func (d *device) pinKind(t *testing.T, k kind, b []byte, flags uint32, want unix
 	d.live(t).put(t, p.Handle)
 }
 
-// letIn lets everybody open a device file.
+// letIn permits everyone to open a device file.
 func letIn(t *testing.T, name string) {
 	t.Helper()
 	if isNobody() {
@@ -178,7 +178,7 @@ func openFile(t *testing.T, name string, mode int) int {
 
 func hostmem(t *testing.T) int { return openFile(t, "/dev/hostmem", unix.O_RDWR) }
 
-// owned opens root's file, which may be read only.
+// owned opens root's read-only file.
 func owned(t *testing.T) int {
 	if fd, err := unix.Open(ownedFile, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
 		unix.Close(fd)
@@ -187,7 +187,7 @@ func owned(t *testing.T) int {
 	return openFile(t, ownedFile, unix.O_RDONLY)
 }
 
-// sealed is memory that is promised never to change. Linux 6.1 maps such a file privately only.
+// sealed returns memory that is sealed against changes. Linux 6.1 maps such a file only privately.
 func sealed(t *testing.T) []byte {
 	fd := memfd(t, kindSize, unix.MFD_ALLOW_SEALING)
 	const seals = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
@@ -197,7 +197,7 @@ func sealed(t *testing.T) []byte {
 	return mapping(t, fd, kindSize, unix.PROT_READ, unix.MAP_PRIVATE)
 }
 
-// vdso is the first page of code that the kernel gives every process.
+// vdso returns the first page of the code that the kernel shares with every process.
 func vdso(t *testing.T) []byte {
 	const sysinfo = 33 // AT_SYSINFO_EHDR
 	b, err := os.ReadFile("/proc/self/auxv")
@@ -213,7 +213,7 @@ func vdso(t *testing.T) []byte {
 	return nil
 }
 
-// ksmRun starts and stops the kernel's search for equal pages.
+// ksmRun is the file that starts and stops the kernel's merging of equal pages.
 const ksmRun = "/sys/kernel/mm/ksm/run"
 
 func tellKSM(t *testing.T, what string) {
@@ -223,7 +223,7 @@ func tellKSM(t *testing.T, what string) {
 	}
 }
 
-// scanKSM has the kernel look twice for equal pages in all memory that may be merged.
+// scanKSM makes the kernel scan all mergeable memory twice.
 func scanKSM(t *testing.T) {
 	t.Helper()
 	scans := func() (n int) {
@@ -246,8 +246,8 @@ func scanKSM(t *testing.T) {
 	}
 }
 
-// merged is memory that has the same pages as other memory. The kernel looks for equal pages no longer when it returns:
-// it looks at pinned ones, too, and nv-p2p takes that for the end of a pin.
+// merged returns memory that shares pages with other memory. It stops the scans before it returns, because the kernel
+// also scans pinned pages, which nv-p2p takes for the end of a pin.
 func merged(t *testing.T) []byte {
 	const size = 64 * page
 	b := anonymous(t, size)
@@ -275,7 +275,7 @@ func merged(t *testing.T) []byte {
 
 const hugePage = 2 << 20
 
-// transparent is a part of a transparent huge page.
+// transparent returns a part of a transparent huge page.
 func transparent(t *testing.T) []byte {
 	b := mapping(t, -1, 2*hugePage, readWrite, unix.MAP_PRIVATE|unix.MAP_ANON)
 	b = b[-address(b)&(hugePage-1):][:hugePage]
@@ -290,7 +290,7 @@ func transparent(t *testing.T) []byte {
 	return b[page:][:kindSize]
 }
 
-// secret is memory that the kernel itself does not see.
+// secret returns memory that is hidden from the kernel.
 func secret(t *testing.T) []byte {
 	fd, _, errno := unix.Syscall(unix.SYS_MEMFD_SECRET, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {
@@ -303,8 +303,8 @@ func secret(t *testing.T) []byte {
 	return mapping(t, int(fd), kindSize, readWrite, unix.MAP_SHARED)
 }
 
-// userfault is memory whose pages somebody else is to fill in, and nobody does. Flag 1 is for faults of the program alone;
-// without it the kernel's wait, too, until the descriptor is closed.
+// userfault returns memory whose pages a userfaultfd handler should fill in, and never does. With flag 1 this applies
+// only to faults of the program; without it, the kernel's accesses also wait, until the descriptor is closed.
 func userfault(t *testing.T, flags uintptr) (b []byte, filler *os.File) {
 	const (
 		api      = 0xc018aa3f
@@ -325,7 +325,7 @@ func userfault(t *testing.T, flags uintptr) (b []byte, filler *os.File) {
 	return b, ufd
 }
 
-// TestUserfaultfd pins memory that nobody fills in: PIN does not wait for it.
+// TestUserfaultfd pins memory that is never filled in: PIN must not wait for it.
 func TestUserfaultfd(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)

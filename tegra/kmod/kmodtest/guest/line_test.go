@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestLine is for a function that has no messages, on a kernel that allows none: its legacy line.
+// TestLine tests the legacy line of a function, on a kernel that permits no message-signalled interrupts.
 func TestLine(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -35,7 +35,7 @@ func TestLine(t *testing.T) {
 		e.write(eduIRQRaise, 2)
 		silent("of a line that is masked")
 		wantErrno(t, "UNMASK", unmask(d), 0)
-		e.msi.wait(t) // it is still up
+		e.msi.wait(t) // it is still asserted
 		e.write(eduIRQAck, 3)
 		wantErrno(t, "UNMASK", unmask(d), 0)
 		silent("of a line that is down")
@@ -48,7 +48,7 @@ func TestLine(t *testing.T) {
 		wantErrno(t, "UNMASK", unmask(d), 0)
 	}
 	d.put(t, p.Handle)
-	// What comes while nobody listens is told to the next one.
+	// An interrupt without a listener is delivered to the next one.
 	e.write(eduIRQRaise, 1)
 	e.msi.wait(t)
 	e.close()

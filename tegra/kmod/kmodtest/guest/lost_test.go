@@ -20,9 +20,9 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// A function that loses its state is stopped, fenced and out of reach until it answers, and its users are told why.
+// A function that loses its state is stopped, fenced and inaccessible until it answers, and its users get the reason.
 
-// lostBy checks that the function was stopped for a reason and that nothing is said to be live.
+// lostBy checks that the function was stopped for a reason, and that nothing is reported as live.
 func (d *device) lostBy(t *testing.T, failed *event, reason uint32) {
 	t.Helper()
 	failed.wait(t)
@@ -43,10 +43,10 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// debugPage is what support sees of the function.
+// debugPage returns the debug page of the function.
 func debugPage(t *testing.T) string {
 	t.Helper()
-	_ = unix.Mount("none", "/sys/kernel/debug", "debugfs", 0, "") // it may be there
+	_ = unix.Mount("none", "/sys/kernel/debug", "debugfs", 0, "") // it may be mounted
 	b, err := os.ReadFile("/sys/kernel/debug/tegra_p2p/" + strings.TrimPrefix(devicePath, "/dev/"))
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +54,7 @@ func debugPage(t *testing.T) string {
 	return string(b)
 }
 
-// fencedAt is when the last fence was done at the latest, by the debug page, which says it in whole milliseconds.
+// fencedAt returns the latest time of the last fence. The debug page gives it in whole milliseconds.
 func fencedAt(t *testing.T, why string) time.Time {
 	t.Helper()
 	found := regexp.MustCompile(`fence \d+: `+why+`, (\d+)\.(\d+),`).FindAllStringSubmatch(debugPage(t), -1)
@@ -67,12 +67,12 @@ func fencedAt(t *testing.T, why string) time.Time {
 	return time.UnixMilli(seconds*1000 + millis + 1)
 }
 
-// TestSuspend suspends the machine's devices under a DMA.
+// TestSuspend suspends the machine's devices during a DMA.
 func TestSuspend(t *testing.T) {
 	s := newScene(t)
 	failed := s.event(t, uapi.EventError)
 	write(t, "/sys/power/pm_test", "devices")
-	_ = os.WriteFile("/sys/module/suspend/parameters/pm_test_delay", []byte("1"), 0) // else 5 s
+	_ = os.WriteFile("/sys/module/suspend/parameters/pm_test_delay", []byte("1"), 0) // the default is 5 s
 	m := newMemory(t, pinPages*page)
 	p := s.inFlight(t, m.bytes)
 	write(t, "/sys/power/state", "freeze")
@@ -99,7 +99,7 @@ func (d *device) registers(t *testing.T) *edu {
 	return &edu{regs: d.mmap(t, r.MmapOffset, r.Size)}
 }
 
-// TestSysfsReset has somebody else reset the function.
+// TestSysfsReset resets the function from outside.
 func TestSysfsReset(t *testing.T) {
 	noLeak(t)
 	d, other := open(t).live(t), open(t)
@@ -132,7 +132,8 @@ func TestSysfsReset(t *testing.T) {
 	d.live(t)
 }
 
-// TestFatal has the host make the function report a fatal error: the bus is reset, and the function is back after it.
+// TestFatal makes the host report a fatal error of the function: the bus is reset, and the function works again
+// afterwards.
 func TestFatal(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -159,7 +160,7 @@ func TestFatal(t *testing.T) {
 	}
 }
 
-// resumes waits until the function answers again: until then RESUME is EIO.
+// resumes waits until the function answers again. Until then RESUME returns EIO.
 func (d *device) resumes(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
@@ -173,7 +174,7 @@ func (d *device) resumes(t *testing.T) {
 	}
 }
 
-// TestCloseResets leaves a mark in the function's registers: the next holder does not see it.
+// TestCloseResets leaves a mark in the function's registers, which the next holder must not see.
 func TestCloseResets(t *testing.T) {
 	noLeak(t)
 	for range min(times, 3) {
@@ -184,7 +185,7 @@ func TestCloseResets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		unix.Close(reader) // is not the last who can write
+		unix.Close(reader) // not the last descriptor that can write
 		if v := e.read(virtioStatus) & 0xff; v != 1 {
 			t.Errorf("status %#x after a reader has closed", v)
 		}
@@ -200,8 +201,8 @@ func TestCloseResets(t *testing.T) {
 	}
 }
 
-// TestOpenWhileClosing has the next holder come while the last one leaves, and while others keep the lock that a reset
-// needs: the function is reset between the two, or not at all because they have it together.
+// TestOpenWhileClosing opens the device while its last holder closes it, and while others hold the lock that a reset
+// needs. The function must be reset between the two holders, or not at all if they overlap.
 func TestOpenWhileClosing(t *testing.T) {
 	noLeak(t)
 	done := make(chan struct{})
@@ -231,7 +232,7 @@ func TestOpenWhileClosing(t *testing.T) {
 		}()
 		next := open(t)
 		<-closed
-		if next.info(t).State == uapi.StateFenced { // by the last close
+		if next.info(t).State == uapi.StateFenced { // fenced by the last close
 			alone++
 			e = next.registers(t)
 			if v := e.read(virtioStatus) & 0xff; v != 0 {
@@ -246,7 +247,7 @@ func TestOpenWhileClosing(t *testing.T) {
 	t.Logf("%d of %d came after the close", alone, max(times, 20))
 }
 
-// TestNeighbour has another function join the group of one at work: $GUEST_NEIGHBOUR.
+// TestNeighbour adds another function, $GUEST_NEIGHBOUR, to the group of one in use.
 func TestNeighbour(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -293,19 +294,19 @@ func resumeOnly() {
 	must(err)
 }
 
-// TestShutdown ends the machine under a DMA. The host reads in the kernel's log that the function was stopped.
+// TestShutdown shuts the machine down during a DMA. The host checks in the kernel's log that the function was stopped.
 func TestShutdown(t *testing.T) {
 	s := openScene(t)
 	s.inFlight(t, newMemory(t, pinPages*page).bytes)
 	t.Error(unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF))
 }
 
-// TestSupport reads what support asks for: the debug page and the tracepoints.
+// TestSupport reads what support needs: the debug page and the tracepoints.
 func TestSupport(t *testing.T) {
 	_ = unix.Mount("none", "/sys/kernel/debug", "debugfs", 0, "")
 	const events = "/sys/kernel/debug/tracing/events/tegra_p2p/enable"
 	if b, err := os.ReadFile(events); err != nil || strings.TrimSpace(string(b)) != "1" {
-		write(t, events, "1") // and it stays so: the kernel changes its code for it, which an emulated machine does not like often
+		write(t, events, "1") // not reverted: the kernel patches its code for it, which an emulated machine rarely tolerates
 	}
 	s := newScene(t)
 	if err := uapi.SetHalt(s.fd, []uapi.HaltOp{{Op: uapi.HaltW32, Offset: eduLiveness, Value: 1}}); err != nil {

@@ -15,11 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isNobody reports whether this is the process of a test that has no rights.
+// isNobody reports whether this is the unprivileged process of a test.
 func isNobody() bool { return os.Getenv("GUEST_NOBODY") != "" }
 
-// asNobody runs the body of a test in a process of nobody's, without capabilities, as the service has it: all that it has
-// is the open device. The test runs again there, up to this call.
+// asNobody runs the body of a test in a process of user nobody without capabilities, like the service: it only has the
+// open device. The test runs again there, up to this call.
 func asNobody(t *testing.T, body func(t *testing.T, d *device)) {
 	t.Helper()
 	if isNobody() {
@@ -47,7 +47,7 @@ func asNobody(t *testing.T, body func(t *testing.T, d *device)) {
 	d.close()
 }
 
-// asRoot does what a test needs before nobody's process begins.
+// asRoot prepares a test before nobody's process begins.
 func asRoot(t *testing.T, name, text string) {
 	t.Helper()
 	if isNobody() {
@@ -58,8 +58,8 @@ func asRoot(t *testing.T, name, text string) {
 	}
 }
 
-// mapping maps memory, whose pages are not there yet, behind a page that nobody uses: nv-p2p takes a change that ends where
-// a pin begins for one of the pin. The test's end unmaps what is left of it.
+// mapping maps memory without present pages after an unused page, because nv-p2p takes a change that ends at the start of
+// a pin for a change of the pin. The rest of it is unmapped at the test's end.
 func mapping(t testing.TB, fd, size, prot, flags int) []byte {
 	t.Helper()
 	all, errno := tryMapping(-1, 0, page+size, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANON)
@@ -71,7 +71,7 @@ func mapping(t testing.TB, fd, size, prot, flags int) []byte {
 	return all[page:]
 }
 
-// hugetlb maps a huge page of hugetlb's, without its first small page: the one before a pin.
+// hugetlb maps a huge page of hugetlb, without its first small page, which precedes a pin.
 func hugetlb(t testing.TB) []byte {
 	t.Helper()
 	b, errno := tryMapping(memfd(t, hugePage, unix.MFD_HUGETLB), 0, hugePage, readWrite, unix.MAP_SHARED)
@@ -94,7 +94,7 @@ func bytesAt(addr uintptr, size int) []byte {
 	return unsafe.Slice((*byte)(*(*unsafe.Pointer)(unsafe.Pointer(&addr))), size)
 }
 
-// errnoOf is nil for 0: a nil error, unlike an Errno in an interface.
+// errnoOf returns a nil error for 0, unlike an Errno in an interface.
 func errnoOf(errno unix.Errno) error {
 	if errno == 0 {
 		return nil

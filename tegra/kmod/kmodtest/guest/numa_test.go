@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestNUMABalancing: the kernel marks memory to see who touches it, which changes neither its pages nor its rights.
+// TestNUMABalancing checks that pins survive NUMA balancing, in which the kernel marks memory to see which processor uses
+// it, without changing pages or rights.
 func TestNUMABalancing(t *testing.T) {
 	if nodes, _ := filepath.Glob("/sys/devices/system/node/node[0-9]*"); len(nodes) < 2 {
 		t.Fatalf("nodes: %v", nodes)
@@ -32,7 +33,7 @@ func TestNUMABalancing(t *testing.T) {
 			t.Fatal("the kernel does not balance: nothing is shown")
 		}
 	}
-	time.Sleep(time.Second) // checks are made within a tick
+	time.Sleep(time.Second) // checks happen within a tick
 	if q := s.query(t, p.Handle); q.State != uapi.PinLive {
 		t.Errorf("%+v", q)
 	}

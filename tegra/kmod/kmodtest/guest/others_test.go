@@ -11,14 +11,13 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Registers of the common configuration of a virtio function (virtio 1.1 §4.1.4.3), which QEMU has at the beginning of BAR
-// 4.
+// Registers of a virtio function's common configuration (virtio 1.1 §4.1.4.3), which QEMU places at the start of BAR 4.
 const (
 	virtioSelect = 0x08 // driver_feature_select
 	virtioStatus = 0x14 // device_status; a reset clears it
 )
 
-// TestReset resets a function that can be reset, under a mapping of its registers and with memory pinned for it.
+// TestReset resets a function that supports resets, while its registers are mapped and memory is pinned for it.
 func TestReset(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -52,8 +51,8 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// reportErrors lets a function or port send error messages, which QEMU 7.2 does with SERR# only, unlike PCI Express 4.0
-// §6.2.6.
+// reportErrors permits a function or port to send error messages. QEMU 7.2 requires SERR# for this, unlike PCI Express
+// 4.0 §6.2.6.
 func reportErrors(t *testing.T, function string) {
 	t.Helper()
 	f, err := os.OpenFile("/sys/bus/pci/devices/"+function+"/config", os.O_RDWR, 0)
@@ -71,7 +70,7 @@ func reportErrors(t *testing.T, function string) {
 	}
 }
 
-// inject has the host make the function report an error of its link.
+// inject makes the host report a link error of the function.
 func inject(t *testing.T, name string) {
 	t.Helper()
 	if err := os.WriteFile("/run/inject.new", []byte(name), 0o600); err != nil {
@@ -82,7 +81,7 @@ func inject(t *testing.T, name string) {
 	}
 }
 
-// TestLinkError has the host make the function report errors of its link: each fences it, and tells who has it open.
+// TestLinkError makes the host report link errors of the function. Each must fence it and notify its users.
 func TestLinkError(t *testing.T) {
 	noLeak(t)
 	d := open(t).live(t)
@@ -101,7 +100,7 @@ func TestLinkError(t *testing.T) {
 	}
 }
 
-// TestExposed has a function that its IOMMU does not hold back alone: it shares its group, or has ATS.
+// TestExposed tests a function that its IOMMU does not isolate: it shares its group, or has ATS.
 func TestExposed(t *testing.T) {
 	permitted(t)
 	noLeak(t)

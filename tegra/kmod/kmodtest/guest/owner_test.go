@@ -19,7 +19,7 @@ import (
 
 func init() { roles["owner"] = own }
 
-// own opens the device and holds it.
+// own opens the device and keeps it open.
 func own() {
 	_, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	must(err)
@@ -27,8 +27,8 @@ func own() {
 	time.Sleep(time.Hour)
 }
 
-// TestOwner has nobody own the device. Root and others are refused, and find out by whom; who may do anything may ask to
-// share it.
+// TestOwner lets nobody own the device. Root and others are refused, and learn the owner. A process with all rights may
+// request sharing.
 func TestOwner(t *testing.T) {
 	if err := os.Chmod(devicePath, 0o666); err != nil {
 		t.Fatal(err)
@@ -91,8 +91,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestDeviceFile: opens may wait for a reset of the function, so they are not those of miscellaneous devices, which wait
-// for each other.
+// TestDeviceFile checks that an open does not wait for another device's: opens may wait for a reset of the function, so
+// they must not be serialised like those of miscellaneous devices.
 func TestDeviceFile(t *testing.T) {
 	var st unix.Stat_t
 	if err := unix.Stat(devicePath, &st); err != nil {

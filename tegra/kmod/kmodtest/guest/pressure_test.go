@@ -20,10 +20,10 @@ func init() { roles["press"] = press }
 
 const (
 	zramBytes  = 256 << 20
-	swappedOut = 16384 // pages that are enough
+	swappedOut = 16384 // sufficient number of pages
 )
 
-// number reads a line "name value" or "name: value kB" of a file.
+// number parses a line "name value" or "name: value kB" of a file.
 func number(file, name string) int {
 	b, err := os.ReadFile(file)
 	must(err)
@@ -39,7 +39,7 @@ func number(file, name string) int {
 
 func pagesOut() int { return number("/proc/vmstat", "pswpout") }
 
-// press touches memory until the kernel has swapped enough of it out, and then keeps it.
+// press touches memory until the kernel has swapped out enough of it, and then keeps it.
 func press() {
 	must(os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0))
 	before := pagesOut()
@@ -48,14 +48,14 @@ func press() {
 	must(errnoOf(errno))
 	for at := 0; at < len(b) && pagesOut()-before < swappedOut; at += 1 << 20 {
 		for i := at; i < at+1<<20; i += page {
-			*(*int)(unsafe.Pointer(&b[i])) = i + 1 // zram keeps no page that is all the same
+			*(*int)(unsafe.Pointer(&b[i])) = i + 1 // zram stores no page with equal words
 		}
 	}
 	fmt.Println(pagesOut() - before)
 	_, _ = fmt.Scanln()
 }
 
-// swapOnZram gives the machine swap that is its own memory, compressed.
+// swapOnZram gives the machine swap in its own compressed memory.
 func swapOnZram(t *testing.T) {
 	t.Helper()
 	const disk = "/dev/zram0"
@@ -76,7 +76,7 @@ func swapOnZram(t *testing.T) {
 	t.Cleanup(func() { write(t, "/proc/sys/vm/swappiness", "60") })
 }
 
-// unmapped counts the pages of b that the kernel has taken out of the page tables.
+// unmapped returns the number of pages of b that the kernel has removed from the page tables.
 func unmapped(t *testing.T, b []byte) int {
 	t.Helper()
 	f, err := os.Open("/proc/self/pagemap")
@@ -97,7 +97,7 @@ func unmapped(t *testing.T, b []byte) int {
 	return n
 }
 
-// TestPressure has the machine swap to zram. Pins of pin_user_pages stay: what is pinned does not move.
+// TestPressure makes the machine swap to zram. Pins of pin_user_pages must stay: pinned pages do not move.
 func TestPressure(t *testing.T) {
 	s := newScene(t)
 	if s.nv {
@@ -125,7 +125,7 @@ func TestPressure(t *testing.T) {
 	}
 	t.Logf("%d pages were swapped out", n)
 	t.Logf("%d of the memfd's %d pages were taken out of the page tables", unmapped(t, memory[1]), size/page)
-	for _, b := range memory[:2] { // whether the kernel has come to them already or not
+	for _, b := range memory[:2] { // whether or not the kernel has reached them
 		if err := unix.Madvise(b, unix.MADV_PAGEOUT); err != nil {
 			t.Fatal(err)
 		}

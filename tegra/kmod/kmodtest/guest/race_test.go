@@ -23,10 +23,10 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// raceTime is how long two things race.
+// raceTime is the duration of a race.
 const raceTime = 8 * time.Second
 
-// onCPU keeps a goroutine on a processor.
+// onCPU binds a goroutine to a processor.
 func onCPU(n int) error {
 	runtime.LockOSThread()
 	var set unix.CPUSet
@@ -34,13 +34,14 @@ func onCPU(n int) error {
 	return unix.SchedSetaffinity(0, &set)
 }
 
-// freshPages are new pages of one mapping.
+// freshPages returns new pages in one mapping.
 func freshPages(n int) (uintptr, unix.Errno) {
 	p, _, errno := unix.Syscall6(unix.SYS_MMAP, 0, uintptr(n*page), readWrite, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_POPULATE, ^uintptr(0), 0)
 	return p, errno
 }
 
-// TestPutAgainstQuery has PUT meet QUERY of the same pin on another processor: the pin is as it was, or there is none.
+// TestPutAgainstQuery races PUT with QUERY of the same pin on another processor. QUERY must report the unchanged pin or
+// none.
 func TestPutAgainstQuery(t *testing.T) {
 	noLeak(t)
 	d, b := open(t).live(t), anonymous(t, page)
@@ -75,9 +76,9 @@ func TestPutAgainstQuery(t *testing.T) {
 	t.Logf("%d queries of a pin, %d of none", there.Load(), gone.Load())
 }
 
-// TestPinAgainstMunmap has PIN meet munmap of the same memory on another processor, in address spaces that end soon: a
-// reference of one that is dropped once too often shows there. With nv-p2p either waits for grace periods, so several
-// processes do it at once.
+// TestPinAgainstMunmap races PIN with munmap of the same memory on another processor, in short-lived address spaces,
+// where a surplus drop of a reference shows. With nv-p2p either call waits for grace periods, so several processes race
+// at once.
 func TestPinAgainstMunmap(t *testing.T) {
 	noLeak(t)
 	device := file(t, open(t).live(t).fd)
@@ -104,7 +105,7 @@ func TestPinAgainstMunmap(t *testing.T) {
 	}
 }
 
-// raceOnce runs a process of nobody's. It returns how many pins it had, and how many munmap was quicker than.
+// raceOnce runs a process of user nobody. It returns the number of its pins, and how often munmap was faster.
 func raceOnce(t *testing.T, device *os.File) (done, lost int64) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -119,9 +120,9 @@ func raceOnce(t *testing.T, device *os.File) (done, lost int64) {
 	return done, lost
 }
 
-const racePages = 5 // one before the pin, for nv-p2p
+const racePages = 5 // one page before the pin, for nv-p2p
 
-// raceChild has one thread pin what another unmaps, which a channel wakes at the same time.
+// raceChild pins memory in one thread that another unmaps. A channel wakes both at the same time.
 func raceChild() {
 	debug.SetGCPercent(-1)
 	d, start, over := &device{4}, make(chan [2]int64), make(chan struct{})
@@ -134,7 +135,7 @@ func raceChild() {
 		}
 	}()
 	must(onCPU(0))
-	done, lost, delay := 0, 0, int64(0) // of munmap, in turns of a loop; below 0 it is PIN's
+	done, lost, delay := 0, 0, int64(0) // delay of munmap, in turns of a loop; a negative value delays PIN
 	for range 40 {
 		at, errno := freshPages(racePages)
 		must(errnoOf(errno))
@@ -159,7 +160,7 @@ func raceChild() {
 	fmt.Println(done, lost)
 }
 
-// spin does a few turns of a loop.
+// spin executes a number of turns of a loop.
 func spin(turns int64) {
 	var turn atomic.Int64
 	for turn.Load() < turns {
@@ -174,17 +175,16 @@ func errnoIn(err error) unix.Errno {
 	return unix.EINVAL
 }
 
-// resume ends a fence, if nobody else does.
+// resume lifts a fence unless another process does.
 func resume(fd int) {
 	if i, err := uapi.GetInfo(fd); err == nil && i.State == uapi.StateFenced {
 		_, _ = uapi.DoControl(fd, uapi.ControlResume, i.FenceGen)
 	}
 }
 
-// TestSRCU takes nv-p2p's pins away on one processor, which then is busy with other things, while another processor does
-// the same. Where SRCU has a queue of callbacks for each processor, as before Linux 5.19 and with
-// srcutree.convert_to_big=1, the first one's callback comes long after the notifier's grace period: what it uses has to
-// be there still.
+// TestSRCU revokes nv-p2p's pins on one processor, which is then busy, while another processor does the same. If SRCU has
+// a queue of callbacks for each processor, as before Linux 5.19 and with srcutree.convert_to_big=1, the first processor's
+// callback comes long after the notifier's grace period, and what it uses must still exist.
 func TestSRCU(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		if !nvp2p(t, d) {
@@ -225,7 +225,7 @@ func hog(stop *atomic.Bool) {
 	}
 }
 
-// takeAway pins memory and unmaps it. It returns how many pins that ended.
+// takeAway pins memory and unmaps it. It returns the number of pins that this ended.
 func takeAway(fd int) int {
 	resume(fd)
 	at, errno := freshPages(2)

@@ -14,8 +14,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestResets: of many threads that reset the function one does at a time, and the others are told so. Who opens it does not wait for
-// all of them.
+// TestResets checks that of many threads that reset the function only one does at a time, and that the others get an
+// error. A process that opens the function must not wait for all of them.
 func TestResets(t *testing.T) {
 	noLeak(t)
 	const threads = 12

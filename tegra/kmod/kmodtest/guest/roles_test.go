@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// roles are what this program does as a child of a test, by $GUEST_ROLE. Descriptor 3 is memory, 4 the device.
+// roles are the functions of this program as a child of a test, by $GUEST_ROLE. Descriptor 3 is memory, 4 the device.
 var roles = map[string]func(){
 	"hold":   func() { hold(); time.Sleep(time.Hour) },
 	"exec":   func() { hold(); must(syscall.Exec("/guest.test", os.Args[:1], []string{"GUEST_ROLE=sleep"})) },
@@ -70,7 +70,7 @@ func (s *scene) child(t *testing.T, role, opens string, m *memory) *child {
 	return startChild(t, role, opens, file(t, m.fd), file(t, s.fd))
 }
 
-// startChild gives the child descriptors and closes them here.
+// startChild starts a child with descriptors, and closes them in this process.
 func startChild(t *testing.T, role, opens string, files ...*os.File) *child {
 	t.Helper()
 	c := exec.Command("/guest.test")
@@ -110,7 +110,7 @@ func (c *child) line(t *testing.T) string {
 	return strings.TrimSpace(c.out.Text())
 }
 
-// inFlightOf lets the device write to the memory that a child has pinned, and the child go on.
+// inFlightOf makes the device write to memory that a child has pinned, and lets the child continue.
 func (s *scene) inFlightOf(t *testing.T, c *child) (p uapi.Pin) {
 	t.Helper()
 	var iova uint64
@@ -130,7 +130,7 @@ func (c *child) kill(t *testing.T) {
 	_ = c.Wait() // killed
 }
 
-// TestProcessEnd lets the process that owns the memory end, with a DMA in flight.
+// TestProcessEnd ends the process that owns the memory, during a DMA.
 func TestProcessEnd(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, c *child){
 		"kill -9": func(t *testing.T, c *child) { c.kill(t) },
@@ -163,7 +163,7 @@ func TestProcessEnd(t *testing.T) {
 	}
 }
 
-// TestPassedOn gives the device to another process, which pins its own memory and ends, or executes another program.
+// TestPassedOn passes the device to another process, which pins its own memory and ends, or executes another program.
 func TestPassedOn(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, s *scene, c *child, p uapi.Pin){
 		"hold": func(t *testing.T, _ *scene, c *child, _ uapi.Pin) { c.kill(t) },
@@ -208,7 +208,7 @@ func holdMany() {
 	time.Sleep(time.Hour)
 }
 
-// TestPutAgainstExit ends the pins of a process while it ends: what put_pages does meets the exit of the mm.
+// TestPutAgainstExit ends the pins of a process while it exits: put_pages races with the exit of the mm.
 func TestPutAgainstExit(t *testing.T) {
 	s := newScene(t)
 	for range times {

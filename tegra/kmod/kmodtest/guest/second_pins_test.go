@@ -15,12 +15,12 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestSecondEduPostponed changes a mapping again and again: the pin ends nevertheless.
+// TestSecondEduPostponed changes a mapping continuously. The pin must end nevertheless.
 func TestSecondEduPostponed(t *testing.T) {
 	s := newScene(t)
 	b := anonymous(t, page)
 	var longest time.Duration
-	late := 0 // a machine that stands still for a moment is, once
+	late := 0 // a suspended machine is late once
 	for range times {
 		p, _ := s.mustPin(t, b)
 		begin := time.Now()
@@ -42,8 +42,8 @@ func TestSecondEduPostponed(t *testing.T) {
 	}
 }
 
-// TestSecondNotifiers has threads change the first pages of pins at once: the provider's notifier must not be called for a
-// pin that another thread is just taking out, which the kernel warns of.
+// TestSecondNotifiers changes the first pages of pins from several threads. The provider's notifier must not be called
+// for a pin that another thread is removing, about which the kernel warns.
 func TestSecondNotifiers(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		const pages = 16
@@ -96,8 +96,8 @@ func forkedSleep() (pid uintptr, errno syscall.Errno) {
 	}
 }
 
-// TestSecondEduFork pins private memory whose first page a child does not get. What the function then writes into the rest
-// must not show in the child.
+// TestSecondEduFork pins private memory whose first page is not inherited by a child. What the function then writes to
+// the rest must not show in the child.
 func TestSecondEduFork(t *testing.T) {
 	s := newScene(t)
 	b := anonymous(t, 2*page)
@@ -136,7 +136,7 @@ func TestSecondEduFork(t *testing.T) {
 	s.put(t, p.Handle)
 }
 
-// TestSecondEduStorm has threads pin, put, remap and resume at once, on a function that goes and comes back.
+// TestSecondEduStorm pins, puts, remaps and resumes in several threads, while the function is removed and added again.
 func TestSecondEduStorm(t *testing.T) {
 	noLeak(t)
 	for range 5 {
@@ -144,17 +144,17 @@ func TestSecondEduStorm(t *testing.T) {
 	}
 }
 
-// storm holds what the threads of TestSecondEduStorm share.
+// storm has the shared state of the threads of TestSecondEduStorm.
 type storm struct {
 	*device
 	fd      int
 	b       []byte
-	change  sync.Mutex // of the mapping: nv-p2p has WARN called when there are two at once
+	change  sync.Mutex // of the mapping: two concurrent changes cause a warning with nv-p2p
 	handles [16]atomic.Uint32
 	did     [5]atomic.Int64
 }
 
-// act does one of the calls.
+// act makes one of the calls.
 func (s *storm) act(op int) error {
 	at := rand.IntN(len(s.b)/page) * page
 	handle := &s.handles[rand.IntN(len(s.handles))]

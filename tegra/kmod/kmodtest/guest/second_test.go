@@ -19,7 +19,7 @@ import (
 
 func init() { roles["resets"] = manyResets }
 
-// kernelUses is how much of the machine's memory is in use, in KiB.
+// kernelUses returns the machine's memory in use, in KiB.
 func kernelUses(t *testing.T) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/meminfo")
@@ -37,7 +37,7 @@ func kernelUses(t *testing.T) int {
 	return values["MemTotal"] - values["MemFree"] - values["Cached"] - values["Slab"]
 }
 
-// hidden is where the page of the MSI-X table can be mapped.
+// hidden returns the offset at which the page of the MSI-X table can be mapped.
 func (d *device) hidden(t *testing.T) uint64 {
 	t.Helper()
 	r, err := uapi.GetRegion(d.fd, 1)
@@ -47,8 +47,8 @@ func (d *device) hidden(t *testing.T) uint64 {
 	return r.MmapOffset
 }
 
-// TestSecondFunctionOnes maps and unmaps a register that is out of reach. What it reads instead is memory, of which the
-// process must not have more than it has mapped.
+// TestSecondFunctionOnes maps and unmaps an inaccessible register. Reads are served from memory, of which the process
+// must not have more than it has mapped.
 func TestSecondFunctionOnes(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{}); err != nil {
@@ -72,8 +72,8 @@ func TestSecondFunctionOnes(t *testing.T) {
 	})
 }
 
-// TestSecondFunctionAttribute changes the rights of a page of ones. The kernel has written it through its caches, so who
-// reads it past them may read what its memory had before.
+// TestSecondFunctionAttribute changes the rights of a page of ones. The kernel has written it through its caches, so an
+// uncached read might see the memory's previous content.
 func TestSecondFunctionAttribute(t *testing.T) {
 	f, err := os.OpenFile("/dev/second", os.O_RDWR, 0)
 	if err != nil {
@@ -144,8 +144,8 @@ func TestSecondFunctionResets(t *testing.T) {
 	}
 }
 
-// TestSecondEduCleanClose leaves the engine at work, gives the memory back and closes. The next holder must not pin memory
-// under the addresses that the engine still has.
+// TestSecondEduCleanClose leaves the engine running, releases the memory and closes. The next holder must not get pins at
+// the addresses that the engine still uses.
 func TestSecondEduCleanClose(t *testing.T) {
 	for range 10 {
 		s := openScene(t)
@@ -180,7 +180,7 @@ func TestSecondEduCleanClose(t *testing.T) {
 	}
 }
 
-// TestSecondEduDeadCharge has children allocate and end: what they leave counts against nobody.
+// TestSecondEduDeadCharge lets children allocate and end: their allocations must no longer be charged.
 func TestSecondEduDeadCharge(t *testing.T) {
 	asNobody(t, func(t *testing.T, d *device) {
 		const limit, size, children = 64 << 10, 64 << 10, 400

@@ -18,8 +18,8 @@ func init() { roles["stalled"] = stalledPin }
 
 const stalledPins = 132 // more than the module has workers
 
-// stalledPin pins the memory page by page, and then has a file faulted in that nobody reads: by a PIN, or by io_uring,
-// which keeps mmap_lock meanwhile. When it is told to, it changes its mappings.
+// stalledPin pins the memory page by page, and then makes the kernel fault in a file that is never read: by a PIN, or by
+// io_uring, which meanwhile holds mmap_lock. On request it changes its mappings.
 func stalledPin() {
 	d := &device{4}
 	b, err := unix.Mmap(3, page, stalledPins*page, readWrite, unix.MAP_SHARED)
@@ -49,7 +49,7 @@ func stalledPin() {
 	time.Sleep(time.Hour)
 }
 
-// ringBuffer makes a ring of io_uring, to which the call that it returns gives b.
+// ringBuffer creates an io_uring and returns a call that registers b with it.
 func ringBuffer(b []byte) func() error {
 	const registerBuffers = 0
 	ring, _, errno := unix.Syscall(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&[15]uint64{})), 0)
@@ -61,10 +61,10 @@ func ringBuffer(b []byte) func() error {
 	}
 }
 
-// stall is what a call may take that must not wait for the file's server.
+// stall is the time limit for calls that must not wait for the file's server.
 const stall = patience / 4
 
-// within fails the test, and has the kernel log who waits, if something does not end.
+// within fails the test, and makes the kernel log the waiting tasks, if act does not end.
 func within(t *testing.T, what string, act func() error) {
 	t.Helper()
 	done := make(chan error, 1)
@@ -80,7 +80,8 @@ func within(t *testing.T, what string, act func() error) {
 	}
 }
 
-// TestStalledFuse has a process pin a file whose server does not answer. Nobody but that process waits for the server.
+// TestStalledFuse pins a file whose server does not answer, in another process. Only that process may wait for the
+// server.
 func TestStalledFuse(t *testing.T) {
 	for name, how := range map[string]struct {
 		by      string
@@ -105,7 +106,7 @@ func TestStalledFuse(t *testing.T) {
 				time.Sleep(time.Second)
 			}
 			s.besideStalled(t, m, handle)
-			if how.by == "io_uring" { // the kernel's own wait, which only the server's end ends
+			if how.by == "io_uring" { // the kernel's own wait, which ends only with the server
 				_ = server.Process.Kill()
 			}
 			within(t, "the end of the process", func() error { c.kill(t); return nil })
@@ -119,7 +120,7 @@ func TestStalledFuse(t *testing.T) {
 	}
 }
 
-// besideStalled does all that must not wait, and unbinds the driver. The process that waits has pinned m.
+// besideStalled does everything that must not wait, and unbinds the driver. The waiting process has pinned m.
 func (s *scene) besideStalled(t *testing.T, m *memory, handle uint32) {
 	t.Helper()
 	pin := func(d *device) func() error {

@@ -21,8 +21,8 @@ import (
 
 func init() { roles["late"] = discardLate }
 
-// discardLate pins its own pages of a private mapping of a file, page by page, and discards them when the file's server
-// does not answer any more: a worker that reads such a page in waits for ever.
+// discardLate pins its pages of a private mapping of a file one by one, and discards them once the file's server no
+// longer answers: a worker that reads in such a page waits for ever.
 func discardLate() {
 	d := &device{4}
 	fd, err := unix.Open(fuseRoot+"/late", unix.O_RDWR|unix.O_CLOEXEC, 0)
@@ -38,14 +38,14 @@ func discardLate() {
 		_, _, err := d.pin(b[at:at+page], bothWays)
 		must(err)
 	}
-	_, err = unix.Pwrite(fd, []byte{1}, 0) // the server answers this, and no more reads
+	_, err = unix.Pwrite(fd, []byte{1}, 0) // the server answers this, and no further reads
 	must(err)
 	must(unix.Madvise(b, unix.MADV_DONTNEED))
 	fmt.Println("discarded")
 	time.Sleep(time.Hour)
 }
 
-// TestStarvedChecks has more pins than the module has workers wait for a file's server that does not answer.
+// TestStarvedChecks makes more pins than the module has workers wait for a file's server that does not answer.
 func TestStarvedChecks(t *testing.T) {
 	s := newScene(t)
 	server := fuse(t)
@@ -54,14 +54,14 @@ func TestStarvedChecks(t *testing.T) {
 	if line := c.line(t); line != "discarded" {
 		t.Fatal(line)
 	}
-	time.Sleep(2 * time.Second) // the checks of those pins are under way
+	time.Sleep(2 * time.Second) // the checks of those pins are in progress
 	s.besideStarved(t, m)
 	within(t, "the end of the process", func() error { c.kill(t); return nil })
 	_ = server.Process.Kill()
 	s.usable(t)
 }
 
-// besideStarved does what must go on whatever the workers do for others: a revocation, PIN, PUT and close.
+// besideStarved does what must work while the workers are busy for others: a revocation, PIN, PUT and close.
 func (s *scene) besideStarved(t *testing.T, m *memory) {
 	t.Helper()
 	p := s.persist(t, m.bytes)
@@ -78,7 +78,7 @@ func (s *scene) besideStarved(t *testing.T, m *memory) {
 	within(t, "close", func() error { other.close(); return nil })
 }
 
-// persist pins memory while others' revocations fence the function again and again.
+// persist pins memory while other processes' revocations repeatedly fence the function.
 func (d *device) persist(t *testing.T, b []byte) uapi.Pin {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -92,8 +92,8 @@ func (d *device) persist(t *testing.T, b []byte) uapi.Pin {
 	}
 }
 
-// TestPinAgainstDiscard pins memory whose first page other threads discard. No signal comes, so EINTR would be a lie: who
-// gets it tries again for ever, or gives up for a reason that is none.
+// TestPinAgainstDiscard pins memory whose first page other threads discard. EINTR would be wrong without a signal: its
+// receiver would retry for ever, or give up without a reason.
 func TestPinAgainstDiscard(t *testing.T) {
 	if os.Getenv("GODEBUG") != "asyncpreemptoff=1" { // Go's scheduler sends signals
 		t.Setenv("GODEBUG", "asyncpreemptoff=1")

@@ -29,7 +29,7 @@ func bind(t *testing.T) {
 	}
 }
 
-// orphan is an open device with everything that it can have, whose function goes.
+// orphan is an open device with all its objects, whose function is removed.
 type orphan struct {
 	*scene
 	m        *memory
@@ -55,7 +55,7 @@ func newOrphan(t *testing.T) *orphan {
 	return o
 }
 
-// gone checks what is left of it: answers, no memory, and registers of ones.
+// gone checks what remains of it: error answers, no memory, and registers of ones.
 func (o *orphan) gone(t *testing.T) {
 	t.Helper()
 	o.failed.wait(t)
@@ -81,7 +81,7 @@ func (o *orphan) gone(t *testing.T) {
 	if v := o.edu.read(eduID); v != ^uint32(0) {
 		t.Errorf("a register of a function that has gone reads %#x", v)
 	}
-	o.edu.write(eduLiveness, 1) // does no harm, and does not show elsewhere
+	o.edu.write(eduLiveness, 1) // must have no effect, and not show elsewhere
 	if v := o.edu.read(eduLiveness + page); v != ^uint32(0) {
 		t.Errorf("another page of registers reads %#x after a write", v)
 	}
@@ -108,7 +108,7 @@ func TestUnbind(t *testing.T) {
 		unbind(t)
 		flying := o.edu.flying()
 		o.gone(t)
-		time.Sleep(eduTime) // its registers are out of reach
+		time.Sleep(eduTime) // its registers are inaccessible
 		o.m.check(t, flying)
 		bind(t)
 		o.drop(t)
@@ -123,8 +123,8 @@ func TestUnbind(t *testing.T) {
 	newScene(t).usable(t)
 }
 
-// TestUnbindStops takes a thousand pins away while a DMA to the first of them ends: bus mastering has ended before, so the
-// IOMMU has nothing to report. The end of the machine fails the test when it has.
+// TestUnbindStops revokes a thousand pins while a DMA to the first of them ends. Bus mastering was turned off before, so
+// the IOMMU has nothing to report. A report fails the test at the machine's end.
 func TestUnbindStops(t *testing.T) {
 	noLeak(t)
 	const pins, rounds = 1000, 10
@@ -138,14 +138,15 @@ func TestUnbindStops(t *testing.T) {
 		time.Sleep(round * eduTime / rounds)
 		unbind(t)
 		o.gone(t)
-		time.Sleep(eduTime) // the next one to open it lets it go on, to be reported
+		time.Sleep(eduTime) // the next holder would let it continue, and be reported
 		bind(t)
 		o.drop(t)
 	}
 	newScene(t).usable(t)
 }
 
-// Unbind and the last close meet: whoever takes the memory away, the function does not reach it after that.
+// TestUnbindAgainstClose races an unbind with the last close. Whichever revokes the memory, the function must not access
+// it afterwards.
 func TestUnbindAgainstClose(t *testing.T) {
 	noLeak(t)
 	repeat(t, func() bool {
@@ -169,7 +170,7 @@ func TestUnbindAgainstClose(t *testing.T) {
 	newScene(t).usable(t)
 }
 
-// TestHotUnplug waits for the host to take the card out, which takes 5 s: longer than any DMA of edu.
+// TestHotUnplug waits for the host to remove the card, which takes 5 s: longer than any DMA of edu.
 func TestHotUnplug(t *testing.T) {
 	noLeak(t)
 	o := newOrphan(t)
@@ -180,8 +181,8 @@ func TestHotUnplug(t *testing.T) {
 	o.drop(t)
 }
 
-// TestSlotOff switches the slot's power off under a DMA, which takes the card out at once, and leaves a file when the DMA
-// was still in flight then.
+// TestSlotOff turns off the slot's power during a DMA, which removes the card at once, and creates a file if the DMA was
+// still in progress.
 func TestSlotOff(t *testing.T) {
 	noLeak(t)
 	o := newOrphan(t)
@@ -206,3 +207,47 @@ func TestSlotOff(t *testing.T) {
 }
 
 func TestUsable(t *testing.T) { newScene(t).usable(t) }
+
+// TestUnbindTakesAllAtOnce touches allocations for the first time while the function is removed: if one reads as ones,
+// registers must, too. Otherwise a program could write descriptors that are lost, and start the engine on memory without
+// them.
+func TestUnbindTakesAllAtOnce(t *testing.T) {
+	noLeak(t)
+	const allocations = 400
+	o := newOrphan(t)
+	var untouched [][]byte
+	for range allocations {
+		a := uapi.Alloc{Size: page}
+		if err := uapi.DoAlloc(o.fd, &a); err != nil {
+			t.Fatal(err)
+		}
+		untouched = append(untouched, o.mmap(t, a.MmapOffset, a.Size))
+	}
+	unbound := make(chan error, 1)
+	go func() { unbound <- os.WriteFile("/sys/bus/pci/drivers/tegra_p2p/unbind", []byte(function), 0) }()
+	first := -1
+	for i := range untouched {
+		if untouched[i][0] == 0xff && first < 0 {
+			first = i
+			if v := o.edu.read(eduID); v != ^uint32(0) {
+				t.Errorf("allocation %d has gone, and a register reads %#x", i, v)
+			}
+		}
+		time.Sleep(200 * time.Microsecond)
+	}
+	if err := <-unbound; err != nil {
+		t.Fatal(err)
+	}
+	if first < 0 {
+		t.Log("the function went after the last allocation was touched")
+	}
+	o.gone(t)
+	for _, b := range untouched {
+		if err := unix.Munmap(b); err != nil {
+			t.Error(err)
+		}
+	}
+	bind(t)
+	o.drop(t)
+	newScene(t).usable(t)
+}

@@ -19,7 +19,7 @@ import (
 
 const taintUser = 1 << 6
 
-// busMaster reads bit 2 of the function's command register.
+// busMaster returns bit 2 of the function's command register.
 func busMaster(t *testing.T) bool {
 	t.Helper()
 	b, err := os.ReadFile(pciDevice + "config")
@@ -53,8 +53,8 @@ func openOnly() {
 	must(err)
 }
 
-// permitted checks who may open a function that no IOMMU holds back: nobody, until the administrator allows it, and
-// then those with CAP_SYS_RAWIO.
+// permitted checks which processes may open a function that no IOMMU isolates: none until the administrator permits it,
+// and then those with CAP_SYS_RAWIO.
 func permitted(t *testing.T) {
 	t.Helper()
 	wantErrno(t, "open by root", openAs(t, 0), unix.EPERM)
@@ -77,8 +77,8 @@ func permitted(t *testing.T) {
 	}
 }
 
-// TestUnsafe runs on a function that no IOMMU stands before, one of virtio's: bus mastering ends with the fence, and the
-// halt list writes to its registers.
+// TestUnsafe tests a virtio function without an IOMMU: the fence turns off bus mastering, and the halt list writes to its
+// registers.
 func TestUnsafe(t *testing.T) {
 	permitted(t)
 	noLeak(t)
@@ -123,7 +123,7 @@ func TestUnsafe(t *testing.T) {
 	allowUnsafe(t, "1")
 }
 
-// testMSIXTable looks for the table, which reads all ones wherever its BAR is mapped.
+// testMSIXTable checks that the table reads as ones wherever its BAR is mapped.
 func testMSIXTable(t *testing.T, d *device) {
 	t.Helper()
 	r, err := uapi.GetRegion(d.fd, 1)
@@ -136,13 +136,14 @@ func testMSIXTable(t *testing.T, d *device) {
 	}
 }
 
-// TestLazy has a domain whose unmaps come later.
+// TestLazy tests a domain with deferred unmaps.
 func TestLazy(t *testing.T) { weakIOMMU(t) }
 
-// TestNoRemapping has an IOMMU of x86 that does not remap interrupts: a function's write can be any interrupt.
+// TestNoRemapping tests an x86 IOMMU without interrupt remapping: a function's write can be any interrupt.
 func TestNoRemapping(t *testing.T) { weakIOMMU(t) }
 
-// weakIOMMU has a function behind an IOMMU that is not enough: it counts as unprotected, and bus mastering stops its DMA.
+// weakIOMMU tests a function behind an insufficient IOMMU: it counts as unprotected, and turning off bus mastering stops
+// its DMA.
 func weakIOMMU(t *testing.T) {
 	permitted(t)
 	noLeak(t)
@@ -169,11 +170,11 @@ func weakIOMMU(t *testing.T) {
 	s.usable(t)
 }
 
-// TestHabits has the provider misbehave.
+// TestHabits makes the provider misbehave.
 func TestHabits(t *testing.T) {
 	d := open(t).live(t)
 	if !nvp2p(t, d) {
-		return // pin_user_pages has none
+		return // pin_user_pages has no bad habits
 	}
 	noLeak(t)
 	habit := func(name, value string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// toDeviceAndBack has the device read the beginning of memory that is pinned, and returns what it read.
+// toDeviceAndBack makes the device read the start of pinned memory, and returns what it read.
 func (s *scene) toDeviceAndBack(t *testing.T, iova uint64) []byte {
 	t.Helper()
 	to := anonymous(t, page)
@@ -26,7 +26,7 @@ func (s *scene) toDeviceAndBack(t *testing.T, iova uint64) []byte {
 	return to[:eduTransfer]
 }
 
-// stays checks that a pin is live and that the device reads what the program has in memory.
+// stays checks that a pin is live, and that the device reads the program's memory.
 func (s *scene) stays(t *testing.T, p uapi.Pin, iova uint64, b []byte) {
 	t.Helper()
 	if q, i := s.query(t, p.Handle), s.info(t); q.State != uapi.PinLive || i.State != uapi.StateLive {
@@ -46,7 +46,7 @@ func (s *scene) pinToDevice(t *testing.T, b []byte) (uapi.Pin, uint64) {
 	return p, segs[0].IOVA
 }
 
-// TestUntouched pins memory for the device to read that the program has not written yet: it writes then.
+// TestUntouched pins memory for reading by the device that the program has not written before, and then writes to it.
 func TestUntouched(t *testing.T) {
 	asRoot(t, ownedFile, string(bytes.Repeat([]byte(ownedText), kindSize/len(ownedText)+1)))
 	asRoot(t, "/sys/kernel/mm/ksm/pages_to_scan", "2000")
@@ -84,7 +84,7 @@ func TestUntouched(t *testing.T) {
 	asRoot(t, ksmRun, "2")
 }
 
-// quiet is what the kernel or the program does that leaves pinned pages where they are.
+// quiet returns actions of the kernel or the program that leave pinned pages in place.
 func quiet() map[string]func(t *testing.T, b []byte) {
 	tell := func(name, text string) func(*testing.T, []byte) {
 		return func(t *testing.T, _ []byte) {
@@ -111,8 +111,8 @@ func quiet() map[string]func(t *testing.T, b []byte) {
 	}
 }
 
-// TestQuiet has pins of pin_user_pages stay through everything that leaves their pages where they are. nv-p2p's do not:
-// its provider hears of every change and lets go.
+// TestQuiet checks that pins of pin_user_pages survive everything that leaves their pages in place. Those of nv-p2p do
+// not: its provider is notified of every change and releases the pin.
 func TestQuiet(t *testing.T) {
 	s := newScene(t)
 	if s.nv {
@@ -128,7 +128,7 @@ func TestQuiet(t *testing.T) {
 			t.Run(name+", "+what, func(t *testing.T) { s.quiet(t, memory(t), act) })
 		}
 	}
-	t.Run("anonymous, KSM", func(t *testing.T) { // which looks at no other memory
+	t.Run("anonymous, KSM", func(t *testing.T) { // scans no other memory
 		s.quiet(t, anonymous(t, size), func(t *testing.T, b []byte) {
 			if err := unix.Madvise(b, unix.MADV_MERGEABLE); err != nil {
 				t.Fatal(err)
@@ -147,7 +147,7 @@ func TestQuiet(t *testing.T) {
 	s.usable(t)
 }
 
-// quiet checks that an act leaves pins of both directions, and what they show, as they are.
+// quiet checks that an act changes neither pins of both directions nor their content.
 func (s *scene) quiet(t *testing.T, b []byte, act func(t *testing.T, b []byte)) {
 	t.Helper()
 	for at := 0; at < len(b); at += page {
@@ -168,7 +168,7 @@ func (s *scene) quiet(t *testing.T, b []byte, act func(t *testing.T, b []byte)) 
 	s.put(t, writes.Handle)
 }
 
-// holes leaves memory of which every other page is free: there is something to compact.
+// holes creates memory in which every other page is free, as work for compaction.
 func holes(t *testing.T) {
 	t.Helper()
 	b := anonymous(t, 64<<20)
@@ -182,7 +182,35 @@ func holes(t *testing.T) {
 	}
 }
 
-// TestTaken has pins end by everything that takes their memory away.
+// TestSlowHole punches a hole in a large file whose last pages are pinned: the kernel unmaps them some ticks before it
+// removes them.
+func TestSlowHole(t *testing.T) {
+	s := newScene(t)
+	const size, all = pinPages * page, 128 << 20
+	fd := memfd(t, all, 0)
+	if err := unix.Fallocate(fd, 0, 0, all); err != nil {
+		t.Fatal(err)
+	}
+	b, err := unix.Mmap(fd, all-size, size, readWrite, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := s.mustPin(t, b)
+	if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, all); err != nil {
+		t.Fatal(err)
+	}
+	s.revoked.wait(t)
+	if q := s.query(t, p.Handle); q.State != uapi.PinRevoked || q.Reason != uapi.ReasonInvalidate {
+		t.Errorf("%+v", q)
+	}
+	s.put(t, p.Handle)
+	if err := unix.Munmap(b); err != nil {
+		t.Error(err)
+	}
+	s.usable(t)
+}
+
+// TestTaken ends pins by every way of removing their memory.
 func TestTaken(t *testing.T) {
 	s := newScene(t)
 	const size = pinPages * page

@@ -11,8 +11,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// TestPinWindow replaces a mapping while PIN of it finds the pages: after that, and before the back end is told of changes. A pin that is
-// live afterwards is of the new pages.
+// TestPinWindow replaces a mapping while PIN of it is in progress: after PIN has found the pages, and before the back end
+// is notified of changes. A pin that is live afterwards must refer to the new pages.
 func TestPinWindow(t *testing.T) {
 	noLeak(t)
 	const size, before = 48 << 20, 42

@@ -13,37 +13,37 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// documented adds what comes of other threads: they close descriptors.
+// documented is errnos.Documented, but also permits EBADF, because other threads close descriptors.
 func documented(nr int, errno unix.Errno) bool {
 	return errno == unix.EBADF || errnos.Documented(nr, errno)
 }
 
-// sizes are those of version 1 of each call's structure, by number.
+// sizes are the sizes in bytes of each call's structure in version 1, by the call's number.
 var sizes = [...]uint32{64, 32, 64, 56, 16, 40, 24, 24, 24}
 
-// call does a call with a structure, and says so when its answer is not documented.
+// call makes a call with a structure, and reports an undocumented result.
 func call[T any](t *thread, fd, nr int, v *T) unix.Errno {
 	return t.ioctl(fd, nr, unsafe.Pointer(v))
 }
 
 func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
 	_, errno := t.failing(unix.SYS_IOCTL, uintptr(fd), uintptr(uapi.CallGetInfo+nr), uintptr(arg), 0, 0, 0)
-	if nr >= len(sizes) && errno == unix.ENOTTY { // there is no such call, or no longer
+	if nr >= len(sizes) && errno == unix.ENOTTY { // the call does not exist, or no longer
 		return errno
 	}
 	if !documented(nr, errno) {
 		t.wrong("call %d: %v", nr, errno)
 	}
-	if (errno == unix.ENODEV || errno == unix.EBADF) && t.one(3) { // the function has gone: its successor is another file
+	if (errno == unix.ENODEV || errno == unix.EBADF) && t.one(3) { // the function is gone: its successor has another file
 		t.openAs(fd-firstDevice, unix.O_RDWR)
 	}
 	return errno
 }
 
-// number is a call's.
+// number returns a call's number.
 func number(call int) int { return call - uapi.CallGetInfo }
 
-// fd is one of the device's descriptors, which may be closed.
+// fd returns one of the device's descriptors, which may be closed.
 func (t *thread) fd() int { return firstDevice + t.IntN(devices) }
 
 func (t *thread) open() unix.Errno {
@@ -54,10 +54,10 @@ func (t *thread) open() unix.Errno {
 	return t.openAs(t.IntN(devices), mode)
 }
 
-// openAs opens the device as one of the descriptors, whatever that was before.
+// openAs opens the device as one of the descriptors, replacing any previous one.
 func (t *thread) openAs(i, mode int) unix.Errno {
 	if t.one(2) {
-		mode |= unix.O_NONBLOCK // asks to share it with another user
+		mode |= unix.O_NONBLOCK // requests sharing the device with another user
 	}
 	fd, err := unix.Open(t.device, mode|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -70,7 +70,7 @@ func (t *thread) openAs(i, mode int) unix.Errno {
 	return t.become(fd, i)
 }
 
-// become gives a descriptor the number of one of the device's.
+// become gives a descriptor the number of the device's descriptor i, in place of that one.
 func (t *thread) become(fd, i int) unix.Errno {
 	err := unix.Dup3(fd, firstDevice+i, unix.O_CLOEXEC)
 	unix.Close(fd)
@@ -123,10 +123,10 @@ func (t *thread) pinHuge() unix.Errno {
 	return t.pin(t.span(t.huge, 64))
 }
 
-// pinView pins what this driver has mapped.
+// pinView pins part of the area with mappings of tegra_p2p.
 func (t *thread) pinView() unix.Errno { return t.pin(t.span(t.views, 4)) }
 
-// segmentRoom is where the kernel may write n segments: memory that stays, or memory that comes and goes.
+// segmentRoom returns an address to which the kernel may write n segments, in permanent or changing memory.
 func (t *thread) segmentRoom() uint64 {
 	if t.one(4) {
 		addr, _ := t.span(t.memory, 1)
@@ -161,7 +161,7 @@ func (t *thread) pin(addr, size uintptr) unix.Errno {
 	return 0
 }
 
-// segments checks those that PIN gave. There are none when the pin was revoked before it returned.
+// segments checks the segments that PIN returned. There are none if the pin was revoked before PIN returned.
 func (t *thread) segments(v uapi.Pin) {
 	var sum uint64
 	all := unsafe.Slice((*uapi.Segment)(unsafe.Pointer(at(t.room))), 8)
@@ -178,7 +178,7 @@ func (t *thread) segments(v uapi.Pin) {
 
 func (t *thread) keep(h *held) { t.handles[t.IntN(len(t.handles))].Store(h) }
 
-// handle is what the module gave once, or nearly so.
+// handle returns a handle that the module once returned, or a similar one.
 func (t *thread) handle() (h held) {
 	for range 4 {
 		if p := t.handles[t.IntN(len(t.handles))].Load(); p != nil {
@@ -214,7 +214,7 @@ func (t *thread) put() unix.Errno {
 	h := t.handle()
 	v := uapi.Put{Argsz: sizes[4], Handle: h.handle}
 	errno := call(t, h.fd, number(uapi.CallPut), &v)
-	if (errno == 0 || errno == unix.ENOENT) && !t.one(8) { // a second PUT is wanted now and then
+	if (errno == 0 || errno == unix.ENOENT) && !t.one(8) { // occasionally a second PUT follows
 		for i := range t.handles {
 			if p := t.handles[i].Load(); p != nil && p.fd == h.fd && p.handle == h.handle {
 				t.handles[i].CompareAndSwap(p, nil)
@@ -237,7 +237,7 @@ func (t *thread) alloc() unix.Errno {
 	return errno
 }
 
-// event sets an eventfd; every other one is about to overflow.
+// event sets an eventfd, half of the time one that is close to an overflow.
 func (t *thread) event() unix.Errno {
 	first := uint(0)
 	if t.one(2) {
@@ -255,7 +255,7 @@ func (t *thread) event() unix.Errno {
 	return call(t, t.fd(), number(uapi.CallSetEvent), &v)
 }
 
-// halt sets a halt list of edu's liveness register.
+// halt sets a halt list with edu's liveness register.
 func (t *thread) halt() unix.Errno {
 	const liveness = 4
 	ops := unsafe.Slice((*uapi.HaltOp)(unsafe.Pointer(at(t.room))), uapi.HaltOps)
@@ -286,7 +286,7 @@ func (t *thread) resume() unix.Errno {
 func (t *thread) fence() unix.Errno { return t.control(t.fd(), uapi.ControlFence, 0) }
 func (t *thread) reset() unix.Errno { return t.control(t.fd(), uapi.ControlReset, 0) }
 
-// interesting are numbers that checks go wrong with.
+// interesting lists numbers that are often handled wrongly.
 var interesting = [...]uint64{
 	0, 1, 3, 4, 7, page - 1, page, page + 1, 1 << 20, 1 << 30, 1<<30 + page, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 40, 1 << 63,
 	^uint64(0) - page + 1, ^uint64(0),
@@ -305,7 +305,7 @@ func (t *thread) number() uint64 {
 	return t.Uint64() >> t.IntN(64)
 }
 
-// raw does a call at random. Random halt lists would write random registers.
+// raw makes a random call. It excludes halt lists, which would write random registers.
 func (t *thread) raw() unix.Errno {
 	nr := t.IntN(len(sizes) + 3)
 	if nr == number(uapi.CallSetHalt) {
@@ -321,7 +321,7 @@ func (t *thread) raw() unix.Errno {
 	}
 	words[0] = argsz | t.Uint64N(4)<<32
 	arg := unsafe.Pointer(&words[0])
-	if t.one(16) { // across the end of memory that may be gone
+	if t.one(16) { // across the end of memory that may be unmapped
 		addr, _ := t.span(t.memory, 1)
 		arg = unsafe.Pointer(at(addr + page - uintptr(4*t.IntN(16))))
 	}

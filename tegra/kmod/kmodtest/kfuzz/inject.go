@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostAllocations is how far into a call an allocation may fail: few calls make more.
+// mostAllocations is the highest number of a failing allocation in a call: few calls make more.
 const mostAllocations = 32
 
 // injectable opens the thread's fail-nth (Documentation/fault-injection).
@@ -22,8 +22,8 @@ func (t *thread) injectable() {
 	t.failNth = fd
 }
 
-// failing does a system call. In one of four, one of its allocations fails, if it makes so many. Between the writes
-// nothing is done that could need memory.
+// failing makes a system call. In one call of four, one allocation fails, the nth for a random n, if the call makes
+// that many. Nothing between the writes may allocate memory.
 //
 //go:uintptrescapes
 func (t *thread) failing(trap, a, b, c, d, e, f uintptr) (uintptr, unix.Errno) {

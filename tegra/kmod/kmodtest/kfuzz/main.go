@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// settings are a run's.
+// settings are the settings of a run.
 type settings struct {
 	device   string
-	function string // PCI address; "" leaves it with its driver
+	function string // PCI address; "" leaves the function bound
 	duration time.Duration
-	inject   bool // let allocations of the calls fail
+	inject   bool // make allocations of the calls fail
 	seed     uint64
-	worker   int // the number of a worker; -1 for the parent
+	worker   int // number of a worker; -1 for the parent
 	nobody   bool
 }
 

@@ -12,7 +12,7 @@ import (
 
 const hugePage = 2 << 20
 
-// area is a range of addresses with slots, where mappings come and go. Nothing of Go's lies there.
+// area is a range of addresses with slots for changing mappings. It contains no memory of Go.
 type area struct {
 	base   uintptr
 	slots  int
@@ -22,11 +22,11 @@ type area struct {
 
 func (a area) at(slot int) uintptr { return a.base + uintptr(slot)*a.stride }
 
-// lowest is where the areas begin. The kernel gives memory without an address from the top down, so what Go asks for never
-// lies in a hole that an unmap has left in an area.
+// lowest is the start of the areas. The kernel allocates memory without an address from the top down, so Go's memory
+// never lies in a hole that an unmapping has left in an area.
 const lowest = 0x20_0000_0000
 
-// reserve takes a range of addresses.
+// reserve reserves a range of addresses.
 func reserve(base, size uintptr, prot int) uintptr {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE | unix.MAP_FIXED_NOREPLACE
 	if _, errno := mmap(base, size, prot, flags, -1, 0); errno != 0 {
@@ -35,7 +35,7 @@ func reserve(base, size uintptr, prot int) uintptr {
 	return base
 }
 
-// reserve makes the areas. A hole follows each slot.
+// reserve reserves the areas. A hole follows each slot.
 func (p *process) reserve() {
 	next := uintptr(lowest)
 	take := func(slots, pages int, stride uintptr) area {
@@ -50,7 +50,7 @@ func (p *process) reserve() {
 	p.rooms = next
 }
 
-// The four below are a system call each, with whatever addresses.
+// The following four functions are system calls with arbitrary addresses.
 
 func mmap(at, size uintptr, prot, flags, fd int, offset uint64) (uintptr, unix.Errno) {
 	r, _, errno := unix.Syscall6(unix.SYS_MMAP, at, size, uintptr(prot), uintptr(flags), uintptr(fd), uintptr(offset))
@@ -72,12 +72,13 @@ func move(from, size, larger, to uintptr, flags int) unix.Errno {
 	return errno
 }
 
-// at is the word at an address that may be gone. Inlined into a copy to that address it stops Go 1.26's compiler.
+// at returns the word at an address that may be unmapped. If it is inlined into a copy to that address, Go 1.26's
+// compiler fails.
 //
 //go:noinline
 func at(addr uintptr) *uint32 { return *(**uint32)(unsafe.Pointer(&addr)) }
 
-// word reads the word at an address, or writes it. Memory that is gone is counted.
+// word reads or writes the word at an address. It counts accesses to unmapped memory.
 func (t *thread) word(addr uintptr, write bool) {
 	defer func() {
 		if recover() != nil {
@@ -99,7 +100,7 @@ func (t *thread) touchPages(addr uintptr, pages int) unix.Errno {
 	return 0
 }
 
-// span is a range of up to n pages in a slot of an area.
+// span returns a range of up to n pages in a slot of an area.
 func (t *thread) span(a area, n int) (addr, size uintptr) {
 	pages := 1 + t.IntN(min(n, a.pages))
 	first := 0
@@ -109,7 +110,7 @@ func (t *thread) span(a area, n int) (addr, size uintptr) {
 	return a.at(t.IntN(a.slots)) + uintptr(first)*page, uintptr(pages) * page
 }
 
-// some is an area of memory that may be pinned.
+// some returns an area of memory that may be pinned.
 func (t *thread) some() area {
 	switch t.IntN(8) {
 	case 0:
@@ -126,21 +127,21 @@ func (t *thread) touch() unix.Errno {
 		a = t.views
 	}
 	addr, size := t.span(a, 8)
-	if a == t.views { // registers may be among them
+	if a == t.views { // it may contain registers
 		t.word(addr, false)
 		return 0
 	}
 	return t.touchPages(addr, int(size/page))
 }
 
-// copy has the kernel write to memory.
+// copy makes the kernel write to memory.
 func (t *thread) copy() unix.Errno {
 	addr, size := t.span(t.some(), 4)
 	_, _, errno := unix.Syscall(unix.SYS_GETRANDOM, addr, size, 0)
 	return errno
 }
 
-// fill makes new memory in a slot.
+// fill creates new memory in a slot.
 func (t *thread) fill() unix.Errno {
 	populate := 0
 	if t.one(2) {
@@ -175,7 +176,7 @@ func (t *thread) prot() int {
 	return unix.PROT_READ | unix.PROT_WRITE
 }
 
-// fillHuge makes huge pages, of hugetlb's or transparent ones.
+// fillHuge creates memory the size of a huge page, of hugetlb or eligible for a transparent one.
 func (t *thread) fillHuge(populate int) unix.Errno {
 	slot := t.IntN(t.huge.slots)
 	addr, fd, flags := t.huge.at(slot), -1, unix.MAP_PRIVATE|unix.MAP_ANON
@@ -197,13 +198,13 @@ func (t *thread) fillHuge(populate int) unix.Errno {
 	return errno
 }
 
-// memfd makes a slot's file. The one before is closed; mappings keep it.
+// memfd creates a slot's file. The previous one is closed, but kept by its mappings.
 func (t *thread) memfd(slot int, size uintptr, flags int) int {
 	fd, err := unix.MemfdCreate("kfuzz", flags)
 	if err != nil {
 		return -1
 	}
-	_ = unix.Ftruncate(fd, int64(size)) // huge pages may be out
+	_ = unix.Ftruncate(fd, int64(size)) // fails if huge pages have run out
 	if old := t.files[slot].Swap(int32(fd)); old > 0 {
 		unix.Close(int(old))
 	}
@@ -212,7 +213,7 @@ func (t *thread) memfd(slot int, size uintptr, flags int) int {
 
 func (t *thread) unmap() unix.Errno { return munmap(t.span(t.some(), 8)) }
 
-// advices change memory in all ways that madvise has.
+// advices lists the ways in which madvise changes memory.
 var advices = [...]int{
 	unix.MADV_DONTNEED, unix.MADV_DONTNEED, unix.MADV_FREE, unix.MADV_WILLNEED, unix.MADV_HUGEPAGE, unix.MADV_NOHUGEPAGE,
 	unix.MADV_MERGEABLE, unix.MADV_MERGEABLE, unix.MADV_UNMERGEABLE, unix.MADV_DONTFORK, unix.MADV_DOFORK, unix.MADV_COLD,
@@ -264,7 +265,7 @@ func (t *thread) punch() unix.Errno {
 	return errno
 }
 
-// clearRefs marks all memory clean, which tells every notifier.
+// clearRefs marks all memory clean, which calls every notifier.
 func (t *thread) clearRefs() unix.Errno {
 	fd, err := unix.Open("/proc/self/clear_refs", unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err == nil {
@@ -274,7 +275,7 @@ func (t *thread) clearRefs() unix.Errno {
 	return errnoOf(err)
 }
 
-// vmRead has the kernel copy between memory that is pinned, mapped and missing.
+// vmRead makes the kernel copy between pinned, mapped and unmapped memory.
 func (t *thread) vmRead() unix.Errno {
 	from, n := t.span(t.views, 3)
 	to, _ := t.span(t.some(), 1)

@@ -22,8 +22,8 @@ type parent struct {
 	settings
 	*rand.Rand
 	tally   *tally
-	files   []*os.File // what each worker inherits as descriptor 3 and on
-	ends    chan int   // numbers of workers that have ended
+	files   []*os.File // inherited by each worker as descriptors from 3 on
+	ends    chan int   // numbers of ended workers
 	running [workers]*os.Process
 	started uint64
 	ended   int
@@ -65,7 +65,7 @@ func runParent(s settings) error {
 	return nil
 }
 
-// prepare makes what the workers share, and lets nobody in.
+// prepare creates the files that the workers share, and permits all users to open the device.
 func (p *parent) prepare() error {
 	counters, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *parent) prepare() error {
 	return os.Chmod(p.device, 0o666)
 }
 
-// restart starts the workers that do not run.
+// restart starts the workers that are not running.
 func (p *parent) restart(left time.Duration) error {
 	for i := range p.running {
 		if p.running[i] != nil {
@@ -116,7 +116,7 @@ func (p *parent) restart(left time.Duration) error {
 	return nil
 }
 
-// await waits, and forgets workers that have ended.
+// await waits, and removes ended workers.
 func (p *parent) await(d time.Duration) {
 	for timer := time.After(d); ; {
 		select {
@@ -133,7 +133,7 @@ func (p *parent) forget(i int) {
 	p.ended++
 }
 
-// disturb has the kernel move, merge and forget memory, and takes the function away, now and then.
+// disturb occasionally makes the kernel move, merge or drop memory, or unbinds the function.
 func (p *parent) disturb() {
 	switch p.IntN(24) {
 	case 0, 1:
@@ -149,7 +149,7 @@ func (p *parent) disturb() {
 	}
 }
 
-// unbind takes the function from the driver and gives it back.
+// unbind unbinds the function from the driver and binds it again.
 func (p *parent) unbind() {
 	if p.function == "" {
 		return
@@ -170,7 +170,7 @@ func (p *parent) unbind() {
 
 func (p *parent) hugePages(n int) { p.write("/proc/sys/vm/nr_hugepages", strconv.Itoa(n)) }
 
-// write tells the kernel something. What it refuses is printed, since a run without it tests less.
+// write writes to a file of the kernel. It prints refusals, because a run without the effect tests less.
 func (p *parent) write(name, text string) {
 	if err := os.WriteFile(filepath.Clean(name), []byte(text), 0); err != nil {
 		fmt.Println("kfuzz:", err)

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// step is a system call of a child. Nothing of Go runs there but the loop over them.
+// step is a system call of a child, which runs no Go code except the loop over its steps.
 type step struct {
 	trap uintptr
 	args [6]uintptr
@@ -19,7 +19,7 @@ type step struct {
 
 const steps = 12
 
-// forkAndDo makes a child that does the steps and ends.
+// forkAndDo creates a child that performs the steps and ends.
 //
 //go:norace
 //go:nosplit
@@ -37,7 +37,7 @@ func forkAndDo(script *[steps]step) (pid uintptr, errno syscall.Errno) {
 	}
 }
 
-// fork makes a child that uses what it has inherited.
+// fork creates a child that uses what it has inherited.
 func (t *thread) fork() unix.Errno {
 	var script [steps]step
 	for i := range t.IntN(steps) {
@@ -51,13 +51,13 @@ func (t *thread) fork() unix.Errno {
 	return t.child(&script)
 }
 
-// step is something that a child does. Its structures lie in the thread's own memory.
+// step returns an action of a child. Its structures are in the thread's own memory.
 func (t *thread) step(i int) step {
 	const getInfo, pin, put = uapi.CallGetInfo, uapi.CallPin, uapi.CallPut
 	arg := t.room + 4*page + uintptr(i)*128
 	ioctl := func(call uintptr) step { return step{syscall.SYS_IOCTL, [6]uintptr{uintptr(t.fd()), call, arg}} }
 	switch t.IntN(6) {
-	case 0: // writes memory, which is copied before
+	case 0: // writes memory, which is copied first
 		addr, size := t.span(t.some(), 4)
 		return step{unix.SYS_GETRANDOM, [6]uintptr{addr, size}}
 	case 1:
@@ -74,7 +74,7 @@ func (t *thread) step(i int) step {
 	return step{syscall.SYS_CLOSE, [6]uintptr{uintptr(t.fd())}}
 }
 
-// exec makes a child that pins and then executes a program that ends at once.
+// exec creates a child that performs two random steps and then executes a program that ends at once.
 func (t *thread) exec() unix.Errno {
 	const name, argv = 12 * page, 12*page + 64
 	copy(unsafe.Slice((*byte)(unsafe.Pointer(at(t.room+name))), 64), "/bin/busybox\x00true\x00")
@@ -88,7 +88,7 @@ func (t *thread) exec() unix.Errno {
 	return t.child(&script)
 }
 
-// child runs a script in a child and awaits its end, after which it may have been killed.
+// child runs a script in a child and waits for its end. The child may be killed.
 func (t *thread) child(script *[steps]step) unix.Errno {
 	pid, errno := forkAndDo(script)
 	if errno != 0 {
@@ -105,7 +105,7 @@ func (t *thread) child(script *[steps]step) unix.Errno {
 	}
 }
 
-// send passes a descriptor to whichever worker takes it.
+// send passes a descriptor to any worker that receives it.
 func (t *thread) send() unix.Errno {
 	return errnoOf(unix.Sendmsg(fdIn, []byte{1}, unix.UnixRights(t.fd()), nil, unix.MSG_DONTWAIT))
 }
@@ -127,7 +127,7 @@ func (t *thread) receive() unix.Errno {
 	return t.become(fds[0], t.IntN(devices))
 }
 
-// poll polls and reads the device, which has neither.
+// poll polls and reads the device, which supports neither.
 func (t *thread) poll() unix.Errno {
 	_, _ = unix.Poll([]unix.PollFd{{Fd: int32(t.fd()), Events: unix.POLLIN}, {Fd: int32(t.fd()), Events: unix.POLLIN | unix.POLLOUT}}, 0)
 	_, err := unix.Read(t.fd(), make([]byte, 8))

@@ -17,7 +17,7 @@ const (
 	maxErrno      = 134
 )
 
-// tally counts what was done and what came of it. All processes share it.
+// tally counts operations and their results. All processes share it.
 type tally struct {
 	operations [maxOperations]struct {
 		good    atomic.Uint64
@@ -25,11 +25,11 @@ type tally struct {
 		errnos  [maxErrno]atomic.Uint64
 	}
 	injected atomic.Uint64 // allocations that failed
-	faults   atomic.Uint64 // memory that was gone when it was touched
-	wrong    atomic.Uint64 // answers that are not documented
+	faults   atomic.Uint64 // touches of unmapped memory
+	wrong    atomic.Uint64 // undocumented results
 }
 
-// newTally maps the counters of a file, which it makes large enough.
+// newTally maps the counters in a file, which it extends as necessary.
 func newTally(f *os.File) (*tally, error) {
 	size := int(unsafe.Sizeof(tally{}))
 	if err := f.Truncate(int64(size)); err != nil {
@@ -54,7 +54,7 @@ func (t *tally) add(op int, errno unix.Errno) {
 	}
 }
 
-// report returns a line for each operation, and how many were done in all.
+// report returns a line for each operation, and the total number of operations that were not skipped.
 func (t *tally) report(ops []operation) (string, uint64) {
 	var s strings.Builder
 	var all uint64

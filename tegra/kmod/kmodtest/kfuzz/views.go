@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// view maps something of the module's in a slot.
+// view maps a pin or an allocation of the module in a slot.
 func (t *thread) view(h held, size uintptr) unix.Errno {
 	prot := unix.PROT_READ
 	if !t.one(3) {
@@ -32,7 +32,7 @@ func (t *thread) view(h held, size uintptr) unix.Errno {
 	return 0
 }
 
-// checkView checks that the pages of a pin that was mapped are a driver's. Only root is told which pages they are.
+// checkView checks that the pages of a mapped pin are a driver's. Only root can identify the pages.
 func (t *thread) checkView(addr, size uintptr) {
 	const (
 		present = 1 << 63
@@ -55,7 +55,7 @@ func (t *thread) checkView(addr, size uintptr) {
 	}
 }
 
-// readWord reads the n-th word of a file of the kernel's, 0 where it cannot.
+// readWord reads the n-th word of a kernel file, or returns 0.
 func readWord(name string, n uintptr) uint64 {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -21,8 +21,8 @@ const (
 	page    = 4096
 	threads = 4
 
-	// The descriptors of a worker. Those of the device have numbers of their own, so that no other file has one of them
-	// when threads race.
+	// The descriptors of a worker. Those of the device have reserved numbers, so that racing threads cannot confuse them
+	// with other files.
 	fdCounters   = 3
 	fdIn         = 4
 	fdOut        = 5
@@ -33,31 +33,31 @@ const (
 	nobodyLocks  = 64 * page // RLIMIT_MEMLOCK of nobody
 )
 
-// skipped is the errno of an operation that did nothing.
+// skipped is the errno of an operation that had nothing to do.
 const skipped = unix.Errno(0xffff)
 
-// An operation is one of the things that threads do at random.
+// An operation is an action that threads perform at random.
 type operation struct {
 	name   string
 	weight int
 	do     func(*thread) unix.Errno
 }
 
-// process is a worker. Its threads race on all of it.
+// process is a worker. Its threads use all of it concurrently.
 type process struct {
 	settings
 	tally   *tally
-	memory  area    // what is pinned
+	memory  area    // memory to pin
 	driver  area    // a driver's memory
 	huge    area    // huge pages
 	views   area    // mappings of the device
-	rooms   uintptr // where the threads have memory of their own
+	rooms   uintptr // the threads' own memory
 	files   [64]atomic.Int32
 	handles [64]atomic.Pointer[held]
 	tids    [threads]atomic.Int32
 }
 
-// held is something that the module gave: a pin or an allocation.
+// held is an object that the module returned: a pin or an allocation.
 type held struct {
 	fd     int
 	handle uint32
@@ -66,12 +66,12 @@ type held struct {
 	pin    bool
 }
 
-// thread is one of a worker's, on a thread of the kernel's.
+// thread is a thread of a worker, on its own kernel thread.
 type thread struct {
 	*rand.Rand
 	*process
-	room    uintptr // memory of its own, which never goes: 16 pages
-	failNth int     // the file that says which allocation fails; -1 for none
+	room    uintptr // its own memory, always mapped: 16 pages
+	failNth int     // the file that selects the failing allocation; -1: none
 }
 
 func runWorker(s settings) error {
@@ -88,7 +88,7 @@ func runWorker(s settings) error {
 			return fmt.Errorf("RLIMIT_MEMLOCK: %w", err)
 		}
 	}
-	// The handler makes a signal interrupt what a thread waits for.
+	// With a handler, a signal interrupts what a thread waits for.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1)
 	p.reserve()
 	var all sync.WaitGroup
@@ -104,7 +104,7 @@ func runWorker(s settings) error {
 	return nil
 }
 
-// thread does operations until the deadline.
+// thread performs operations until the deadline.
 func (p *process) thread(n int, deadline time.Time) {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true)
@@ -134,7 +134,7 @@ func (p *process) thread(n int, deadline time.Time) {
 	}
 }
 
-// wrong reports an answer of the module's that is not documented.
+// wrong counts an undocumented result of the module, and prints the first 20.
 func (t *thread) wrong(format string, a ...any) {
 	if t.tally.wrong.Add(1) <= 20 {
 		fmt.Printf("kfuzz: worker %d, seed %d: %s\n", t.worker, t.seed, fmt.Sprintf(format, a...))
@@ -144,7 +144,7 @@ func (t *thread) wrong(format string, a ...any) {
 // one returns true once in n times.
 func (t *thread) one(n int) bool { return t.IntN(n) == 0 }
 
-// operations are all that there are. Their weights keep pins coming: most of what else is done ends some.
+// operations lists all operations. The weights make pins frequent, because most other operations end some.
 func operations() []operation {
 	return []operation{
 		{"open", 3, (*thread).open},

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tools
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// allowed lists functions that no program reaches: a function, a method, or everything in a file. Each entry gives the
+// reason: programs of users (a page), a call of cuFile's document, or the tests of other packages.
+var allowed = map[string]string{
+	"cudahost.Device.RegisterReadOnly": "docs/share.md: for programs whose GPU reads shared frames",
+
+	"cudahost/cufile.Driver.SetPollMode":         "a setter of the document",
+	"cudahost/cufile.Driver.SetMaxDirectIOSize":  "a setter of the document",
+	"cudahost/cufile.Driver.SetMaxCacheSize":     "a setter of the document",
+	"cudahost/cufile.Driver.SetMaxPinnedMemSize": "a setter of the document",
+	"cudahost/cufile.Driver.Properties":          "a call of the document: its queries",
+	"cudahost/cufile.Batch.Cancel":               "a call of the document",
+	"cudahost/cufile.File.Write":                 "a call of the document",
+	"cudahost/cufile/async.go":                   "calls of the document, for programs with CUDA",
+
+	"fpga.Camera.Trigger": "tests: a frame at a known time",
+
+	"cudahost.Device.FreeMemory":  "tests: no device memory leaks",
+	"cudahost.Device.Synchronize": "benchmarks on a GPU",
+
+	"fpga/model.Device.Counters":    "tests: what the FPGA counted",
+	"fpga/model.Device.FaultCounts": "tests: the faults that happened",
+	"fpga/model.Device.FaultLog":    "tests: the faults that happened",
+	"fpga/model.Device.Inject":      "tests: a fault at this moment",
+	"fpga/model.Device.SetClockPPM": "tests: an oscillator that is off",
+	"fpga/model.Device.SetSink":     "tests: how the FPGA takes an H2C stream",
+	"fpga/model.Device.StepClock":   "tests: a clock that steps",
+	"fpga/model.Device.Withdraw":    "tests: faults that were asked for and do not happen any more",
+	"fpga/model.FaultIDs":           "tests: each fault",
+	"fpga/model.FaultPlan.Schedule": "tests: a fault at a known frame",
+	"fpga/model.ReadStamp":          "tests: the number that the sensor writes into each frame",
+	"fpga/model.Sensor.SetLight":    "tests: a scene that changes",
+
+	"fpga/vfiouser/endpoint.Endpoint.Card":   "tests: faults of a card in the virtual Jetson",
+	"fpga/vfiouser/endpoint.Endpoint.Remove": "tests: a card that is pulled out",
+
+	"fpga/vfiouser/endpoint.Endpoint.ExpectRefusals": "tests: memory is taken from DMA in flight",
+
+	"tegra/tegrasim.Errnos":     "tests: each errno of a call",
+	"tegra/tegrasim.Refusals":   "tests: calls that fail",
+	"tegra/tegrasim.Sim.Refuse": "tests: calls that fail",
+	"tegra/tegrasim.Sim.Unplug": "tests: a function that goes",
+
+	"fpga/xdma.Ring.Counters":     "tests: the engine's performance counters",
+	"fpga/xdma.SendRing.Counters": "tests: the engine's performance counters",
+	"fpga/xdma.SendRing.Stats":    "tests: what an H2C stream sent",
+
+	"capture.Replay.Emitted":      "tests: the books of a source",
+	"capture.Replay.Frames":       "tests: the books of a source",
+	"capture.Replay.Skipped":      "tests: the books of a source",
+	"pipeline/ucx.Worker.Connect": "tests: a connection without a listener",
+
+	"pipeline/ucx/frames.Server.Addr": "tests: the port that the kernel chose",
+
+	"pipeline/results.Sink.Addr":  "tests: the port that the kernel chose",
+	"pipeline/results.Sink.Stats": "tests: what was sent",
+}
+
+// TestEveryFunctionIsReached fails on a function of the library that no program reaches, and on an exception that is no
+// longer one. Programs are all packages main. There are two searches. In deadcode's, a function is reached if a call may
+// lead to it, but an exported method is already reached when its type becomes an interface value. The other search finds
+// those: an exported function or method is reached if a package that is not for tests names it, or if it implements an
+// interface.
+func TestEveryFunctionIsReached(t *testing.T) {
+	unreached := unreachedIn(t)
+	used := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(unreached)) {
+		file, _, _ := strings.Cut(unreached[name], ":")
+		switch {
+		case allowed[name] != "":
+			used[name] = true
+		case allowed[file] != "":
+			used[file] = true
+		default:
+			t.Errorf("%s: no program reaches %s: delete it with its tests, or say in allowed who needs it", unreached[name], name)
+		}
+	}
+	for name := range allowed {
+		if !used[name] {
+			t.Errorf("%s is reached, or has gone: delete it from allowed", name)
+		}
+	}
+}
+
+// unreachedIn returns the functions that are unreached on each architecture that has them, with their places.
+func unreachedIn(t *testing.T) map[string]string {
+	t.Helper()
+	other := map[string]string{"amd64": "arm64", "arm64": "amd64"}
+	files, found := map[string]map[string]bool{}, map[string]map[string]string{}
+	for arch := range other {
+		all := load(t, arch)
+		files[arch], found[arch] = filesOf(t, all), unnamed(t, all)
+		maps.Copy(found[arch], uncalled(t, arch))
+	}
+	both := map[string]string{}
+	for arch, functions := range found {
+		for name, at := range functions {
+			file, _, _ := strings.Cut(at, ":")
+			if _, there := found[other[arch]][name]; there || !files[other[arch]][file] {
+				both[name] = at
+			}
+		}
+	}
+	return both
+}
+
+// uncalled returns the functions to which no call from a program leads, as found by deadcode, with their places.
+func uncalled(t *testing.T, arch string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	var report []struct {
+		Path  string
+		Funcs []struct {
+			Name     string
+			Position struct {
+				File string
+				Line int
+			}
+		}
+	}
+	if err := json.Unmarshal(output(t, target(arch), deadcode(t), "-json", "./..."), &report); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range report {
+		if forTests(p.Path) {
+			continue
+		}
+		for _, f := range p.Funcs {
+			found[strings.TrimPrefix(p.Path, module)+"."+f.Name] = fmt.Sprintf("%s:%d", f.Position.File, f.Position.Line)
+		}
+	}
+	return found
+}
+
+// deadcode returns the path of the tool, which the go command builds and caches.
+func deadcode(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(string(output(t, os.Environ(), "go", "-C", ".ci/tools", "tool", "-n", "deadcode")))
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/isp/auto"
+)
+
+// errNoControl means that there is no adjustable camera or isp of that name.
+var errNoControl = errors.New("there is nothing of that name that could be set")
+
+// exposureState is the setting of a camera.
+type exposureState struct {
+	Source       string
+	Microseconds float64
+	Gain         float64
+	Longest      float64 // the frame period in µs
+	HasExposure  bool    // the exposure can be set
+	HasGain      bool    // the gain can be set
+	HasAuto      bool    // a loop can control both
+	Auto         bool    // the loop controls both
+}
+
+// exposureSetting sets a camera manually, or returns control to the loop. A value of 0 leaves the setting unchanged.
+type exposureSetting struct {
+	Microseconds float64
+	Gain         float64
+	Auto         bool
+}
+
+// whiteBalanceState is the white balance of an isp, as gains relative to green.
+type whiteBalanceState struct {
+	ISP     string
+	Red     float64
+	Blue    float64
+	HasAuto bool // a loop can control both
+	Auto    bool // the loop controls both
+}
+
+// whiteBalanceSetting sets the gains manually, or returns control to the loop.
+type whiteBalanceSetting struct {
+	Red  float64
+	Blue float64
+	Auto bool
+}
+
+// A controlPanel changes the settings of a source and of its isps while they run. Settings last until the part is
+// reopened.
+type controlPanel struct {
+	name   string
+	source pipeline.Source
+	mono   bool // the sensor is monochrome
+
+	mu   sync.Mutex
+	isps []balance
+}
+
+// balance is the white balance of an isp.
+type balance struct {
+	name  string
+	stage auto.Balancer
+	gains isp.Gains    // the current ones, unless the loop controls them
+	loop  *controlLoop // nil: none
+}
+
+// newControlPanel returns the panel of a source.
+func newControlPanel(name string, source pipeline.Source) *controlPanel {
+	samples, _ := source.Format().Pixel.Samples()
+	return &controlPanel{name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
+}
+
+// Add adds an isp with its initial gains and its loop, which may be nil.
+func (p *controlPanel) Add(name string, stage auto.Balancer, gains isp.Gains, loop *controlLoop) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	gains = isp.Gains{R: cmp.Or(gains.R, 1), G: cmp.Or(gains.G, 1), B: cmp.Or(gains.B, 1)}
+	p.isps = append(p.isps, balance{name, stage, gains, loop})
+}
+
+// exposureLoop returns the loop that controls the exposure, or nil. The lock must be held.
+func (p *controlPanel) exposureLoop() *controlLoop {
+	if i := slices.IndexFunc(p.isps, func(b balance) bool { return b.loop != nil && b.loop.config.Exposure != nil }); i >= 0 {
+		return p.isps[i].loop
+	}
+	return nil
+}
+
+// balances reports whether a loop controls the isp's white balance.
+func (b *balance) balances() bool { return b.loop != nil && b.loop.config.WhiteBalance != nil }
+
+// Exposure returns the camera's setting. It returns false if the source is not a camera, if the setting cannot be read,
+// or if neither exposure nor gain can be set.
+func (p *controlPanel) Exposure() (e exposureState, can bool) {
+	camera, is := p.source.(auto.Camera)
+	if !is {
+		return e, false
+	}
+	exposure, gain := camera.Adjustable()
+	now, nowGain, err := camera.Exposure()
+	if err != nil || !exposure && !gain {
+		return e, false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	e = exposureState{
+		Source: p.name, Microseconds: micro(now), Gain: nowGain, HasExposure: exposure, HasGain: gain,
+		Longest: micro(p.source.Format().Rate.Period()),
+	}
+	if l := p.exposureLoop(); l != nil {
+		frozen, _ := l.Frozen()
+		e.HasAuto, e.Auto = true, !frozen
+	}
+	return e, true
+}
+
+func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+
+// WhiteBalance returns the white balance of each isp, or nil if the sensor is monochrome.
+func (p *controlPanel) WhiteBalance() (list []whiteBalanceState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.mono {
+		return nil
+	}
+	for i := range p.isps {
+		b := &p.isps[i]
+		w := whiteBalanceState{ISP: b.name, Red: b.gains.R, Blue: b.gains.B}
+		if b.balances() {
+			_, frozen := b.loop.Frozen()
+			s := b.loop.State()
+			w.Red, w.Blue, w.HasAuto, w.Auto = cmp.Or(s.Gains.R, 1), cmp.Or(s.Gains.B, 1), true, !frozen
+		}
+		list = append(list, w)
+	}
+	return list
+}
+
+// SetExposure sets the camera's exposure and gain, or returns control to the loop. It returns errNoControl if the
+// source is not a camera.
+func (p *controlPanel) SetExposure(s exposureSetting) error {
+	camera, is := p.source.(auto.Camera)
+	if !is {
+		return errNoControl
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	loop, period := p.exposureLoop(), p.source.Format().Rate.Period()
+	if s.Microseconds > micro(period) && !s.Auto { // before the conversion to a duration, which could overflow
+		return fmt.Errorf("%g µs: must be up to the frame period, %v", s.Microseconds, period)
+	}
+	exposure := time.Duration(s.Microseconds * float64(time.Microsecond))
+	switch {
+	case s.Auto && loop == nil:
+		return errors.New("nothing controls the exposure: write auto: {exposure: {}} into an isp of this source in the configuration")
+	case s.Auto:
+		loop.Release(true, false)
+		return nil
+	case s.Microseconds < 0 || s.Gain < 0 || exposure == 0 && s.Gain == 0:
+		return errors.New("give an exposure or a gain above 0")
+	case loop != nil:
+		return loop.SetExposure(exposure, s.Gain)
+	}
+	_, err := camera.SetExposure(exposure, s.Gain)
+	return err
+}
+
+// SetWhiteBalance sets the gains of an isp, or returns control to its loop. It returns false if there is no isp of that
+// name, or if the sensor is monochrome.
+func (p *controlPanel) SetWhiteBalance(name string, s whiteBalanceSetting) (found bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	i := slices.IndexFunc(p.isps, func(b balance) bool { return b.name == name })
+	if i < 0 || p.mono {
+		return false, nil
+	}
+	b := &p.isps[i]
+	switch {
+	case s.Auto && !b.balances():
+		return true, errors.New("nothing controls the white balance: write auto: {white_balance: {}} into this isp in the configuration")
+	case s.Auto:
+		b.loop.Release(false, true)
+		return true, nil
+	case !(s.Red > 0 && s.Blue > 0):
+		return true, errors.New("give the gains of red and blue, above 0")
+	case b.balances():
+		return true, b.loop.SetGains(b.stage, s.Red, s.Blue)
+	}
+	gains := isp.Gains{R: s.Red, G: b.gains.G, B: s.Blue}
+	if err := b.stage.SetGains(gains); err != nil {
+		return true, err
+	}
+	b.gains = gains
+	return true, nil
+}

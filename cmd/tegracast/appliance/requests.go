@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package appliance
+
+import "context"
+
+// requests passes functions to the appliance's main loop, which runs them between two reloads. An error of such a
+// function means that the appliance cannot go on.
+type requests chan func(context.Context) error
+
+// run has do run between two reloads, and returns its result, or ctx's error if ctx ends first, in which case do may
+// still run. fatal means that the appliance cannot go on.
+func (r requests) run(ctx context.Context, do func(context.Context) (result, fatal error)) error {
+	answer := make(chan error, 1)
+	select {
+	case r <- func(ctx context.Context) error {
+		result, fatal := do(ctx)
+		answer <- result
+		return fatal
+	}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case err := <-answer:
+		return err
+	case <-ctx.Done(): // the client has closed the connection
+		return ctx.Err()
+	}
+}

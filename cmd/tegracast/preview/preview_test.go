@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preview
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// stamp is an encoder whose files consist of the frame's number. It refuses frame 3.
+type stamp struct{}
+
+func (stamp) Close() error { return nil }
+
+func (stamp) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
+	if f.Sequence == 3 {
+		return dst, errors.New("three")
+	}
+	return append(dst, byte(f.Sequence)), nil
+}
+
+// camera emits frames with the numbers that it receives.
+type camera struct {
+	format  pipeline.Format
+	numbers chan uint64
+}
+
+// Format implements pipeline.Source.
+func (c *camera) Format() pipeline.Format { return c.format }
+
+// Status implements pipeline.Source.
+func (c *camera) Status() pipeline.SourceStatus { return pipeline.SourceStatus{} }
+
+// Run implements pipeline.Source.
+func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
+	pool := pipeline.NewPool("camera", c.format, []pipeline.Slot{{Bytes: make([]byte, c.format.Size())}}, nil)
+	for n := range c.numbers {
+		f, err := pool.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		f.Sequence = n
+		emit(f)
+	}
+	return nil
+}
+
+// TestNewestPicture checks that a viewer gets each picture once and learns of the end, and that a frame that cannot be
+// encoded is counted and followed by the next one.
+// comes.
+func TestNewestPicture(t *testing.T) {
+	format, err := pipeline.NewFormat(pipeline.I420, 16, 16, pipeline.Rate{Num: 30, Den: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
+	c, s := &camera{format, make(chan uint64)}, New(format, stamp{})
+	if err := g.AddSource("camera", c); err != nil {
+		t.Fatal(err)
+	}
+	o, err := g.Attach(pipeline.OutputConfig{Name: "view", Sink: s})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(t.Context()) }()
+	var last *Picture
+	for _, n := range []uint64{1, 2, 3, 4} {
+		c.numbers <- n
+		if n == 3 {
+			continue
+		}
+		if last, err = s.Next(t.Context(), last); err != nil || last.Sequence != n || last.JPEG[0] != byte(n) {
+			t.Fatalf("picture %d: %+v %v", n, last, err)
+		}
+	}
+	close(c.numbers)
+	if err := errors.Join(<-ended, g.Close()); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Next(t.Context(), nil); !errors.Is(err, ErrEnded) {
+		t.Error(err)
+	}
+	if st := o.Stats(); st.Delivered != 3 || st.Dropped["view/sink"] != 1 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// TestLookingEnds checks that Next returns when the context ends.
+func TestLookingEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := New(pipeline.Format{}, stamp{}).Next(ctx, nil); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}

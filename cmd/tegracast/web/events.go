@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxEvents    = 256              // number of events kept
+	maxListeners = 8                // clients that receive events
+	heartbeat    = 15 * time.Second // interval of comments on a quiet connection, which detect a lost client
+)
+
+// Events holds the latest log records for /api/v1/events. As an io.Writer it takes one record per call, as a line of
+// JSON, as slog.JSONHandler writes them.
+type Events struct {
+	mu   sync.Mutex
+	list [][]byte      // the latest events
+	last uint64        // total number of events
+	more chan struct{} // closed by the next event
+}
+
+// NewEvents returns an Events without events.
+func NewEvents() *Events { return &Events{more: make(chan struct{})} }
+
+// Write implements io.Writer.
+func (e *Events) Write(b []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.list) == maxEvents {
+		e.list = slices.Delete(e.list, 0, 1)
+	}
+	e.list = append(e.list, bytes.TrimSpace(bytes.Clone(b)))
+	e.last++
+	close(e.more)
+	e.more = make(chan struct{})
+	return len(b), nil
+}
+
+// number returns the number of the last event, or 0 if there is none.
+func (e *Events) number() uint64 {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.last
+}
+
+// after returns the kept events after number n, the number of the last event, and a channel that the next event closes.
+func (e *Events) after(n uint64) (list [][]byte, last uint64, more <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n > e.last { // from an earlier process
+		n = 0
+	}
+	kept := min(e.last-n, uint64(len(e.list)))
+	return slices.Clone(e.list[uint64(len(e.list))-kept:]), e.last, e.more
+}
+
+// events returns a handler that answers with the events after the number in the parameter since, or without it sends
+// events as they occur.
+func (c *Config) events(ended <-chan struct{}) http.Handler {
+	stream := c.streamEvents(ended)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		since := r.URL.Query().Get("since")
+		if since == "" {
+			stream.ServeHTTP(w, r)
+			return
+		}
+		known, err := strconv.ParseUint(since, 10, 64)
+		if err != nil {
+			http.Error(w, "since: write the number of an event", http.StatusBadRequest)
+			return
+		}
+		list, last, _ := c.Events.after(known)
+		answer := EventList{Last: last, Events: make([]json.RawMessage, len(list))}
+		for i, event := range list {
+			answer.Events[i] = event
+		}
+		writeJSON(w, http.StatusOK, answer)
+	})
+}
+
+// An EventList lists the events after a given number.
+type EventList struct {
+	Last   uint64            `json:"last"` // number of the last event
+	Events []json.RawMessage `json:"events"`
+}
+
+// streamEvents returns a handler that sends events as they occur (text/event-stream, HTML Living Standard §9.2),
+// beginning after Last-Event-ID, or with all events kept.
+func (c *Config) streamEvents(ended <-chan struct{}) http.Handler {
+	return atMost(maxListeners, "listen", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		beat := time.NewTicker(heartbeat)
+		defer beat.Stop()
+		known, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0: none
+		text := bytes.NewBufferString(": events\n\n")                        // starts the answer
+		for {
+			list, last, more := c.Events.after(known)
+			for i, event := range list {
+				fmt.Fprintf(text, "id: %d\ndata: %s\n\n", last-uint64(len(list)-1-i), event)
+			}
+			known = last
+			limit(w)
+			_, err := w.Write(text.Bytes())
+			if err != nil || http.NewResponseController(w).Flush() != nil {
+				return
+			}
+			text.Reset()
+			select {
+			case <-more:
+			case <-beat.C:
+				text.WriteString(":\n\n")
+			case <-r.Context().Done():
+				return
+			case <-ended:
+				return
+			}
+		}
+	}))
+}

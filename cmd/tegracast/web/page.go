@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/preview"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// ErrNoOutput means that there is no output of that name.
+var ErrNoOutput = errors.New("there is no output of that name")
+
+// An Output describes an output and the operations that it allows.
+type Output struct {
+	Name    string   `json:"name"`
+	Sends   string   `json:"sends"` // description of the payload
+	To      []string `json:"to,omitempty"`
+	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
+	Readers []Reader `json:"readers,omitempty"` // clients that read it by RTSP or WHEP
+	SDP     bool     `json:"sdp"`               // it is a stream with an SDP file
+	WHEP    bool     `json:"whep"`              // it can be watched by WebRTC
+	Picture bool     `json:"picture"`           // it can be viewed
+	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be downloaded
+	Record  bool     `json:"record"`            // it is a recording
+	Trigger bool     `json:"trigger"`           // it is a recording with triggers
+	Stopped bool     `json:"stopped"`           // a client has stopped it; a client or the next reload starts it again
+	pipeline.OutputStatus
+}
+
+// A Reader takes an output by RTSP or WHEP.
+type Reader struct {
+	Address string `json:"address"`
+	By      string `json:"by"`     // protocol by which it receives
+	Frames  uint64 `json:"frames"` // frames sent completely
+	Lost    uint64 `json:"lost"`   // frames of which packets were not sent
+}
+
+// A Reading is a value of one of the board's sensors.
+type Reading struct {
+	Name  string  `json:"name"`
+	Value float64 `json:"value"`
+	Unit  string  `json:"unit"`            // °C or W
+	Alarm bool    `json:"alarm,omitempty"` // the board is throttled
+}
+
+// A Line is a GPIO line of the board.
+type Line struct {
+	Name    string `json:"name"`
+	Where   string `json:"where"` // its place on the board
+	Output  bool   `json:"output"`
+	On      bool   `json:"on"` // state of an output before inversion
+	Pulses  uint64 `json:"pulses"`
+	Missed  uint64 `json:"missed_pulses"`
+	Errors  uint64 `json:"errors"`
+	Edges   uint64 `json:"edges"` // of an input
+	Lost    uint64 `json:"lost_edges"`
+	Matched uint64 `json:"matched_frames"`
+	Offset  int64  `json:"pps_offset_ns"` // offset of this machine's clock at the last pulse per second
+}
+
+// A Bus is the state of publishing on the message bus.
+type Bus struct {
+	Server    string `json:"server"`
+	Connected bool   `json:"connected"`
+	Trouble   string `json:"trouble,omitempty"` // why it is not connected
+	Published uint64 `json:"published"`         // messages that the server has acknowledged
+	Waiting   int    `json:"waiting"`           // messages that it has not yet acknowledged
+	Stored    int64  `json:"stored_bytes"`      // bytes of the waiting messages that are on disk
+	Lost      uint64 `json:"lost"`              // messages that will never be delivered
+}
+
+// A View shows the pictures of an output.
+type View interface {
+	// Next waits for a picture other than old, which may be nil.
+	Next(ctx context.Context, old *preview.Picture) (*preview.Picture, error)
+	Close()
+}
+
+// Status is the answer of /api/v1/status.
+type Status struct {
+	Version string    `json:"version"`
+	Ready   bool      `json:"ready"`
+	Stalled string    `json:"stalled,omitempty"` // the part that makes no progress
+	Outputs []Output  `json:"outputs"`
+	Board   []Reading `json:"board,omitempty"`
+	Lines   []Line    `json:"lines,omitempty"`
+	Bus     *Bus      `json:"bus,omitempty"`
+	// Exposure and WhiteBalance list what can be set.
+	Exposure     []Exposure     `json:"exposure,omitempty"`
+	WhiteBalance []WhiteBalance `json:"white_balance,omitempty"`
+	// Events is the number of the last event of /api/v1/events.
+	Events uint64 `json:"events"`
+	// Configurable reports whether the configuration can be read and changed, at /api/v1/config.
+	Configurable bool `json:"configurable"`
+	// Books has the graph's statistics.
+	Books pipeline.Stats `json:"books"`
+}
+
+const (
+	maxWatchers  = 8               // clients that watch moving pictures
+	maxStills    = 1               // concurrent stills: each keeps a processor busy
+	maxBeginning = 4               // WHEP sessions that begin or end at the same time
+	firstWait    = 5 * time.Second // maximum wait for the current picture
+	newerWait    = time.Second     // maximum wait for a picture that the client does not have
+	stillWait    = 2 * time.Second // maximum wait for a frame
+)
+
+//go:embed page
+var pageFiles embed.FS
+
+// addPage adds the handlers of the page and its script, except for files of outputs.
+func (c *Config) addPage(mux class) {
+	files, err := fs.Sub(pageFiles, "page")
+	if err != nil {
+		panic(err) // cannot happen: the name is a constant
+	}
+	page := http.FileServerFS(files)
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js"} {
+		mux.Handle("GET "+path, page)
+	}
+	mux.Handle("GET /api/v1/openapi.json", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.ServeFileFS(w, r, files, "openapi.json")
+	}))
+	mux.Handle("GET /api/v1/status", http.HandlerFunc(c.status))
+}
+
+// files returns a handler for the files of an output, which selects them by the extension in the path.
+func (c *Config) files() http.Handler {
+	split := func(r *http.Request) (name, kind string) {
+		kind = path.Ext(r.PathValue("file"))
+		return strings.TrimSuffix(r.PathValue("file"), kind), kind
+	}
+	stills := atMost(maxStills, "take a picture", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, kind := split(r)
+		c.still(w, r, name, strings.TrimPrefix(kind, "."))
+	}))
+	pictures := atMost(maxWatchers, "watch", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, kind := split(r)
+		c.show(w, r, name, kind == ".mjpeg")
+	}))
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch name, kind := split(r); kind {
+		case ".sdp":
+			c.describe(w, name)
+		case ".png", ".dng":
+			stills.ServeHTTP(w, r)
+		case ".jpg", ".mjpeg":
+			pictures.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
+	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats(), Configurable: c.Configurator != nil}
+	if c.Board != nil {
+		s.Board = c.Board()
+	}
+	if c.Lines != nil {
+		s.Lines = c.Lines()
+	}
+	if c.Bus != nil {
+		s.Bus = c.Bus()
+	}
+	if c.Settings != nil {
+		s.Exposure, s.WhiteBalance = c.Settings.Exposures(), c.Settings.WhiteBalances()
+	}
+	if c.Events != nil {
+		s.Events = c.Events.number()
+	}
+	ready, stalled := c.Health()
+	if s.Ready = ready; stalled != nil {
+		s.Stalled = stalled.Error()
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(s) // writes to memory
+}
+
+func (c *Config) describe(w http.ResponseWriter, name string) {
+	text, err := c.SDP(name)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/sdp")
+	w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=%q", name+".sdp"))
+	limit(w)
+	_, _ = w.Write(text)
+}
+
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusConflict
+	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) || errors.Is(err, ErrNoControl) {
+		status = http.StatusNotFound
+	}
+	http.Error(w, err.Error(), status)
+}
+
+// limit sets the write deadline for the next part of the answer.
+func limit(w http.ResponseWriter) { within(w, maxAnswer) }
+
+func within(w http.ResponseWriter, d time.Duration) {
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(d)) // every connection of a server has one
+}
+
+// pictureTag returns a picture's ETag. The frame number alone is not unique, because numbers begin again with each start.
+func pictureTag(p *preview.Picture) string {
+	return fmt.Sprintf(`"%d-%x"`, p.Sequence, crc32.ChecksumIEEE(p.JPEG))
+}
+
+// newer waits up to newerWait for the next picture, and returns the old one if none comes.
+func newer(ctx context.Context, view View, old *preview.Picture) *preview.Picture {
+	ctx, cancel := context.WithTimeout(ctx, newerWait)
+	defer cancel()
+	if p, err := view.Next(ctx, old); err == nil {
+		return p
+	}
+	return old
+}
+
+// show sends the current picture, or waits for the next one if the client already has it (RFC 9110 §13.1.2). Moving
+// pictures follow one another until the client leaves, as a multipart/x-mixed-replace body. A slow client misses
+// pictures.
+func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, moving bool) {
+	view, err := c.View(name)
+	if err != nil {
+		refuse(w, err)
+		return
+	}
+	defer view.Close()
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(c.patience, firstWait))
+	defer cancel()
+	p, err := view.Next(ctx, nil)
+	if err != nil {
+		limit(w)
+		http.Error(w, "no picture arrives: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	const boundary = "frame"
+	h := w.Header()
+	if !moving {
+		tag := pictureTag(p)
+		if tag == r.Header.Get("If-None-Match") {
+			p = newer(r.Context(), view, p)
+			tag = pictureTag(p)
+		}
+		h.Set("ETag", tag)
+		h.Set("X-Sequence", strconv.FormatUint(p.Sequence, 10))
+		h.Set("Content-Type", "image/jpeg")
+		limit(w)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(p.JPEG)) // 304 if the client already has it
+		return
+	}
+	h.Set("Content-Type", "multipart/x-mixed-replace; boundary="+boundary)
+	for err == nil {
+		within(w, cmp.Or(c.patience, maxAnswer))
+		_, err = fmt.Fprintf(w, "--%s\r\nContent-Type: image/jpeg\r\nContent-Length: %d\r\nX-Sequence: %d\r\n\r\n%s\r\n",
+			boundary, len(p.JPEG), p.Sequence, p.JPEG)
+		if err = errors.Join(err, http.NewResponseController(w).Flush()); err == nil {
+			p, err = view.Next(r.Context(), p)
+		}
+	}
+}

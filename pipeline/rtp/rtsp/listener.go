@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rtsp
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/flood"
+	"github.com/tegracast/tegracast/pipeline/guesses"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// conn is a client's connection, on which trains may be sent between answers.
+type conn struct {
+	*send.Conn
+	then      func() // called after the next answer; may be nil
+	close     func() // can be called several times
+	multicast bool   // the last SETUP requested multicast
+
+	read, said flood.Limit
+
+	site  netip.Addr  // address or network of the client, see guesses.Site
+	reads atomic.Bool // it is set up to read a stream
+
+	// Guarded by listener.mu.
+	first *time.Timer // closes the connection unless it sends a request
+	since time.Time   // time of the last request, or of the connection
+	asked bool
+}
+
+// Write writes an answer, and then calls then.
+func (c *conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if then := c.then; then != nil && err == nil {
+		c.then = nil
+		then()
+	}
+	return n, err
+}
+
+// Read reads from the client, at a limited rate. A client that sends more is slowed down by its network.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	time.Sleep(c.read.Pause(time.Now()))
+	return n, err
+}
+
+// hear counts a request or a packet from the client, and pauses if there are too many.
+func (c *conn) hear() { time.Sleep(c.said.Pause(time.Now())) }
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
+
+// listener limits the number of connections. To make room for a new one beyond the limit, it closes one that is not
+// reading a stream: one that has sent no request, if any, or else the one that has been silent for longest.
+type listener struct {
+	net.Listener
+
+	mu       sync.Mutex
+	open     map[*conn]bool
+	patience time.Duration // time limit for the first request
+}
+
+const (
+	maxConnections = 128 // more than readers, so that there is always one that can be closed
+	maxIdle        = 64  // maximum number of connections per address that are not reading
+	firstLimit     = 10 * time.Second
+
+	// Limits for reading from a connection, in pieces of at most 4 KiB, and for the requests and packets from it.
+	readBurst = 40
+	readEvery = 12500 * time.Microsecond
+	saidBurst = 20
+	saidEvery = 25 * time.Millisecond
+)
+
+// Accept implements net.Listener.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept() // an error ends the server
+		if err != nil {
+			return nil, err
+		}
+		site := guesses.Site(c.RemoteAddr().String())
+		if gone := l.leastMissed(site); gone != nil {
+			_ = gone.Close()
+		}
+		wire, err := send.NewConn(c.(*net.TCPConn))
+		if err != nil {
+			_ = c.Close()
+			continue
+		}
+		return l.countConn(&conn{
+			Conn: wire, site: site, read: flood.Limit{Burst: readBurst, Every: readEvery}, said: flood.Limit{Burst: saidBurst, Every: saidEvery},
+		}), nil
+	}
+}
+
+// leastMissed returns the connection to close for a new one from site, or nil if there is room.
+func (l *listener) leastMissed(site netip.Addr) *conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var all, own *conn
+	idle := 0
+	for c := range l.open {
+		if c.reads.Load() {
+			continue
+		}
+		all = quieter(all, c)
+		if c.site == site {
+			idle++
+			own = quieter(own, c)
+		}
+	}
+	switch {
+	case idle >= maxIdle:
+		return own
+	case len(l.open) >= maxConnections:
+		return all
+	}
+	return nil
+}
+
+// quieter returns the connection that should rather be closed: one that has not yet sent a request, or else the one
+// silent for longer.
+func quieter(a, b *conn) *conn {
+	if a == nil || a.asked && !b.asked || a.asked == b.asked && b.since.Before(a.since) {
+		return b
+	}
+	return a
+}
+
+// countConn counts a connection until it is closed.
+func (l *listener) countConn(c *conn) *conn {
+	c.close = sync.OnceFunc(func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		c.first.Stop()
+		delete(l.open, c)
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.since, c.first = time.Now(), time.AfterFunc(l.patience, func() { _ = c.Close() })
+	l.open[c] = true
+	return c
+}
+
+// heard records a request.
+func (l *listener) heard(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.first.Stop()
+	c.since, c.asked = time.Now(), true
+}
