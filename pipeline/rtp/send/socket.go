@@ -102,8 +102,9 @@ func (s *socket) local() netip.Addr {
 }
 
 func (s *socket) close() error {
+	err := s.conn.Close() // before ended: a reader that pauses reads nothing more
 	close(s.ended)
-	return errors.Join(s.conn.Close(), unix.Close(s.fd))
+	return errors.Join(err, unix.Close(s.fd))
 }
 
 // listenAfter opens a UDP socket on the local address of fd and the port after that of fd, with the options of an RTP
