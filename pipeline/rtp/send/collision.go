@@ -93,11 +93,27 @@ func uses(b []byte, ssrc uint32) bool {
 	return false
 }
 
+// tellFirst tells a reader that begins with t which packet comes first. The transmitter's lock must be held.
+func (d *destination) tellFirst(t *train) {
+	if !d.starts {
+		return
+	}
+	header, _ := t.Packet(0)
+	select {
+	case d.first <- First{Sequence: binary.BigEndian.Uint16(header[2:]), Timestamp: t.Timestamp()}:
+	default: // nobody has read the one before
+	}
+	d.starts = false
+}
+
 // listen handles an RTCP compound that d received at time now: receiver reports about the stream, requests for a key
 // frame, or packets from another source with the stream's SSRC.
 func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now time.Time) {
 	ssrc := x.identity.ssrc.Load()
-	reports, lostPicture := d.counters.heardFrom(b, ssrc, from, now)
+	reports, lostPicture, err := d.counters.heardFrom(b, ssrc, from, now)
+	if err == nil && d.heard != nil {
+		d.heard(from.Addr().Unmap())
+	}
 	if x.adaptation.lost(reports); lostPicture {
 		x.keyFrame()
 	}
@@ -117,6 +133,9 @@ func (x *transmitter) adopt(t *train) []*destination {
 	dests := *x.dests.Load()
 	if x.closed {
 		return nil
+	}
+	for _, d := range dests {
+		d.tellFirst(t)
 	}
 	if len(dests) == 0 || t.SSRC() == x.identity.ssrc.Load() {
 		return dests

@@ -62,6 +62,18 @@ func NewConn(c *net.TCPConn) (*Conn, error) {
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.write(b)
+}
+
+// WriteFirst writes the message that compose returns. Packets of a stream that begins meanwhile follow the message.
+func (c *Conn) WriteFirst(compose func() []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.write(compose())
+}
+
+// write is Write with mu held.
+func (c *Conn) write(b []byte) (int, error) {
 	err := c.Conn.SetWriteDeadline(time.Now().Add(answerLimit))
 	if err == nil && len(c.rest) > 0 {
 		_, err = c.Conn.Write(c.rest)

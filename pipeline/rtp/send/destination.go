@@ -5,6 +5,7 @@ package send
 import (
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -13,13 +14,17 @@ import (
 
 // A destination is a receiver of one copy of the stream.
 type destination struct {
-	name     string       // as configured, or the reader's address
-	reader   string       // protocol by which a reader requested the stream; empty if configured
-	line     *interleaved // for a reader's connection; nil for UDP
+	name     string                // as configured, or the reader's address
+	reader   string                // protocol by which a reader requested the stream; empty if configured
+	line     *interleaved          // for a reader's connection; nil for UDP
+	heard    func(from netip.Addr) // called for each RTCP compound received by UDP; may be nil
+	first    chan First            // gets the start of the next train if starts; nil if nobody needs it
+	starts   bool                  // guarded by the transmitter's lock
 	counters counters
 	progress progress
 
 	mu     sync.Mutex // guards the following fields; held for the time of one burst
+	paused bool       // gets RTCP only
 	socket socket
 	way    way
 	reach  reach
@@ -60,7 +65,8 @@ func (d *destination) beginTrain(t *train) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.progress = progress{}
-	if d.closed {
+	if d.closed || d.paused {
+		d.progress.why = errRemoved
 		return
 	}
 	d.way.chooseSender(d.way.kind != ZeroCopy || d.leaves())
@@ -89,17 +95,29 @@ func (d *destination) ahead() int {
 	return d.way.ahead
 }
 
-// push sends packets before to, until the socket buffer is full.
+// push sends packets before to, until the socket buffer is full. A connection may wait until there are more of them.
 func (d *destination) push(t *train, to int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.line != nil {
+		to = d.line.portion(t, d.progress.next, to)
+	}
+	d.offer(t, to)
+}
+
+// flush sends packets before to, until the socket buffer is full.
+func (d *destination) flush(t *train, to int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.offer(t, to)
+}
+
+// offer is flush with mu held.
+func (d *destination) offer(t *train, to int) {
 	p := &d.progress
 	if d.closed {
 		p.why = errRemoved
 		return
-	}
-	if d.line != nil {
-		to = d.line.portion(t, p.next, to)
 	}
 	for p.open(to) {
 		most := to
@@ -148,7 +166,16 @@ func (d *destination) giveUp(t *train, why unix.Errno) {
 	d.counters.dropped.Add(uint64(t.Len() - d.progress.next))
 }
 
-// errRemoved is the reason for the end of a train to a destination that was removed during the train.
+// pause ends the current train for the destination, and omits those that follow, or lets the next train begin again.
+func (d *destination) pause(paused bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.paused = paused; paused {
+		d.progress.why = errRemoved
+	}
+}
+
+// errRemoved is the reason for the end of a train to a destination that was removed or paused.
 const errRemoved = unix.ESHUTDOWN
 
 // endTrain ends a train and reports whether it failed. A receiver that is not listening does not count as a failure,

@@ -34,6 +34,7 @@ func (l *interleaved) send(_ int, t *train, from, to int) (packets, bytes int, e
 		return 0, 0, unix.EAGAIN
 	}
 	defer l.conn.mu.Unlock()
+	to = min(to, from+maxInterleaved)
 	n, errno := l.conn.offer(unsafe.Pointer(&l.vectors), l.prepare(t, from, to))
 	if l.full = (time.Time{}); errno != 0 {
 		l.full = time.Now()

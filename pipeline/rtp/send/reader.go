@@ -18,37 +18,44 @@ import (
 )
 
 // A Reader is a destination that has requested the stream, for instance by RTSP. Readers come and go while the sink is
-// running. The first packet of a reader is the first packet of a frame.
+// running. The first packet of a reader, also after a pause, is the first packet of a frame.
 type Reader struct {
 	sender *transmitter
 	d      *destination
 	begun  bool
 }
 
+// First identifies the first packet that a reader gets (RFC 2326 §12.33).
+type First struct {
+	Sequence  uint16
+	Timestamp uint32
+}
+
 // readerBuffer is the maximum size requested for a connection's socket buffer, in bytes.
 const readerBuffer = 8 << 20
 
-// ReaderTo opens the sockets for a reader that receives packets at to. Nothing is sent before Begin.
-func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
-	return s.readerAt(to, s.config, "RTSP over UDP")
+// ReaderTo opens the sockets for a reader that receives packets at to. Nothing is sent before Begin. heard is called for
+// each RTCP compound that the reader sends, with its address; it must not block.
+func (s *Sink) ReaderTo(to netip.AddrPort, heard func(from netip.Addr)) (*Reader, error) {
+	return s.readerAt(to, s.config, "RTSP over UDP", heard)
 }
 
 // Interface returns the configured network interface for multicast, or "".
 func (s *Sink) Interface() string { return s.config.Interface }
 
 // ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent by the network interface iface.
-func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
+func (s *Sink) ReaderGroup(to netip.AddrPort, iface string, heard func(from netip.Addr)) (*Reader, error) {
 	c := s.config
 	c.Interface = iface
-	return s.readerAt(to, c, "RTSP by multicast")
+	return s.readerAt(to, c, "RTSP by multicast", heard)
 }
 
-func (s *Sink) readerAt(to netip.AddrPort, c Config, by string) (*Reader, error) {
+func (s *Sink) readerAt(to netip.AddrPort, c Config, by string, heard func(from netip.Addr)) (*Reader, error) {
 	d, err := s.sender.open(Destination{to.String(), to}, c)
 	if err != nil {
 		return nil, err
 	}
-	d.reader = by
+	d.reader, d.heard, d.first = by, heard, make(chan First, 1)
 	return &Reader{sender: s.sender, d: d}, nil
 }
 
@@ -58,7 +65,7 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	line := &interleaved{conn: c, channel: channel}
 	name := c.RemoteAddr().String()
 	d := &destination{
-		name: name, line: line, reader: "RTSP over TCP", socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
+		name: name, line: line, reader: "RTSP over TCP", first: make(chan First, 1), socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
 		way: way{kind: Single, best: line, now: line, ahead: maxAhead, burst: s.config.Burst},
 	}
 	d.counters.head = uint64(s.config.HeaderSize())
@@ -81,12 +88,31 @@ func (r *Reader) Ports() (rtp, rtcp int) {
 	return port - 1, port
 }
 
-// Begin starts sending to the reader with the next frame. If frames refer to others, a key frame is requested. If Begin
-// fails, it frees the reader's sockets.
+// Begin starts sending to the reader with the next frame, also after Pause. If frames refer to others, a key frame is
+// requested. If Begin fails, it frees the reader's sockets.
 func (r *Reader) Begin() error {
+	if r.begun {
+		r.sender.resume(r.d)
+		return nil
+	}
 	r.begun = true
 	return r.sender.attach(r.d)
 }
+
+// First waits until the first frame after Begin is about to be sent, and returns its first packet. It returns false if
+// there is no frame within limit, or if another reader of the same group got the answer.
+func (r *Reader) First(limit time.Duration) (First, bool) {
+	select {
+	case first := <-r.d.first:
+		return first, true
+	case <-time.After(limit):
+		return First{}, false
+	}
+}
+
+// Pause stops sending packets until the next call of Begin. RTCP packets are still sent. Of a frame that is being sent
+// the reader gets no further packet.
+func (r *Reader) Pause() { r.d.pause(true) }
 
 // Hear handles an RTCP packet that the reader sent over its connection.
 func (r *Reader) Hear(p rtcp.Packet) {
@@ -153,11 +179,29 @@ func (x *transmitter) attach(d *destination) error {
 	}
 	list := append(slices.Clone(old), d)
 	x.dests.Store(&list)
-	x.keyFrame()
+	x.begin(d)
 	if d.line == nil {
 		x.hearing.Go(func() { d.hear(x.listen) })
 	}
 	return nil
+}
+
+// begin prepares for the first train of d, which must be among the destinations. The lock must be held.
+func (x *transmitter) begin(d *destination) {
+	d.starts = d.first != nil
+	x.keyFrame()
+}
+
+// resume lets a paused destination get the next train and those that follow.
+func (x *transmitter) resume(d *destination) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	select {
+	case <-d.first: // of an earlier start
+	default:
+	}
+	d.pause(false)
+	x.begin(d)
 }
 
 // detach removes the destination for which meant returns true, sends it BYE and closes it. It reports whether there was

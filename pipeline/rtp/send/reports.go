@@ -59,15 +59,16 @@ func (d *destination) hear(listen func(d *destination, b []byte, from netip.Addr
 	}
 }
 
-// heardFrom stores and returns the reports of an RTCP compound, and reports whether it requests a key frame.
-func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (reports []Report, lostPicture bool) {
+// heardFrom stores and returns the reports of an RTCP compound, and reports whether it requests a key frame. The error
+// means that it is no RTCP.
+func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (reports []Report, lostPicture bool, err error) {
 	packets, err := rtcp.Unmarshal(b)
 	if err != nil {
-		return nil, false
+		return nil, false, err
 	}
 	reports = receptions(packets, ssrc, now)
 	c.storeReports(reports, from.String())
-	return reports, slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) })
+	return reports, slices.ContainsFunc(packets, func(p rtcp.Packet) bool { return asksKeyFrame(p, ssrc) }), nil
 }
 
 // storeReports stores the reports of a receiver.

@@ -26,7 +26,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c counters
-	if told, asks := c.heardFrom(rr, 1, netip.AddrPort{}, now); asks || len(told) != 1 {
+	if told, asks, err := c.heardFrom(rr, 1, netip.AddrPort{}, now); asks || err != nil || len(told) != 1 {
 		t.Errorf("a report asks for a key frame: %v; %d reports", asks, len(told))
 	}
 	got := c.heard
@@ -49,8 +49,8 @@ func TestReportsAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 0))
-		d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 1))
+		_, _, _ = d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 0))
+		_, _, _ = d.counters.heardFrom(b, 1, netip.MustParseAddrPort("192.0.2.1:5005"), time.Unix(int64(i), 1))
 	}
 	if len(d.counters.heard) != maxReports {
 		t.Fatalf("%d reports kept", len(d.counters.heard))
@@ -113,7 +113,7 @@ func FuzzReports(f *testing.F) {
 	f.Add(pli)
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		var c counters
-		c.heardFrom(b, testStart().SSRC, netip.AddrPort{}, now)
+		_, _, _ = c.heardFrom(b, testStart().SSRC, netip.AddrPort{}, now)
 		uses(b, testStart().SSRC)
 	})
 }

@@ -133,12 +133,15 @@ func (t *train) awaitEnd(turn *turn) {
 	}
 }
 
-// abandon ends a train whose frame is damaged or whose stream has ended. Unsent packets are not sent, so there is no
-// marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
+// abandon ends a train whose frame is damaged or whose stream has ended. It sends each destination the packets that some
+// other destination already has. The other packets are not sent, so there is no marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
 func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {
 		sent = max(sent, d.progress.next)
+	}
+	for _, d := range dests { // a connection may have waited for more packets; its sequence numbers must not have a gap
+		d.flush(t, sent)
 	}
 	for _, d := range dests {
 		if d.progress.why == 0 { // otherwise it was given up before

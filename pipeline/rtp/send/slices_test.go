@@ -4,10 +4,13 @@ package send
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -276,5 +279,84 @@ func TestSlicesFitIntoAReceiversBuffer(t *testing.T) {
 	}
 	if got, most := s.Stats().Bucket.Max, int(s.sender.bucket.full)+s.config.Burst; got > most { // a burst may leave slightly early
 		t.Errorf("the buffer held up to %d packets, want at most %d", got, most)
+	}
+}
+
+// TestADamagedFrameLeavesNoGap checks that a reader on a connection, to which packets of a filling frame go in larger
+// portions, gets as many packets of a damaged frame as a destination by UDP, so that its sequence numbers have no gap.
+func TestADamagedFrameLeavesNoGap(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 640, 240, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Destinations: []string{addr}, Slices: true, Pacing: PaceBurst}, f)
+	conn, far := connection(t)
+	r := s.ReaderOn(conn, 0)
+	if err := r.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	var got bytes.Buffer
+	var reading sync.WaitGroup
+	reading.Go(func() { _, _ = io.Copy(&got, far) })
+	for n, end := range []int{240, 100, 240, 33, 239, 240} {
+		why := error(nil)
+		if end < 240 {
+			why = errDamaged
+		}
+		sendFilling(t, s, rtptest.Frame(f, n), end, false, why)
+	}
+	if d := r.Stats().Dropped; d > 0 {
+		t.Errorf("%d packets were dropped", d)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reading.Wait()
+	packets, next := 0, uint16(rtptest.Sequence&0xffff)
+	for b := got.Bytes(); len(b) >= 4; b = b[4+(int(b[2])<<8|int(b[3])):] {
+		if b[1] != 0 {
+			continue
+		}
+		if seq := uint16(b[6])<<8 | uint16(b[7]); seq != next {
+			t.Fatalf("packet %d has the sequence number %d, want %d", packets, seq, next)
+		}
+		packets, next = packets+1, next+1
+	}
+	if want := s.Stats().Destinations[0].Packets; packets == 0 || uint64(packets) != want {
+		t.Errorf("%d packets, want %d", packets, want)
+	}
+}
+
+// TestPause checks that a paused reader gets no packets, and after that starts with the first packet of a frame, which
+// First describes.
+func TestPause(t *testing.T) {
+	f := rtptest.Format(t, pipeline.UYVY, 160, 120, 100)
+	s := testSink(t, Config{Stream: rtp.Stream{Start: testStart()}, Pacing: PaceBurst}, f)
+	conn, addr := listener(t)
+	r, err := s.ReaderTo(at(addr).Addr, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		if err := r.Begin(); err != nil {
+			t.Fatal(err)
+		}
+		send(t, s, rtptest.Frame(f, 3*n))
+		first, ok := r.First(time.Minute)
+		all := read(t, conn, s.trains[0].Len())
+		if len(all) == 0 || !ok {
+			t.Fatalf("%d packets, %v", len(all), ok)
+		}
+		if seq, stamp := binary.BigEndian.Uint16(all[0][2:]), binary.BigEndian.Uint32(all[0][4:]); seq != first.Sequence || stamp != first.Timestamp {
+			t.Errorf("the first packet has %d and %d, want %+v", seq, stamp, first)
+		}
+		r.Pause()
+		if send(t, s, rtptest.Frame(f, 3*n+1)) {
+			t.Error("the frame failed")
+		}
+		if more := read(t, conn, 0); len(more) > 0 {
+			t.Errorf("%d packets after the pause", len(more))
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
