@@ -89,10 +89,10 @@ func (s *Set) Add(name string, sink *send.Sink, p *config.Publish, log *slog.Log
 	}
 	server := s.server
 	s.mu.Unlock()
-	if server == nil {
-		return nil
+	if server != nil {
+		server.Add(name, sink)
 	}
-	return server.Add(name, sink)
+	return nil
 }
 
 // Remove removes a stream and ends the sessions of its readers and viewers. Removing a stream that does not exist is no
@@ -135,9 +135,7 @@ func (s *Set) Listen(c config.RTSP, out io.Writer, log *slog.Logger) error {
 	s.mu.Unlock()
 	var urls []string
 	for _, x := range s.open() {
-		if err := server.Add(x.name, x.sink); err != nil {
-			return err
-		}
+		server.Add(x.name, x.sink)
 		urls = append(urls, server.URL(x.name))
 	}
 	if len(urls) > 0 {

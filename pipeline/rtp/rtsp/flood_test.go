@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5"
-	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 	"github.com/pion/rtcp"
 
@@ -134,25 +132,24 @@ func FuzzTransport(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
+	server := &Server{}
 	f.Fuzz(func(t *testing.T, header string) {
-		for _, p := range []gortsplib.Protocol{gortsplib.ProtocolTCP, gortsplib.ProtocolUDP} {
-			r, err := open(sink, &conn{Conn: wire}, p, base.HeaderValue{header})
-			if err != nil {
-				continue
-			}
-			to, from := r.Stats().Address, near.RemoteAddr().String()
-			if a, err := netip.ParseAddrPort(to); p == gortsplib.ProtocolUDP && (err != nil || a.Port()%2 != 0 || a.Addr().String() != "127.0.0.1") {
-				t.Errorf("%q: to %s", header, to)
-			} else if p == gortsplib.ProtocolTCP && to != from {
-				t.Errorf("%q: to %s, not %s", header, to, from)
-			}
-			if err := r.Close(); err != nil {
-				t.Error(err)
-			}
+		r, used, err := (&conn{Conn: wire, server: server}).open(&stream{"raw", sink}, []string{header})
+		if err != nil {
+			return
 		}
-		var all headers.Transports
-		if all.Unmarshal(base.HeaderValue{header}) == nil && len(all) > 0 {
-			_ = asksGroup(all[0])
+		to, from := r.packets.Stats().Address, near.RemoteAddr().String()
+		if a, err := netip.ParseAddrPort(to); r.channel < 0 && (err != nil || a.Port()%2 != 0 || a.Addr().String() != "127.0.0.1") {
+			t.Errorf("%q: to %s", header, to)
+		} else if r.channel >= 0 && (to != from || r.channel > 254) {
+			t.Errorf("%q: to %s on channel %d, not %s", header, to, r.channel, from)
+		}
+		var again headers.Transport
+		if err := again.Unmarshal(used.Marshal()); err != nil {
+			t.Errorf("%q: the answer is %q: %v", header, used.Marshal(), err)
+		}
+		if err := r.close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

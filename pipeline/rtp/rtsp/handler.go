@@ -4,290 +4,346 @@ package rtsp
 
 import (
 	"errors"
-	"net"
-	"net/netip"
+	"fmt"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/bluenviron/gortsplib/v5"
 	"github.com/bluenviron/gortsplib/v5/pkg/base"
-	"github.com/bluenviron/gortsplib/v5/pkg/headers"
-	"github.com/bluenviron/gortsplib/v5/pkg/liberrors"
 	"github.com/pion/rtcp"
 
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
 	"github.com/tegracast/tegracast/pipeline/guesses"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// handler implements gortsplib's server handlers.
-type handler struct{ *Server }
-
-// reader is a session that has been set up.
-type reader struct {
-	stream  string
-	packets *send.Reader
-	conn    *conn
-	group   *group // the group that it shares; nil if it gets packets of its own
-}
-
-// name returns the reader's name for the log.
-func (r *reader) name() string {
-	if r.group != nil {
-		return r.conn.RemoteAddr().String() + " by " + r.group.address.String()
-	}
-	return r.packets.Stats().Address
-}
-
-// control is the URL of a stream's only track, in gortsplib's notation.
+// control is the URL of a stream's only track, relative to Content-Base.
 const control = "trackID=0"
 
-func status(s base.StatusCode) *base.Response { return &base.Response{StatusCode: s} }
+// public lists the methods that are served, for the Public and Allow headers.
+const public = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER"
 
-// admit checks the password, if one is required. refusal is nil, or the answer to a client that has not sent the right
-// one or has guessed too often.
-func (h *handler) admit(c *gortsplib.ServerConn, r *base.Request) (refusal *base.Response, err error) {
-	if h.config.User == "" {
-		return nil, nil
+// respond answers a request for the stream of this name by its method. It returns nil if it has written the answer. The
+// client has a session where the method needs one.
+func (c *conn) respond(r *request, name string) *base.Response {
+	switch base.Method(r.method) {
+	case base.Options:
+		return status(base.StatusOK, "Public", public)
+	case base.Describe:
+		return c.describe(r, name)
+	case base.Setup:
+		return c.setUp(r, name)
+	case base.Play:
+		return c.play(r, name)
+	case base.Pause:
+		return c.pause(name)
+	case base.Teardown:
+		return c.tearDown(name)
+	case base.GetParameter, base.SetParameter:
+		return keep(r)
 	}
-	client, now := guesses.Of(c.NetConn()), time.Now()
-	if wait := h.config.Guesses.Wait(client, now); wait > 0 {
-		return &base.Response{
-			StatusCode: base.StatusServiceUnavailable, Header: base.Header{"Retry-After": {strconv.Itoa(int(wait/time.Second) + 1)}},
-		}, nil
-	}
-	if c.VerifyCredentials(r, h.config.User, h.config.Password) {
-		return nil, nil
-	}
-	if _, said := r.Header["Authorization"]; said {
-		h.config.Guesses.Failed(client, "rtsp", now, h.config.Logger)
-	}
-	return status(base.StatusUnauthorized), liberrors.ErrServerAuth{}
+	return status(base.StatusNotImplemented, "Allow", public)
 }
 
-// OnDescribe implements gortsplib.ServerHandlerOnDescribe.
-func (h *handler) OnDescribe(ctx *gortsplib.ServerHandlerOnDescribeCtx) (*base.Response, *gortsplib.ServerStream, error) {
-	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
-		return refusal, nil, err
+// status returns an answer with headers, given as names and values.
+func status(code base.StatusCode, header ...string) *base.Response {
+	res := &base.Response{StatusCode: code, Header: base.Header{}}
+	for i := 0; i < len(header); i += 2 {
+		res.Header[header[i]] = append(res.Header[header[i]], header[i+1])
 	}
-	st := h.find(ctx.Path)
-	if st == nil {
-		return status(base.StatusNotFound), nil, nil
-	}
-	from := netip.IPv4Unspecified()
-	if c, direct := ctx.Conn.NetConn().(*conn); direct { // not a tunnel through HTTP
-		from = localAddress(c)
-	}
-	text, err := st.sink.Session(from, control)
-	if err != nil {
-		h.config.Logger.Error("rtsp: a stream cannot be described", "output", st.name, "error", err)
-		return status(base.StatusInternalServerError), nil, nil
-	}
-	return &base.Response{StatusCode: base.StatusOK, Body: text}, nil, nil
+	return res
 }
 
-// OnSetup implements gortsplib.ServerHandlerOnSetup. It opens the reader's sockets.
-func (h *handler) OnSetup(ctx *gortsplib.ServerHandlerOnSetupCtx) (*base.Response, *gortsplib.ServerStream, error) {
-	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
-		return refusal, nil, err
+// serve reads and answers the requests of a connection until it ends.
+func (c *conn) serve() {
+	err := c.answerAll()
+	if c.Stalled() {
+		err = errors.New("it accepted no data for too long")
 	}
-	st := h.find(ctx.Path)
-	c, direct := ctx.Conn.NetConn().(*conn)
-	h.mu.Lock()
-	_, again := h.readers[ctx.Session]
-	full := len(h.readers) >= maxReaders
-	h.mu.Unlock()
-	switch {
-	case st == nil:
-		return status(base.StatusNotFound), nil, nil
-	case again: // there is only one track
-		return status(base.StatusMethodNotValidInThisState), nil, nil
-	case full:
-		return status(base.StatusServiceUnavailable), nil, nil
-	case !direct: // a tunnel through HTTP
-		return status(base.StatusUnsupportedTransport), nil, nil
-	}
-	r, err := h.open(st, c, ctx.Transport.Protocol, ctx.Request.Header["Transport"])
-	if err != nil {
-		h.visits.Warn("rtsp: a reader is refused", "output", st.name, "reader", c.RemoteAddr(), "error", err)
-		return status(base.StatusUnsupportedTransport), nil, nil
-	}
-	h.mu.Lock()
-	h.readers[ctx.Session] = r
-	h.mu.Unlock()
-	c.reads.Store(true)
-	return status(base.StatusOK), st.sessions, nil
+	c.endSession(err)
+	_ = c.Close()
 }
 
-var errTransport = errors.New("it asks for ports, or channels, that cannot be used: RTP's must be even, RTCP takes the next one")
-
-// open returns the reader that a SETUP request asks for.
-func (h *handler) open(st *stream, c *conn, p gortsplib.Protocol, header base.HeaderValue) (r *reader, err error) {
-	r = &reader{stream: st.name, conn: c}
-	if c.multicast {
-		if r.group, err = h.groups.join(st, localAddress(c)); err == nil {
-			r.packets = r.group.packets
+// answerAll returns the reason for the end of the connection.
+func (c *conn) answerAll() error {
+	for {
+		_ = c.SetReadDeadline(time.Now().Add(c.server.config.idle))
+		if err := c.messages.wait(); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) && c.session != nil && time.Since(time.Unix(0, c.session.heard.Load())) < c.server.config.idle {
+				continue
+			}
+			return err
 		}
-		return r, err
-	}
-	r.packets, err = open(st.sink, c, p, header)
-	return r, err
-}
-
-// open opens the sockets of a reader that shares no group.
-func open(sink *send.Sink, c *conn, p gortsplib.Protocol, header base.HeaderValue) (*send.Reader, error) {
-	var all headers.Transports
-	if err := all.Unmarshal(header); err != nil {
-		return nil, err
-	}
-	for _, t := range all { // gortsplib has selected the first one that it supports
-		multicast := t.Delivery != nil && *t.Delivery == headers.TransportDeliveryMulticast
+		r, f, err := c.messages.next()
 		switch {
-		case t.Profile != headers.TransportProfileAVP || multicast:
-		case p == gortsplib.ProtocolTCP && t.Protocol == headers.TransportProtocolTCP:
-			channel := 0
-			if t.InterleavedIDs != nil {
-				channel = t.InterleavedIDs[0]
-			}
-			if channel < 0 || channel > 254 {
-				return nil, errTransport
-			}
-			return sink.ReaderOn(c.Conn, byte(channel)), nil
-		case p == gortsplib.ProtocolUDP && t.Protocol == headers.TransportProtocolUDP:
-			ports := t.ClientPorts
-			if ports == nil || ports[0] <= 0 || ports[0] > 65534 || ports[0]%2 != 0 || ports[1] != ports[0]+1 {
-				return nil, errTransport
-			}
-			remote := c.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-			return sink.ReaderTo(netip.AddrPortFrom(remote, uint16(ports[0])))
-		}
-	}
-	return nil, errTransport
-}
-
-// OnPlay implements gortsplib.ServerHandlerOnPlay. Packets are sent only after the answer.
-func (h *handler) OnPlay(ctx *gortsplib.ServerHandlerOnPlayCtx) (*base.Response, error) {
-	if refusal, err := h.admit(ctx.Conn, ctx.Request); refusal != nil {
-		return refusal, err
-	}
-	r := h.reader(ctx.Session)
-	c, direct := ctx.Conn.NetConn().(*conn)
-	if r == nil || !direct || ctx.Session.State() == gortsplib.ServerSessionStatePlay {
-		return status(base.StatusOK), nil
-	}
-	if ctx.Session.Transport().Protocol == gortsplib.ProtocolTCP {
-		if c != r.conn { // its channels belong to another connection
-			return status(base.StatusMethodNotValidInThisState), nil
-		}
-		ctx.Session.OnPacketRTCPAny(func(_ *description.Media, p rtcp.Packet) {
-			r.packets.Hear(p)
+		case errors.Is(err, errHTTP):
+			_, _ = c.Write([]byte("HTTP/1.0 501 Not Implemented\r\nConnection: close\r\n\r\n"))
+			return err
+		case errors.Is(err, errTooLong):
+			c.write(nil, status(base.StatusRequestEntityTooLarge))
+			return err
+		case errors.Is(err, errMalformed):
+			c.write(nil, status(base.StatusBadRequest))
+			return err
+		case err != nil:
+			return err
+		case f != nil:
 			c.hear()
-		})
-	}
-	session := ctx.Session
-	c.then = func() {
-		if err := h.startReader(r); err != nil {
-			h.visits.Warn("rtsp: a reader is refused", "output", r.stream, "reader", c.RemoteAddr(), "error", err)
-			session.Close()
-			return
+			c.receive(f)
+		case r != nil:
+			c.server.listener.heard(c)
+			c.hear()
+			if res := c.answer(r); res != nil {
+				c.write(r, res)
+			}
 		}
-		h.visits.Info("rtsp: a reader begins", "output", r.stream, "reader", r.name())
 	}
-	return status(base.StatusOK), nil
 }
 
-func (h *handler) startReader(r *reader) error {
-	if r.group != nil {
-		return h.groups.startGroup(r.group)
+// receive handles a packet that the client sent on a channel.
+func (c *conn) receive(f *frame) {
+	s := c.session
+	if s == nil || s.channel < 0 || int(f.channel) != s.channel+1 {
+		return
 	}
-	return r.packets.Begin()
+	packets, err := rtcp.Unmarshal(f.packet)
+	if err != nil {
+		return
+	}
+	for _, p := range packets {
+		s.packets.Hear(p)
+	}
 }
 
-func (h *handler) endReader(r *reader) error {
-	if r.group != nil {
-		return h.groups.leave(r.group)
+// write writes the answer to r, which is nil if it could not be read.
+func (c *conn) write(r *request, res *base.Response) { _, _ = c.Write(encode(r, res)) }
+
+func encode(r *request, res *base.Response) []byte {
+	res.Header["Server"] = base.HeaderValue{"tegracast"}
+	if r != nil && r.header.Get("CSeq") != "" {
+		res.Header["CSeq"] = base.HeaderValue{r.header.Get("CSeq")}
 	}
-	return r.packets.Close()
+	b, _ := res.Marshal() // never fails
+	return b
+}
+
+// answer returns the answer to a request, or nil if it has been written.
+func (c *conn) answer(r *request) *base.Response {
+	u, err := url.Parse(r.target)
+	all := r.target == "*"
+	required := append(r.header.Values("Require"), r.header.Values("Proxy-Require")...)
+	switch {
+	case r.version != "RTSP/1.0":
+		return status(base.StatusRTSPVersionNotSupported)
+	case r.header.Get("CSeq") == "" || err != nil || !all && u.Scheme != "rtsp" && u.Scheme != "rtspu":
+		return status(base.StatusBadRequest)
+	case len(required) > 0:
+		return status(base.StatusOptionNotSupported, "Unsupported", strings.Join(required, ", "))
+	}
+	method := base.Method(r.method)
+	id, _, _ := strings.Cut(r.header.Get("Session"), ";")
+	id = strings.TrimSpace(id)
+	needed := method == base.Play || method == base.Pause || method == base.Teardown
+	switch {
+	case (needed || id != "") && (c.session == nil || id != c.session.id):
+		return status(base.StatusSessionNotFound)
+	case all && (needed || method == base.Describe || method == base.Setup):
+		return status(base.StatusBadRequest)
+	}
+	res := c.respond(r, streamName(u))
+	if res != nil && id != "" && c.session != nil {
+		res.Header["Session"] = base.HeaderValue{c.session.header()}
+	}
+	return res
+}
+
+// streamName returns the name of the stream that a URL denotes, in all methods: its path without slashes around it,
+// without a query, and without the track, which some clients write after the query.
+func streamName(u *url.URL) string {
+	path := strings.Trim(u.Path, "/")
+	path = strings.TrimSuffix(path, control)
+	return strings.Trim(path, "/")
+}
+
+// admit checks the password, if one is required. It returns nil, or the answer to a client that has not sent the right
+// one or has guessed too often.
+func (c *conn) admit(r *request, name string) (refusal *base.Response) {
+	h := &c.server.config
+	if h.User == "" {
+		return nil
+	}
+	client, now := guesses.Of(c), time.Now()
+	if wait := h.Guesses.Wait(client, now); wait > 0 {
+		return status(base.StatusServiceUnavailable, "Retry-After", strconv.Itoa(int(wait/time.Second)+1))
+	}
+	names := func(uri string) bool {
+		u, err := url.Parse(uri)
+		return err == nil && streamName(u) == name
+	}
+	v := c.digest.check(r.header.Get("Authorization"), r.method, h.User, h.Password, names)
+	switch v {
+	case rightCredentials:
+		return nil
+	case wrongCredentials:
+		h.Guesses.Failed(client, "rtsp", now, h.Logger)
+	}
+	res := status(base.StatusUnauthorized)
+	res.Header["WWW-Authenticate"] = c.digest.challenges(v == staleCredentials)
+	return res
+}
+
+func (c *conn) describe(r *request, name string) *base.Response {
+	if refusal := c.admit(r, name); refusal != nil {
+		return refusal
+	}
+	st := c.server.find(name)
+	if st == nil {
+		return status(base.StatusNotFound)
+	}
+	if accept := r.header.Get("Accept"); accept != "" && !strings.Contains(accept, "application/sdp") && !strings.Contains(accept, "*/*") {
+		return status(base.StatusNotAcceptable)
+	}
+	text, err := st.sink.Session(localAddress(c), control)
+	if err != nil {
+		c.server.config.Logger.Error("rtsp: a stream cannot be described", "output", st.name, "error", err)
+		return status(base.StatusInternalServerError)
+	}
+	res := status(base.StatusOK, "Content-Base", contentBase(r.target), "Content-Type", "application/sdp")
+	res.Body = text
+	return res
 }
 
 // contentBase returns the URL to which the control attributes of a description are relative (RFC 2326 §C.1.1): without a
 // query, which would take the place of the last part of the path (RFC 3986 §5.2), with one slash at the end, and without
 // the user's name and password.
-func contentBase(given string) string {
-	u, err := url.Parse(given)
+func contentBase(target string) string {
+	u, err := url.Parse(target)
 	if err != nil {
-		return given
+		return target
 	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.Trim(u.Path, "/") + "/"}).String()
+	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + streamName(u) + "/"}).String()
 }
 
-// OnResponse implements gortsplib.ServerHandlerOnResponse. In the answer to DESCRIBE it replaces the base URL, and in the
-// answer to SETUP the ports, the SSRC and the group.
-func (h *handler) OnResponse(c *gortsplib.ServerConn, res *base.Response) {
-	res.Header["Server"] = base.HeaderValue{"tegracast"}
-	if from, is := res.Header["Content-Base"]; is && len(from) == 1 {
-		res.Header["Content-Base"] = base.HeaderValue{contentBase(from[0])}
+// setUp answers SETUP. A session that is not playing is replaced: ffmpeg changes from UDP to TCP by PAUSE and another
+// SETUP.
+func (c *conn) setUp(r *request, name string) *base.Response {
+	if refusal := c.admit(r, name); refusal != nil {
+		return refusal
 	}
-	given, is := res.Header["Transport"]
-	r := h.reader(c.Session())
-	if !is || r == nil {
+	st := c.server.find(name)
+	switch {
+	case st == nil:
+		return status(base.StatusNotFound)
+	case c.session != nil && c.session.playing:
+		return status(base.StatusMethodNotValidInThisState, "Allow", public)
+	}
+	c.endSession(errors.New("it has set up another session"))
+	if c.server.full() {
+		return status(base.StatusServiceUnavailable)
+	}
+	s, t, err := c.open(st, r.header.Values("Transport"))
+	if err == nil && !c.server.add(s) {
+		err = errors.Join(errors.New("the stream has been removed"), s.close())
+	}
+	if err != nil {
+		c.server.visits.Warn("rtsp: a reader is refused", "output", st.name, "reader", c.RemoteAddr(), "error", err)
+		return status(base.StatusUnsupportedTransport)
+	}
+	s.url = contentBase(r.target) + control
+	c.session = s
+	c.reads.Store(true)
+	return status(base.StatusOK, "Transport", t.Marshal()[0], "Session", s.header())
+}
+
+// play answers PLAY. The stream is live, so every range is answered as one that starts now. The first packet follows the
+// answer on a connection, and may overtake it by UDP.
+func (c *conn) play(r *request, name string) *base.Response {
+	if refusal := c.refuse(r, name); refusal != nil {
+		return refusal
+	}
+	s := c.session
+	res := status(base.StatusOK, "Range", "npt=now-", "Session", s.header())
+	if r.header.Get("Scale") != "" {
+		res.Header["Scale"] = base.HeaderValue{"1"}
+	}
+	if s.playing {
+		return res
+	}
+	answer := func(first send.First, known bool) []byte {
+		if known {
+			res.Header["RTP-Info"] = base.HeaderValue{fmt.Sprintf("url=%s;seq=%d;rtptime=%d", s.url, first.Sequence, first.Timestamp)}
+		}
+		return encode(r, res)
+	}
+	if err := s.begin(answer); err != nil {
+		c.server.visits.Warn("rtsp: a reader is refused", "output", s.stream.name, "reader", c.RemoteAddr(), "error", err)
+		c.endSession(err)
+		return status(base.StatusServiceUnavailable)
+	}
+	s.playing = true
+	c.server.visits.Info("rtsp: a reader begins", "output", s.stream.name, "reader", s.name())
+	return nil
+}
+
+// refuse returns the answer to a request for the session that lacks the password or is for another stream, or nil.
+func (c *conn) refuse(r *request, name string) *base.Response {
+	if refusal := c.admit(r, name); refusal != nil {
+		return refusal
+	}
+	if name != c.session.stream.name {
+		return status(base.StatusNotFound)
+	}
+	return nil
+}
+
+// pause answers PAUSE. The packets of a group are not stopped, because others may read it.
+func (c *conn) pause(name string) *base.Response {
+	s := c.session
+	switch {
+	case name != s.stream.name:
+		return status(base.StatusNotFound)
+	case s.group != nil:
+		return status(base.StatusMethodNotAllowed, "Allow", strings.Replace(public, "PAUSE, ", "", 1))
+	case s.playing:
+		s.packets.Pause()
+		s.playing = false
+	}
+	return status(base.StatusOK)
+}
+
+// tearDown answers TEARDOWN. No packet follows the answer.
+func (c *conn) tearDown(name string) *base.Response {
+	if name != c.session.stream.name {
+		return status(base.StatusNotFound)
+	}
+	c.endSession(errors.New("it has said so"))
+	return status(base.StatusOK)
+}
+
+// keep answers GET_PARAMETER and SET_PARAMETER, which clients send without parameters to keep their session.
+func keep(r *request) *base.Response {
+	if names := strings.TrimSpace(r.body); names != "" {
+		res := status(base.StatusParameterNotUnderstood, "Content-Type", "text/parameters")
+		res.Body = []byte(names + "\r\n")
+		return res
+	}
+	return status(base.StatusOK)
+}
+
+// endSession ends the session, if there is one, and releases its resources.
+func (c *conn) endSession(why error) {
+	s := c.session
+	if s == nil {
 		return
 	}
-	var t headers.Transport
-	if t.Unmarshal(given) != nil {
-		return
+	c.session = nil
+	c.server.remove(s)
+	c.reads.Store(false)
+	st, name := s.packets.Stats(), s.name()
+	if err := s.close(); err != nil {
+		c.server.visits.Warn("rtsp: the sockets of a reader were closed with errors", "reader", name, "error", err)
 	}
-	ssrc := r.packets.SSRC()
-	if r.group != nil {
-		t = r.group.transport()
-	}
-	t.SSRC = &ssrc
-	if t.ServerPorts != nil {
-		rtp, rtcp := r.packets.Ports()
-		t.ServerPorts = &[2]int{rtp, rtcp}
-	}
-	res.Header["Transport"] = t.Marshal()
-}
-
-// OnSessionClose implements gortsplib.ServerHandlerOnSessionClose. It releases the reader's resources.
-func (h *handler) OnSessionClose(ctx *gortsplib.ServerHandlerOnSessionCloseCtx) {
-	h.mu.Lock()
-	r := h.readers[ctx.Session]
-	delete(h.readers, ctx.Session)
-	h.mu.Unlock()
-	if r == nil {
-		return
-	}
-	r.conn.reads.Store(false)
-	st := r.packets.Stats()
-	why := ctx.Error
-	if r.conn.Stalled() {
-		why = errors.New("it accepted no data for too long")
-	}
-	if err := h.endReader(r); err != nil {
-		h.visits.Warn("rtsp: the sockets of a reader were closed with errors", "reader", r.name(), "error", err)
-	}
-	h.visits.Info("rtsp: a reader has left",
-		"output", r.stream, "reader", r.name(), "frames", st.Frames, "lost", st.Cut, "reason", why)
-}
-
-// OnConnClose implements gortsplib.ServerHandlerOnConnClose. The session of a UDP reader ends immediately when its
-// connection ends.
-func (h *handler) OnConnClose(ctx *gortsplib.ServerHandlerOnConnCloseCtx) {
-	if s := ctx.Conn.Session(); s != nil {
-		s.Close()
-	}
-}
-
-// OnDecodeError implements gortsplib.ServerHandlerOnDecodeError. Without it gortsplib would print a line on stderr for
-// each invalid packet.
-func (h *handler) OnDecodeError(*gortsplib.ServerHandlerOnDecodeErrorCtx) {}
-
-// reader returns the reader of a session, or nil.
-func (h *handler) reader(s *gortsplib.ServerSession) *reader {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.readers[s]
+	c.server.visits.Info("rtsp: a reader has left",
+		"output", s.stream.name, "reader", name, "frames", st.Frames, "lost", st.Cut, "reason", why)
 }

@@ -3,8 +3,10 @@
 package rtsp
 
 import (
+	"maps"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +19,11 @@ import (
 // conn is a client's connection, on which trains may be sent between answers.
 type conn struct {
 	*send.Conn
-	then      func() // called after the next answer; may be nil
-	close     func() // can be called several times
-	multicast bool   // the last SETUP requested multicast
+	close    func() // can be called several times
+	server   *Server
+	messages *messages
+	digest   digest
+	session  *session // nil: none has been set up
 
 	read, said flood.Limit
 
@@ -30,16 +34,6 @@ type conn struct {
 	first *time.Timer // closes the connection unless it sends a request
 	since time.Time   // time of the last request, or of the connection
 	asked bool
-}
-
-// Write writes an answer, and then calls then.
-func (c *conn) Write(b []byte) (int, error) {
-	n, err := c.Conn.Write(b)
-	if then := c.then; then != nil && err == nil {
-		c.then = nil
-		then()
-	}
-	return n, err
 }
 
 // Read reads from the client, at a limited rate. A client that sends more is slowed down by its network.
@@ -65,6 +59,7 @@ type listener struct {
 
 	mu       sync.Mutex
 	open     map[*conn]bool
+	closed   bool
 	patience time.Duration // time limit for the first request
 }
 
@@ -80,10 +75,10 @@ const (
 	saidEvery = 25 * time.Millisecond
 )
 
-// Accept implements net.Listener.
-func (l *listener) Accept() (net.Conn, error) {
+// next waits for a client, and returns its connection. An error ends the server.
+func (l *listener) next() (*conn, error) {
 	for {
-		c, err := l.Listener.Accept() // an error ends the server
+		c, err := l.Accept()
 		if err != nil {
 			return nil, err
 		}
@@ -96,9 +91,12 @@ func (l *listener) Accept() (net.Conn, error) {
 			_ = c.Close()
 			continue
 		}
-		return l.countConn(&conn{
-			Conn: wire, site: site, read: flood.Limit{Burst: readBurst, Every: readEvery}, said: flood.Limit{Burst: saidBurst, Every: saidEvery},
-		}), nil
+		x := &conn{
+			Conn: wire, digest: newDigest(), site: site,
+			read: flood.Limit{Burst: readBurst, Every: readEvery}, said: flood.Limit{Burst: saidBurst, Every: saidEvery},
+		}
+		x.messages = newMessages(x)
+		return l.countConn(x), nil
 	}
 }
 
@@ -148,7 +146,21 @@ func (l *listener) countConn(c *conn) *conn {
 	defer l.mu.Unlock()
 	c.since, c.first = time.Now(), time.AfterFunc(l.patience, func() { _ = c.Close() })
 	l.open[c] = true
+	if l.closed {
+		_ = c.Conn.Close()
+	}
 	return c
+}
+
+// closeAll closes all connections, and those that follow.
+func (l *listener) closeAll() {
+	l.mu.Lock()
+	l.closed = true
+	all := slices.Collect(maps.Keys(l.open))
+	l.mu.Unlock()
+	for _, c := range all {
+		_ = c.Close()
+	}
 }
 
 // heard records a request.

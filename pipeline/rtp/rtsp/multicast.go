@@ -6,13 +6,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"sync"
 
-	"github.com/bluenviron/gortsplib/v5"
-	"github.com/bluenviron/gortsplib/v5/pkg/base"
 	"github.com/bluenviron/gortsplib/v5/pkg/headers"
 
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -61,12 +58,14 @@ type groups struct {
 
 	mu   sync.Mutex
 	open []*group
-	last int // number of the last reader
 }
 
 // join returns the group for a reader that has connected to this machine's address at, and counts the reader. It opens
-// the group if it is not in use.
-func (g *groups) join(st *stream, at netip.Addr) (*group, error) {
+// the group if it is not in use. heard is called for each RTCP compound that a receiver sends to it; it must not block.
+func (g *groups) join(st *stream, at netip.Addr, heard func(*group, netip.Addr)) (*group, error) {
+	if !g.within.IsValid() {
+		return nil, errTransport
+	}
 	iface := cmp.Or(st.sink.Interface(), udp.InterfaceOf(at))
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -80,11 +79,12 @@ func (g *groups) join(st *stream, at netip.Addr) (*group, error) {
 	if !ok {
 		return nil, errNoGroup
 	}
-	packets, err := st.sink.ReaderGroup(address, iface)
+	x := &group{stream: st, iface: iface, address: address, members: 1}
+	packets, err := st.sink.ReaderGroup(address, iface, func(from netip.Addr) { heard(x, from) })
 	if err != nil {
 		return nil, err
 	}
-	x := &group{stream: st, iface: iface, address: address, packets: packets, members: 1}
+	x.packets = packets
 	g.open = append(g.open, x)
 	return x, nil
 }
@@ -107,7 +107,7 @@ func (g *groups) startGroup(x *group) error {
 	switch {
 	case x.failed != nil:
 	case x.begun:
-		x.stream.sink.KeyFrame()
+		return x.packets.Begin()
 	default:
 		if x.failed = x.packets.Begin(); x.failed != nil {
 			g.drop(x)
@@ -133,49 +133,8 @@ func (g *groups) leave(x *group) error {
 	return x.packets.Close()
 }
 
-// ports returns two ports that represent a group's reader in gortsplib. No UDP reader has them, because RTP's port must
-// be even for those.
-func (g *groups) ports() *[2]int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.last++
-	odd := 2*(g.last%groupPorts) + 1
-	return &[2]int{odd, odd + 1}
-}
-
-// OnRequest implements gortsplib.ServerHandlerOnRequest. gortsplib would listen on the groups that it assigns to
-// readers, and receive every packet sent there. Therefore a request for multicast is presented to it as one of a UDP
-// reader, to which it sends nothing.
-func (h *handler) OnRequest(sc *gortsplib.ServerConn, r *base.Request) {
-	c, direct := sc.NetConn().(*conn)
-	if direct {
-		h.listener.heard(c)
-		c.hear()
-	}
-	if !direct || r.Method != base.Setup || !h.groups.within.IsValid() {
-		return
-	}
-	var all headers.Transports
-	c.multicast = all.Unmarshal(r.Header["Transport"]) == nil && len(all) > 0 && asksGroup(all[0])
-	if c.multicast {
-		unicast := headers.TransportDeliveryUnicast
-		instead := headers.Transport{Delivery: &unicast, ClientPorts: h.groups.ports(), Mode: all[0].Mode}
-		r.Header["Transport"] = instead.Marshal()
-	}
-}
-
-func asksGroup(t headers.Transport) bool {
-	return t.Profile == headers.TransportProfileAVP && t.Protocol == headers.TransportProtocolUDP &&
-		t.Delivery != nil && *t.Delivery == headers.TransportDeliveryMulticast
-}
-
 // transport returns the Transport header for the answer to SETUP.
 func (x *group) transport() headers.Transport {
 	multicast, to, port, hops := headers.TransportDeliveryMulticast, x.address.Addr().String(), int(x.address.Port()), uint(x.packets.TTL())
 	return headers.Transport{Delivery: &multicast, Destination2: &to, Ports: &[2]int{port, port + 1}, TTL: &hops}
-}
-
-// localAddress returns this machine's address to which a client has connected.
-func localAddress(c net.Conn) netip.Addr {
-	return c.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
 }

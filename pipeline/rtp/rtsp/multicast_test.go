@@ -83,9 +83,7 @@ func TestGroups(t *testing.T) {
 	}
 	sink, server := serve(t, Config{Groups: netip.MustParsePrefix("239.255.42.8/31")}, "raw", send.Config{TTL: 3}, small(t, 30))
 	for _, name := range []string{"other", "third"} {
-		if err := server.Add(name, sink); err != nil {
-			t.Fatal(err)
-		}
+		server.Add(name, sink)
 	}
 	ask := func(name string) (c *client, status, transport string) {
 		c = dial(t, server, name)
@@ -133,7 +131,7 @@ func TestGroups(t *testing.T) {
 	eventually(t, "the first reader does not leave", func() bool {
 		server.mu.Lock()
 		defer server.mu.Unlock()
-		return len(server.readers) == 1
+		return len(server.sessions) == 1
 	})
 	if sent() != 1 {
 		t.Error("the second reader is not sent to")
@@ -153,11 +151,11 @@ func TestGroupFails(t *testing.T) {
 	c := send.Config{Destinations: []string{"239.255.42.8:20000"}, Interface: "x"}
 	sink, server := serve(t, Config{Groups: netip.MustParsePrefix("239.255.42.8/32")}, "raw", c, small(t, 30))
 	st, g := server.streams["raw"], &server.groups
-	first, err := g.join(st, netip.MustParseAddr("127.0.0.1"))
+	first, err := g.join(st, netip.MustParseAddr("127.0.0.1"), server.heardFrom)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := g.join(st, netip.MustParseAddr("10.9.0.1"))
+	second, err := g.join(st, netip.MustParseAddr("10.9.0.1"), server.heardFrom)
 	if err != nil || second != first {
 		t.Fatalf("readers of two interfaces, whose packets leave by one, get two groups: %v", err)
 	}
@@ -166,7 +164,7 @@ func TestGroupFails(t *testing.T) {
 			t.Errorf("a group that cannot be sent to: %v", err)
 		}
 	}
-	third, err := g.join(st, netip.MustParseAddr("127.0.0.1"))
+	third, err := g.join(st, netip.MustParseAddr("127.0.0.1"), server.heardFrom)
 	if err != nil || third == first {
 		t.Fatalf("the group is not free again: %v", err)
 	}

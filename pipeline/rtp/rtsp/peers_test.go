@@ -7,10 +7,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -177,4 +179,48 @@ func TestPeersRead(t *testing.T) {
 func TestPeersReadAMinute(t *testing.T) {
 	long(t)
 	readByPeers(t, 1800)
+}
+
+// withoutUDP is a shell script that waits for the interface y, and then runs its arguments where no UDP packet arrives.
+const withoutUDP = `
+echo ready
+until ip link set y up; do sleep 0.05; done 2> /dev/null
+ip address add 10.9.0.2/24 dev y
+ip rule add pref 100 lookup local
+ip rule del pref 0
+ip rule add pref 10 ipproto udp blackhole
+exec "$@"`
+
+// TestChangeToTCP reads with ffmpeg where no UDP packet arrives, as behind a firewall. It then sends PAUSE, and sets the
+// stream up over TCP on the same connection.
+func TestChangeToTCP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: it takes several seconds: make test runs it")
+	}
+	if !rtptest.Apart(t) {
+		return
+	}
+	p := payloads(t)[1]
+	_, server := serve(t, Config{Listen: "10.9.0.1:0", User: "me", Password: "a word"}, p.name, p.config, rtptest.NewSource(t, p.format, 0))
+	url := strings.Replace(server.URL(p.name), "rtsp://", "rtsp://me:a%20word@", 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, "unshare", "--net", "sh", "-ec", withoutUDP, "sh",
+		"ffmpeg", "-hide_banner", "-loglevel", "warning", "-timeout", "1000000", "-i", url, "-frames:v", "10", "-f", "null", "-")
+	var log bytes.Buffer
+	c.Stderr = &log
+	out, err := c.StdoutPipe()
+	if err == nil {
+		err = c.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
+		t.Fatal(err, log.String())
+	}
+	rtptest.IP(t, "link", "set", "y", "netns", strconv.Itoa(c.Process.Pid))
+	if err := c.Wait(); err != nil || !strings.Contains(log.String(), "retrying with TCP") {
+		t.Errorf("%v\n%s", err, log.String())
+	}
 }

@@ -3,19 +3,14 @@
 package rtsp
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"time"
-
-	"github.com/bluenviron/gortsplib/v5"
-	"github.com/bluenviron/gortsplib/v5/pkg/auth"
-	"github.com/bluenviron/gortsplib/v5/pkg/description"
-	"github.com/bluenviron/gortsplib/v5/pkg/format"
 
 	"github.com/tegracast/tegracast/pipeline/accept"
 	"github.com/tegracast/tegracast/pipeline/flood"
@@ -34,34 +29,33 @@ type Config struct {
 	Guesses  *guesses.Guesses // failed passwords, shared by all servers of the process; nil: not shared
 	Groups   netip.Prefix     // groups for multicast readers; the zero value: none
 	Logger   *slog.Logger
+
+	idle time.Duration // idleLimit, but for tests
 }
 
 const (
 	maxReaders = 112              // sessions; further ones are refused
-	idleLimit  = 30 * time.Second // how long a connection or a UDP reader may be silent
-	writeLimit = 10 * time.Second // time limit for a client to accept an answer
+	idleLimit  = 30 * time.Second // how long a client may be silent; RTCP packets of a UDP reader count
 )
 
-// A Server offers streams to readers.
+// A Server offers streams to readers by RTSP 1.0 (RFC 2326): over UDP, over TCP, and by multicast.
 type Server struct {
-	config Config
-	visits *slog.Logger // of readers
-	server *gortsplib.Server
-	addr   net.Addr
-	groups groups
-
+	config   Config
+	visits   *slog.Logger // of readers
+	addr     net.Addr
+	groups   groups
 	listener *listener
+	serving  sync.WaitGroup
 
-	mu      sync.Mutex
-	streams map[string]*stream
-	readers map[*gortsplib.ServerSession]*reader
+	mu       sync.Mutex
+	streams  map[string]*stream
+	sessions map[*session]bool
 }
 
 // stream is a stream that can be read.
 type stream struct {
-	name     string
-	sink     *send.Sink
-	sessions *gortsplib.ServerStream
+	name string
+	sink *send.Sink
 }
 
 // Listen starts a server.
@@ -78,94 +72,105 @@ func Listen(c Config) (*Server, error) {
 			return nil, err
 		}
 	}
+	c.idle = cmp.Or(c.idle, idleLimit)
 	if c.Guesses == nil {
 		c.Guesses = &guesses.Guesses{}
-	}
-	s := &Server{
-		config: c, visits: flood.Logger(c.Logger), groups: groups{within: c.Groups},
-		streams: map[string]*stream{}, readers: map[*gortsplib.ServerSession]*reader{},
 	}
 	l, err := net.Listen("tcp", c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("rtsp: %w", err)
 	}
-	s.addr, s.listener = l.Addr(), &listener{Listener: accept.Listener(l, c.Logger), patience: firstLimit, open: map[*conn]bool{}}
-	s.server = &gortsplib.Server{
-		RTSPAddress: c.Listen, Listen: func(string, string) (net.Listener, error) { return s.listener, nil },
-		// gortsplib refuses UDP without these sockets, but they are not used: UDP readers have sockets of their own.
-		UDPRTPAddress: "127.0.0.1:0", UDPRTCPAddress: "127.0.0.1:1",
-		ListenPacket: deafSocket,
-		ReadTimeout:  idleLimit, IdleTimeout: idleLimit, WriteTimeout: writeLimit,
-		AuthMethods:              []auth.VerifyMethod{auth.VerifyMethodDigestMD5}, // the only method known to ffmpeg and GStreamer
-		DisableRTCPSenderReports: true, Handler: &handler{s},
+	s := &Server{
+		config: c, visits: flood.Logger(c.Logger), addr: l.Addr(), groups: groups{within: c.Groups},
+		listener: &listener{Listener: accept.Listener(l, c.Logger), patience: firstLimit, open: map[*conn]bool{}},
+		streams:  map[string]*stream{}, sessions: map[*session]bool{},
 	}
-	if err := s.server.Start(); err != nil {
-		return nil, errors.Join(fmt.Errorf("rtsp: %w", err), l.Close())
-	}
+	s.serving.Go(s.accept)
 	return s, nil
 }
 
-// deafSocket opens a UDP socket that receives no packets.
-func deafSocket(string, string) (net.PacketConn, error) {
-	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		return nil, err
+// accept serves clients until the listener is closed.
+func (s *Server) accept() {
+	for {
+		c, err := s.listener.next()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.config.Logger.Error("rtsp: no more clients are accepted", "error", err)
+			}
+			return
+		}
+		c.server = s
+		s.serving.Go(c.serve)
 	}
-	raw, err := c.SyscallConn()
-	if err == nil {
-		var deaf error
-		err = raw.Control(func(fd uintptr) { deaf = flood.AdmitNothing(int(fd)) })
-		err = errors.Join(err, deaf)
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
 }
 
 // Add makes a stream available to readers under a name.
-func (s *Server) Add(name string, sink *send.Sink) error {
-	// gortsplib uses this description for SETUP. DESCRIBE is answered with the sink's.
-	all := &format.Generic{PayloadTyp: 96, RTPMa: "any/90000", ClockRat: 90000}
-	one := &description.Media{Type: description.MediaTypeVideo, Formats: []format.Format{all}}
-	st := &gortsplib.ServerStream{Server: s.server, Desc: &description.Session{Medias: []*description.Media{one}}}
-	if err := st.Initialize(); err != nil {
-		return fmt.Errorf("rtsp: stream %s: %w", name, err)
-	}
+func (s *Server) Add(name string, sink *send.Sink) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.streams[name] = &stream{name, sink, st}
-	return nil
+	s.streams[name] = &stream{name, sink}
 }
 
 // Remove removes a stream and ends its sessions. It does nothing if there is no such stream.
 func (s *Server) Remove(name string) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	gone := s.streams[name]
 	delete(s.streams, name)
-	s.mu.Unlock()
-	if gone != nil {
-		gone.sessions.Close()
+	for r := range s.sessions {
+		if r.stream == gone {
+			_ = r.conn.Close() // ends its session
+		}
 	}
 }
 
-// find returns the stream for a path, which may end with a slash, or nil.
-func (s *Server) find(path string) *stream {
+// find returns the stream with a name, or nil.
+func (s *Server) find(name string) *stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.streams[strings.Trim(path, "/")]
+	return s.streams[name]
 }
 
-// Close ends all sessions.
-func (s *Server) Close() {
-	s.server.Close()
+// full reports whether there are as many sessions as the server allows.
+func (s *Server) full() bool {
 	s.mu.Lock()
-	gone := s.streams
-	s.streams = map[string]*stream{}
-	s.mu.Unlock()
-	for _, st := range gone {
-		st.sessions.Close()
+	defer s.mu.Unlock()
+	return len(s.sessions) >= maxReaders
+}
+
+// add adds a session, and returns false if its stream has been removed.
+func (s *Server) add(r *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.streams[r.stream.name] != r.stream {
+		return false
 	}
+	s.sessions[r] = true
+	return true
+}
+
+func (s *Server) remove(r *session) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.sessions, r)
+}
+
+// heardFrom records that a reader of a group sends RTCP packets.
+func (s *Server) heardFrom(x *group, from netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.sessions {
+		if r.group == x && r.conn.RemoteAddr().(*net.TCPAddr).AddrPort().Addr().Unmap() == from {
+			r.heard.Store(time.Now().UnixNano())
+		}
+	}
+}
+
+// Close ends all sessions and connections.
+func (s *Server) Close() {
+	_ = s.listener.Close()
+	s.listener.closeAll()
+	s.serving.Wait() // ends: the connections are closed
 }
 
 // URL returns the URL at which a stream can be read on this machine.

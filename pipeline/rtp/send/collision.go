@@ -95,15 +95,22 @@ func uses(b []byte, ssrc uint32) bool {
 
 // tellFirst tells a reader that begins with t which packet comes first. The transmitter's lock must be held.
 func (d *destination) tellFirst(t *train) {
-	if !d.starts {
+	if !d.start.due {
 		return
 	}
 	header, _ := t.Packet(0)
+	first := First{Sequence: binary.BigEndian.Uint16(header[2:]), Timestamp: t.Timestamp()}
+	if message := d.start.message; message != nil {
+		if !d.line.conn.queue(message(first, true)) {
+			return // with the next train
+		}
+		d.pause(false)
+	}
+	d.start.message, d.start.due = nil, false
 	select {
-	case d.first <- First{Sequence: binary.BigEndian.Uint16(header[2:]), Timestamp: t.Timestamp()}:
+	case d.start.first <- first:
 	default: // nobody has read the one before
 	}
-	d.starts = false
 }
 
 // listen handles an RTCP compound that d received at time now: receiver reports about the stream, requests for a key

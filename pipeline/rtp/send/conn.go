@@ -62,18 +62,6 @@ func NewConn(c *net.TCPConn) (*Conn, error) {
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.write(b)
-}
-
-// WriteFirst writes the message that compose returns. Packets of a stream that begins meanwhile follow the message.
-func (c *Conn) WriteFirst(compose func() []byte) (int, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.write(compose())
-}
-
-// write is Write with mu held.
-func (c *Conn) write(b []byte) (int, error) {
 	err := c.Conn.SetWriteDeadline(time.Now().Add(answerLimit))
 	if err == nil && len(c.rest) > 0 {
 		_, err = c.Conn.Write(c.rest)
@@ -87,6 +75,16 @@ func (c *Conn) write(b []byte) (int, error) {
 		_ = c.Conn.Close() // the stream may have been cut inside a message
 	}
 	return n, err
+}
+
+// queue puts a message before the packets that follow, unless something is being written, and reports whether it did.
+func (c *Conn) queue(b []byte) bool {
+	if !c.mu.TryLock() {
+		return false
+	}
+	defer c.mu.Unlock()
+	c.rest = append(c.rest, b...)
+	return true
 }
 
 // SetWriteDeadline does nothing, because Write sets its own deadline.

@@ -18,13 +18,13 @@ type destination struct {
 	reader   string                // protocol by which a reader requested the stream; empty if configured
 	line     *interleaved          // for a reader's connection; nil for UDP
 	heard    func(from netip.Addr) // called for each RTCP compound received by UDP; may be nil
-	first    chan First            // gets the start of the next train if starts; nil if nobody needs it
-	starts   bool                  // guarded by the transmitter's lock
+	start    start
 	counters counters
 	progress progress
 
 	mu     sync.Mutex // guards the following fields; held for the time of one burst
 	paused bool       // gets RTCP only
+	skips  bool       // gets no more packets of the current train, because it was paused
 	socket socket
 	way    way
 	reach  reach
@@ -33,6 +33,13 @@ type destination struct {
 	log    *slog.Logger
 	told   unix.Errno // reason of the last change of state, see logState; 0 for whole frames
 	logged time.Time  // time of the last log message
+}
+
+// start tells a reader which packet it gets first. The transmitter's lock guards it, but not the channel.
+type start struct {
+	first   chan First               // gets the start of the next train if due; nil if nobody needs it
+	due     bool                     // the next train is the first one
+	message func(First, bool) []byte // for a connection: what precedes the first packet; nil: nothing
 }
 
 // progress is the progress of the current train.
@@ -65,7 +72,7 @@ func (d *destination) beginTrain(t *train) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.progress = progress{}
-	if d.closed || d.paused {
+	if d.skips = d.paused; d.closed || d.skips {
 		d.progress.why = errRemoved
 		return
 	}
@@ -115,7 +122,7 @@ func (d *destination) flush(t *train, to int) {
 // offer is flush with mu held.
 func (d *destination) offer(t *train, to int) {
 	p := &d.progress
-	if d.closed {
+	if d.closed || d.skips {
 		p.why = errRemoved
 		return
 	}
@@ -170,9 +177,8 @@ func (d *destination) giveUp(t *train, why unix.Errno) {
 func (d *destination) pause(paused bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.paused = paused; paused {
-		d.progress.why = errRemoved
-	}
+	d.paused = paused
+	d.skips = d.skips || paused
 }
 
 // errRemoved is the reason for the end of a train to a destination that was removed or paused.

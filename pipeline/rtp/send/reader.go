@@ -55,7 +55,7 @@ func (s *Sink) readerAt(to netip.AddrPort, c Config, by string, heard func(from 
 	if err != nil {
 		return nil, err
 	}
-	d.reader, d.heard, d.first = by, heard, make(chan First, 1)
+	d.reader, d.heard, d.start.first = by, heard, make(chan First, 1)
 	return &Reader{sender: s.sender, d: d}, nil
 }
 
@@ -65,7 +65,7 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	line := &interleaved{conn: c, channel: channel}
 	name := c.RemoteAddr().String()
 	d := &destination{
-		name: name, line: line, reader: "RTSP over TCP", first: make(chan First, 1), socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
+		name: name, line: line, reader: "RTSP over TCP", start: start{first: make(chan First, 1)}, socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
 		way: way{kind: Single, best: line, now: line, ahead: maxAhead, burst: s.config.Burst},
 	}
 	d.counters.head = uint64(s.config.HeaderSize())
@@ -103,11 +103,27 @@ func (r *Reader) Begin() error {
 // there is no frame within limit, or if another reader of the same group got the answer.
 func (r *Reader) First(limit time.Duration) (First, bool) {
 	select {
-	case first := <-r.d.first:
+	case first := <-r.d.start.first:
 		return first, true
 	case <-time.After(limit):
 		return First{}, false
 	}
+}
+
+// BeginAfter is Begin for a reader on a connection. The message that is returned by message, which must not block, is
+// sent before the first packet. message is called with the first packet, or, if there is no frame within limit, with
+// false. BeginAfter returns when the message has been handed to the connection, with an error if that or Begin failed.
+func (r *Reader) BeginAfter(limit time.Duration, message func(first First, known bool) []byte) error {
+	r.Pause()
+	if err := r.sender.beginAfter(r, message); err != nil {
+		return err
+	}
+	if _, told := r.First(limit); told || !r.sender.takeBack(r.d) {
+		return nil
+	}
+	_, err := r.d.line.conn.Write(message(First{}, false))
+	r.d.pause(false)
+	return err
 }
 
 // Pause stops sending packets until the next call of Begin. RTCP packets are still sent. Of a frame that is being sent
@@ -188,7 +204,11 @@ func (x *transmitter) attach(d *destination) error {
 
 // begin prepares for the first train of d, which must be among the destinations. The lock must be held.
 func (x *transmitter) begin(d *destination) {
-	d.starts = d.first != nil
+	select {
+	case <-d.start.first: // of an earlier start
+	default:
+	}
+	d.start.due = d.start.first != nil
 	x.keyFrame()
 }
 
@@ -196,12 +216,30 @@ func (x *transmitter) begin(d *destination) {
 func (x *transmitter) resume(d *destination) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	select {
-	case <-d.first: // of an earlier start
-	default:
-	}
 	d.pause(false)
 	x.begin(d)
+}
+
+// beginAfter begins sending to a reader after a message.
+func (x *transmitter) beginAfter(r *Reader, message func(First, bool) []byte) error {
+	x.mu.Lock()
+	r.d.start.message = message
+	if r.begun {
+		x.begin(r.d)
+		x.mu.Unlock()
+		return nil
+	}
+	x.mu.Unlock()
+	return r.Begin()
+}
+
+// takeBack removes the message of d, and reports whether there was one, so that it has not been sent.
+func (x *transmitter) takeBack(d *destination) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	was := d.start.message != nil
+	d.start.message, d.start.due = nil, false
+	return was
 }
 
 // detach removes the destination for which meant returns true, sends it BYE and closes it. It reports whether there was
