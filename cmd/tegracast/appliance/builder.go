@@ -22,7 +22,7 @@ type builder struct {
 	views   *preview.Views
 	ending  *shutdown // nil: the shutdown is not watched
 
-	books  map[string]*pipeline.Books // of the outputs that a reload has closed, by name
+	books  map[string]*pipeline.Books // statistics of the outputs that a reload has closed, by name
 	reopen func(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error)
 }
 
@@ -122,7 +122,8 @@ func (b *builder) dropFlow(f *flow) error {
 	return errors.Join(errs...)
 }
 
-// dropOutput removes an output from its running flow.
+// dropOutput detaches an output from its flow, which may be running, and closes it. If ctx ends first, the output does
+// not finish its current frame.
 func (b *builder) dropOutput(ctx context.Context, f *flow, o *output) error {
 	b.views.StopPictures(f, o.name)
 	o.attached.Detach(ctx)
