@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the configuration of an appliance: YAML in, plain values out.
+// Package config reads the configuration of an appliance from YAML.
 //
 // Load reads the file, refuses unknown keys, fills in the defaults, and resolves every reference, so that its callers
 // need not look anything up. A mistake is an *yamlfile.Error with file, line, column and a remedy.
@@ -22,7 +22,7 @@ import (
 //go:embed default.yaml
 var defaultYAML []byte
 
-// Default returns the text of the default configuration, with comments.
+// Default returns the text of the default configuration, with comments. The text must not be changed.
 func Default() []byte { return defaultYAML }
 
 // Load reads, checks and resolves a configuration file. With an empty path it uses the default one. Every error is an
