@@ -53,6 +53,7 @@ func (e *Events) number() uint64 {
 }
 
 // after returns the kept events after number n, the number of the last event, and a channel that the next event closes.
+// An n above the number of the last event counts as 0.
 func (e *Events) after(n uint64) (list [][]byte, last uint64, more <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

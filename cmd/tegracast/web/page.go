@@ -123,7 +123,7 @@ const (
 //go:embed page
 var pageFiles embed.FS
 
-// addPage adds the handlers of the page and its script, except for files of outputs.
+// addPage adds the handlers of the page and its scripts, of the description of the interface, and of the status.
 func (c *Config) addPage(mux class) {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -234,9 +234,9 @@ func newer(ctx context.Context, view View, old *preview.Picture) *preview.Pictur
 	return old
 }
 
-// show sends the current picture, or waits for the next one if the client already has it (RFC 9110 §13.1.2). Moving
-// pictures follow one another until the client leaves, as a multipart/x-mixed-replace body. A slow client misses
-// pictures.
+// show sends the current picture. If the client already has it (RFC 9110 §13.1.2), show waits up to newerWait for the
+// next one. Moving pictures follow one another until the client leaves, as a multipart/x-mixed-replace body. A slow
+// client misses pictures.
 func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, moving bool) {
 	view, err := c.View(name)
 	if err != nil {
