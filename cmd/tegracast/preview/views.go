@@ -46,7 +46,7 @@ func (w *Watcher) Next(ctx context.Context, old *Picture) (*Picture, error) {
 // Close removes the viewer. It may be called twice.
 func (w *Watcher) Close() { w.once.Do(w.leave) }
 
-// AddViewer adds a viewer to an output, and opens its pictures if necessary.
+// AddViewer adds a viewer to an output, and calls open if the output has no pictures yet. The viewer must be closed.
 func (v *Views) AddViewer(output string, open func() (Source, error)) (*Watcher, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
