@@ -53,7 +53,7 @@ type FPGAConfig struct {
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
-// Errors of a camera. They are returned wrapped, with the operation, the place and a remedy.
+// Errors of cameras and outputs. They are returned wrapped, with the operation, the place and a remedy.
 var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")

@@ -38,7 +38,7 @@ type Hardware struct {
 }
 
 // OpenXDMA finds the XDMA core, which must not be in use in this process, and calls Halt with its halt list. A fence
-// raised by the kernel module, or left behind by another process, is lifted once all channels have stopped.
+// raised by the kernel module, or left behind by another process, is lifted after all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Poll: h.Poll, Alloc: CoherentMemory(h.Pinner)})

@@ -24,7 +24,8 @@ type fillingFrame struct {
 	checked         int
 }
 
-// Reasons why a frame that was handed on early is damaged. Its readers get an error that wraps one of them.
+// Reasons why a frame that was handed on early is damaged. Its readers get an error that wraps one of them, or that
+// says that the FPGA's registers and the trailer contradict each other.
 var (
 	errCut    = errors.New("the stream was interrupted inside the frame")
 	errPixels = errors.New("its pixels do not match the FPGA's CRC")
@@ -101,7 +102,7 @@ func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) e
 	return nil
 }
 
-// check continues the CRC up to byte end of the pixels.
+// check continues the CRC over the pixels up to, but not including, byte end.
 func (f *fillingFrame) check(end int) {
 	f.crc, f.checked = crc.Castagnoli(f.crc, f.frame.Bytes[f.checked:end]), end
 }
