@@ -43,7 +43,7 @@ type Recorder struct {
 	full bool
 }
 
-// NewRecorder returns a Recorder that keeps the last n events.
+// NewRecorder returns a Recorder that keeps the most recent n events. n must be at least 1.
 func NewRecorder(n int) *Recorder { return &Recorder{ring: make([]entry, n)} }
 
 // Record stores an event. It does not allocate.

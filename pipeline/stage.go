@@ -21,7 +21,7 @@ type stageNode struct {
 	from     *point
 	up       *stageNode // the stage that from belongs to; nil behind a source
 	consumer *consumer
-	holds    int       // frames in the stage's hands at a time
+	holds    int       // maximum number of frames that the stage works on at a time
 	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
