@@ -76,14 +76,14 @@ type FPGACamera struct {
 	gain     float64
 
 	frames   atomic.Uint64 // number of emitted frames
-	last     atomic.Uint64 // sequence number of the last emitted frame
+	last     atomic.Uint64 // sequence number of the latest emitted frame
 	refused  atomic.Uint64 // complete frames refused because of their CRC or trailer
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions into each state
 	state    atomic.Int32             // the supervisor's state, for other goroutines
 	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
-	completed time.Time // when the last frame of a bare stream was complete, or a frame of any stream was last cut short
+	completed time.Time // time of the latest complete frame of a bare stream, or when a frame of any stream was cut short
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all

@@ -89,7 +89,7 @@ type Card struct {
 	stuck map[engine]bool // engines that did not stop although their memory was released
 
 	resetting sync.Mutex // one reset at a time
-	reset     time.Time  // time of the last successful reset; guarded by resetting
+	reset     time.Time  // time of the latest successful reset; guarded by resetting
 }
 
 // NewCard returns a card. Its DMA engine is opened when it is first needed.

@@ -43,7 +43,7 @@ type MatchStats struct {
 	Matched     uint64
 	AloneEdges  uint64        // edges without a frame
 	AloneFrames uint64        // frames without an edge, if each should have one
-	Offset      time.Duration // from the edge to the start of the exposure, for the last matched frame
+	Offset      time.Duration // from the edge to the start of the exposure, for the latest matched frame
 	Uncertainty time.Duration // of Offset
 }
 
@@ -60,7 +60,7 @@ const (
 // NewMatcher returns an empty Matcher.
 func NewMatcher(cfg MatcherConfig) *Matcher { return &Matcher{cfg: cfg} }
 
-// Edge adds the time of an edge. Once the lists have grown it allocates nothing.
+// Edge adds the time of an edge. After the lists have grown it allocates nothing.
 func (m *Matcher) Edge(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +72,7 @@ func (m *Matcher) Edge(at time.Time) {
 	m.settle(time.Now())
 }
 
-// Frame adds the times of a frame, if its exposure time is known. Once the lists have grown it allocates nothing.
+// Frame adds the times of a frame, if its exposure time is known. After the lists have grown it allocates nothing.
 func (m *Matcher) Frame(t pipeline.Times) {
 	if t.ExposureStart.IsZero() {
 		return

@@ -61,7 +61,7 @@ type supervisor struct {
 	pipeline.Recovery
 	camera  *FPGACamera
 	state   State
-	told    State // the last state logged at a level above debug
+	told    State // the latest state logged at a level above debug
 	faults  pipeline.FaultLog
 	resorts int    // number of resets tried in this recovery
 	rested  bool   // the watchdog has seen the camera idle in this attempt
@@ -328,7 +328,7 @@ func (q *silence) length(now time.Time) time.Duration {
 	return now.Sub(q.since) - q.late
 }
 
-// end ends the silence, at the time of the last look.
+// end ends the silence, at the time of the latest look.
 func (q *silence) end() { q.since, q.late = q.last, 0 }
 
 // checkSession examines a session once. It returns Starting if frames should be coming but are not.

@@ -58,7 +58,7 @@ type Queue struct {
 
 	log     *slog.Logger // nil: slog.Default()
 	kind    string       // kind of consumer, for the log: output or stage
-	failing atomic.Bool  // the last frame failed
+	failing atomic.Bool  // the previous frame failed
 	resting atomic.Bool  // the consumer has failed: frames are dropped until resume; set with mu held
 
 	mu     sync.Mutex
@@ -259,7 +259,7 @@ func (q *Queue) Len() int {
 	return q.count
 }
 
-// close makes Next return ErrDetached once all waiting frames are taken. Frames put later count as dropped.
+// close makes Next return ErrDetached after all waiting frames are taken. Frames put later count as dropped.
 func (q *Queue) close() {
 	q.mu.Lock()
 	if !q.closed {

@@ -26,7 +26,7 @@ type stageNode struct {
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
-	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
+	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports or removed
 	outs    []*Frame
 	retired chan retiree
 

@@ -3,7 +3,7 @@
 // Package appliance opens the parts that a configuration describes, runs them, and changes them when the configuration
 // changes. It reports its state to users, the log, the service manager and a metrics server.
 //
-// Each kind of source, stage and output is opened in a file of its own. kinds.go lists them. newAppliance connects types
+// Each kind of source, stage and output is opened in its own file. kinds.go lists them. newAppliance connects types
 // that know only what they use:
 //
 //   - opener and builder open and close the parts that a plan names; sourceOpener, stageOpener and sinkOpener open each

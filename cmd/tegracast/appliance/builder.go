@@ -110,7 +110,7 @@ func (b *builder) dropFlow(f *flow) error {
 	for _, c := range slices.Backward(stages) { // before the slots, to which a GPU may still write
 		err := c()
 		errs = append(errs, err)
-		if pipeline.DeviceLost(err) { // any further driver call may block for ever
+		if pipeline.DeviceLost(err) { // any further driver call may block indefinitely
 			return errors.Join(errs...)
 		}
 	}

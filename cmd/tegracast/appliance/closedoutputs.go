@@ -189,7 +189,7 @@ func (c *closedOutputs) restore(were map[string]outputReport) {
 	maps.Copy(c.stopped, were)
 }
 
-// setOutputs records the outputs of a configuration, and forgets the waiting ones that it does not have.
+// setOutputs records the outputs of a configuration, and forgets the waiting ones that are not among them.
 func (c *closedOutputs) setOutputs(next *config.Appliance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

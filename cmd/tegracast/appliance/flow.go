@@ -13,8 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// flow is a source with all its consumers in a graph of their own. It can be stopped and reopened without the other
-// flows.
+// flow is a source with all its consumers in their own graph. It can be stopped and reopened without the other flows.
 type flow struct {
 	name      string
 	graph     *pipeline.Graph

@@ -27,7 +27,7 @@ type healthWatch struct {
 
 	talking   sync.Mutex // held while the service manager is notified
 	announced bool       // READY=1 was sent, and STOPPING=1 was not
-	said      string     // the last status sent
+	said      string     // the latest status sent
 	reloading time.Time  // when the current reload began; zero: none
 	failure   string     // error of the latest reload; empty: it succeeded, or there was none
 
@@ -146,7 +146,7 @@ func (h *healthWatch) look(st pipeline.Stats, stalled error) bool {
 // lost.
 const longest = 3000
 
-// status describes what is stalled, why the last reload failed, which outputs have failed, and which sources have
+// status describes what is stalled, why the latest reload failed, which outputs have failed, and which sources have
 // ended, for display by the service manager. h.talking must be held.
 func (h *healthWatch) status(st pipeline.Stats, stalled error) string {
 	var list []string

@@ -5,7 +5,7 @@
 // Load reads the file, refuses unknown keys, fills in the defaults, and resolves every reference, so that its callers
 // need not look anything up. A mistake is an *yamlfile.Error with file, line, column and a remedy.
 //
-// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds. Its type, in a file of its own,
+// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds. Its type, in its own file,
 // defines the keys of its section (the JSON Schema is made from the same tags), checks them and resolves them.
 package config
 
@@ -38,7 +38,7 @@ func Load(path string) (*Appliance, error) {
 	return Parse(path, text)
 }
 
-// MaxFile is the maximum size of a configuration file in bytes. A long configuration has a few thousand.
+// MaxFile is the maximum size of a configuration file in bytes. A long configuration has a few thousand bytes.
 const MaxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {

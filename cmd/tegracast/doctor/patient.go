@@ -27,7 +27,7 @@ type finding struct {
 	Command string `json:"command,omitempty"` // what fixes it, for a shell of root
 }
 
-// patient is the examined machine: its files, and information that files do not give.
+// patient is the examined machine: its files, and information that files do not contain.
 type patient struct {
 	root         fs.FS
 	user         string                               // user who runs doctor

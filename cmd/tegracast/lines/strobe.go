@@ -65,7 +65,7 @@ func (s *strobePin) run(ctx context.Context) {
 		s.follow(ctx)
 		return
 	}
-	var lit time.Time // the last lit exposure
+	var lit time.Time // start of the latest lit exposure
 	for {
 		select {
 		case e := <-s.exposures:

@@ -45,7 +45,7 @@ func (e *Events) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// number returns the number of the last event, or 0 if there is none.
+// number returns the number of the latest event, or 0 if there is none.
 func (e *Events) number() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -90,7 +90,7 @@ func (c *Config) events(ended <-chan struct{}) http.Handler {
 
 // An EventList lists the events after a given number.
 type EventList struct {
-	Last   uint64            `json:"last"` // number of the last event
+	Last   uint64            `json:"last"` // number of the latest event
 	Events []json.RawMessage `json:"events"`
 }
 
