@@ -31,7 +31,7 @@ type FPGAConfig struct {
 	Slots         int            // number of frame slots; 0: 8
 	Flags         cudahost.Flags // of the slots' memory; cudahost.WriteCombined only with Bare, because the CPU does not read frames of a bare stream
 	FrameTimeout  time.Duration  // time without a frame, with free slots, after which the engine is restarted; 0: 1 s; raised to at least 4 frame periods
-	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
+	GiveUp        time.Duration  // how long recovery may be fruitless before Run returns the fault; 0: 30 s
 	// Bare selects a stream without a camera block and trailers, each of whose packets contains the pixels of one
 	// frame. Channel is its C2H channel and Rate its frame rate; Number, Exposure, Gain and Triggered are not used.
 	// Frames are counted as they arrive, so frames dropped by the FPGA are not noticed. If the stream has to be

@@ -88,7 +88,7 @@ type consumer struct {
 	holds   int                           // frames that it may hold at a time: those in its queue and those in use
 	stage   *stageNode                    // the stage that this consumer feeds; nil for an output
 	take    bool                          // it takes the frame being handed out; set by decide, for hand
-	why     DropReason                    // reason for not taking the frame; used like take
+	why     DropReason                    // reason for not taking the frame; set and used like take
 }
 
 // rests reports whether nothing should be made for the consumer, that is, whether it is a failed output, or a stage all

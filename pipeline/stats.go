@@ -16,7 +16,7 @@ type Stats struct {
 type SourceStats struct {
 	Name     string            `json:"name"`
 	Captured uint64            `json:"captured"`
-	Lost     uint64            `json:"lost"`             // gaps in the sequence
+	Lost     uint64            `json:"lost"`             // frames missing in the sequence
 	Idle     bool              `json:"idle,omitempty"`   // nothing to emit, without a fault
 	Ended    bool              `json:"ended,omitempty"`  // it was played to its end
 	Period   time.Duration     `json:"period_ns"`        // from one frame to the next; 0 if not fixed

@@ -16,7 +16,7 @@ import (
 type strobePin struct {
 	*outPin
 	width   time.Duration    // 0: as long as the exposure
-	flashes <-chan time.Time // of the trigger; nil: follows the frames
+	flashes <-chan time.Time // starts of the trigger's pulses; nil: the strobe follows the frames
 	nominal time.Duration    // the source's frame period
 
 	exposures chan exposure // the latest one

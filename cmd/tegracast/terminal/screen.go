@@ -32,7 +32,7 @@ type Screen struct {
 // A Line is a line of the block.
 type Line struct {
 	Text  string
-	Bad   bool // it reports a loss
+	Bad   bool // it reports a loss or a failure, and is red if there are colours
 	Whole bool // it is not cut at the terminal's width, so that it can be copied
 }
 

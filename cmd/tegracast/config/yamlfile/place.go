@@ -75,7 +75,7 @@ func (e *Error) Mistake() Mistake {
 type Place struct {
 	file         string
 	line, column int
-	path         string // such as outputs[0].rtp.mtu; empty: the whole file
+	path         string // such as outputs[0].rtp.mtu; empty: not the place of a key
 }
 
 // Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf, it wraps the
@@ -85,7 +85,7 @@ func (p Place) Errorf(format string, a ...any) error {
 }
 
 // Position returns the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu. The path is ""
-// for the whole file; for the zero Place, line and column are 0.
+// if the place is not that of a key. For the zero Place, line and column are 0.
 func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
 // Located returns err with the place in front of its text. Unlike Errorf, it is for errors that are no mistakes in the
