@@ -105,8 +105,8 @@ func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	return "unknown option --" + e.GetSpecifiedName() + didYouMean(e.GetSpecifiedName(), all, "--")
 }
 
-// wanted returns a description of the values that an option accepts. For other types than these it is the text of the
-// error.
+// wanted returns a description of the values that an option accepts. For a type without a description it is the text of
+// the error.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "int":

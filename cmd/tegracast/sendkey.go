@@ -61,7 +61,7 @@ func knownTo(file string, at netip.AddrPort) error {
 	return nil
 }
 
-// reads reports whether the mode of a file lets a user read it. who is the user's number.
+// reads reports whether a user may read a file according to its mode, owner and group. who is the user's number.
 func reads(who int, file *syscall.Stat_t) bool {
 	switch {
 	case who == 0 || file.Mode&0o004 != 0:

@@ -122,8 +122,8 @@ func (b *builder) dropFlow(f *flow) error {
 	return errors.Join(errs...)
 }
 
-// dropOutput detaches an output from its flow, which may be running, and closes it. If ctx ends first, the output does
-// not finish its current frame.
+// dropOutput detaches an output from its flow, which may be running, and closes it. If ctx ends before the output has
+// finished its current frame, the output is cancelled.
 func (b *builder) dropOutput(ctx context.Context, f *flow, o *output) error {
 	b.views.StopPictures(f, o.name)
 	o.attached.Detach(ctx)

@@ -46,7 +46,7 @@ type stream struct {
 	sink      *send.Sink // nil: the stream is at rest
 	publisher publisher  // nil: not published
 	guests    []string   // destinations that clients have added
-	lent      []string   // former guests that a reload in progress has put into the configuration
+	lent      []string   // clients' destinations that a reload in progress has put into the configuration
 	sent      []send.Destination
 	before    []send.DestinationStats // counters of earlier sinks for its destinations
 	totals    *totals.Totals          // totals for metrics

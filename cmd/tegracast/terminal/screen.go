@@ -36,7 +36,7 @@ type Line struct {
 	Whole bool // it is not cut at the terminal's width, so that it can be copied
 }
 
-// On returns a screen if out and err are both the terminal and it can move its cursor, else nil.
+// On returns a screen if out and err are both terminals and TERM names one that can move its cursor, else nil.
 func On(out, err io.Writer) *Screen {
 	f, ok := out.(*os.File)
 	g, also := err.(*os.File)
