@@ -83,7 +83,7 @@ type FPGACamera struct {
 	state    atomic.Int32             // the supervisor's state, for other goroutines
 	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
-	completed time.Time // time of the latest complete frame of a bare stream, or when a frame of any stream was cut short
+	completed time.Time // time of the latest complete frame of a bare stream, or of the latest cut of any frame
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all
