@@ -50,7 +50,7 @@ func lostSince(gap, period time.Duration) uint64 {
 	return uint64(max(1, (gap+period/2)/period-1))
 }
 
-// checkBare is checkSession for a bare stream, which can be observed only through its frames.
+// checkBare does the work of checkSession for a bare stream, which can be observed only through its frames.
 func (s *supervisor) checkBare() State {
 	c := s.camera
 	frames := c.frames.Load()

@@ -31,7 +31,7 @@ type FPGAConfig struct {
 	Slots         int            // number of frame slots; 0: 8
 	Flags         cudahost.Flags // of the slots' memory; cudahost.WriteCombined only with Bare, because the CPU does not read frames of a bare stream
 	FrameTimeout  time.Duration  // time without a frame, with free slots, after which the engine is restarted; 0: 1 s; raised to at least 4 frame periods
-	GiveUp        time.Duration  // how long recovery may take before Run returns the fault; 0: 30 s
+	GiveUp        time.Duration  // how long recovery may be fruitless before Run returns the fault; 0: 30 s
 	// Bare selects a stream without a camera block and trailers, each of whose packets contains the pixels of one
 	// frame. Channel is its C2H channel and Rate its frame rate; Number, Exposure, Gain and Triggered are not used.
 	// Frames are counted as they arrive, so frames dropped by the FPGA are not noticed. If the stream has to be
@@ -53,7 +53,7 @@ type FPGAConfig struct {
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
-// Errors of a camera. They are returned wrapped, with the operation, the place and a remedy.
+// Errors of cameras and outputs. They are returned wrapped, with the operation, the place and a remedy.
 var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")
@@ -76,14 +76,14 @@ type FPGACamera struct {
 	gain     float64
 
 	frames   atomic.Uint64 // number of emitted frames
-	last     atomic.Uint64 // sequence number of the last emitted frame
+	last     atomic.Uint64 // sequence number of the latest emitted frame
 	refused  atomic.Uint64 // complete frames refused because of their CRC or trailer
 	sup      supervisor
 	counters [numStates]atomic.Uint64 // transitions into each state
 	state    atomic.Int32             // the supervisor's state, for other goroutines
 	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
-	completed time.Time // when the last frame of a bare stream was complete, or a frame of any stream was last cut short
+	completed time.Time // time of the latest complete frame of a bare stream, or of the latest cut of any frame
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all

@@ -38,7 +38,7 @@ type Hardware struct {
 }
 
 // OpenXDMA finds the XDMA core, which must not be in use in this process, and calls Halt with its halt list. A fence
-// raised by the kernel module, or left behind by another process, is lifted once all channels have stopped.
+// raised by the kernel module, or left behind by another process, is lifted after all channels have stopped.
 func (h Hardware) OpenXDMA(ctx context.Context) (*xdma.Device, error) {
 	fencer, generation, fenced := h.fence()
 	d, err := xdma.Open(xdma.Config{BARs: h.BARs, Interrupts: h.Interrupts, Poll: h.Poll, Alloc: CoherentMemory(h.Pinner)})
@@ -89,7 +89,7 @@ type Card struct {
 	stuck map[engine]bool // engines that did not stop although their memory was released
 
 	resetting sync.Mutex // one reset at a time
-	reset     time.Time  // time of the last successful reset; guarded by resetting
+	reset     time.Time  // time of the latest successful reset; guarded by resetting
 }
 
 // NewCard returns a card. Its DMA engine is opened when it is first needed.

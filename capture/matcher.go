@@ -43,12 +43,13 @@ type MatchStats struct {
 	Matched     uint64
 	AloneEdges  uint64        // edges without a frame
 	AloneFrames uint64        // frames without an edge, if each should have one
-	Offset      time.Duration // from the edge to the start of the exposure, for the last matched frame
+	Offset      time.Duration // from the edge to the start of the exposure, for the latest matched frame
 	Uncertainty time.Duration // of Offset
 }
 
-// How long an edge or a frame waits for its counterpart. An edge becomes known within milliseconds; a frame becomes
-// known after its exposure, which takes up to 4.3 s (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
+// edgeIsLate is the time for which a frame waits for its edge, and frameIsLate that for which an edge waits for its
+// frame. An edge becomes known within milliseconds; a frame becomes known after its exposure, which takes up to 4.3 s
+// (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
 const (
 	edgeIsLate  = time.Second
 	frameIsLate = 10 * time.Second
@@ -59,7 +60,7 @@ const (
 // NewMatcher returns an empty Matcher.
 func NewMatcher(cfg MatcherConfig) *Matcher { return &Matcher{cfg: cfg} }
 
-// Edge adds the time of an edge. Once the lists have grown it allocates nothing.
+// Edge adds the time of an edge. After the lists have grown it allocates nothing.
 func (m *Matcher) Edge(at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +72,7 @@ func (m *Matcher) Edge(at time.Time) {
 	m.settle(time.Now())
 }
 
-// Frame adds the times of a frame, if its exposure time is known. Once the lists have grown it allocates nothing.
+// Frame adds the times of a frame, if its exposure time is known. After the lists have grown it allocates nothing.
 func (m *Matcher) Frame(t pipeline.Times) {
 	if t.ExposureStart.IsZero() {
 		return

@@ -192,8 +192,8 @@ type course struct {
 	period time.Duration
 
 	due    time.Time
-	shown  time.Time // Times.Shown of the last frame; zero before the first
-	number uint64    // sequence number of the last frame
+	shown  time.Time // Times.Shown of the previous frame; zero before the first
+	number uint64    // sequence number of the previous frame
 	// shift is added to a frame's times, and skip to its number; both change when the recording repeats.
 	shift  time.Duration
 	skip   uint64

@@ -44,8 +44,8 @@ type ReplayConfig struct {
 	Allocator pipeline.Allocator
 }
 
-// Validate returns an error that wraps ErrReplay and states the field, its value and the violated rule. It does not
-// open the file.
+// Validate returns nil if c is valid, else an error that wraps ErrReplay and states the field, its value and the
+// violated rule. It does not open the file.
 func (c ReplayConfig) Validate() error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrReplay, fmt.Sprintf(format, a...))

@@ -26,12 +26,12 @@ type session struct {
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
 	revoked chan struct{} // closed when a pin was revoked
-	why     tegra.Reason  // reason of the revocation; valid once revoked is closed
+	why     tegra.Reason  // reason of the revocation; valid after revoked is closed
 	once    sync.Once     // guards closing revoked
 	failed  chan error    // error from giving credits to the engine
 	started bool          // the camera is capturing
 	base    uint64        // added to the FPGA's sequence numbers
-	next    uint64        // one more than the FPGA's sequence number of the last frame seen
+	next    uint64        // one more than the FPGA's sequence number of the latest frame seen
 	resumed bool          // a bare stream was restarted, and no frame has come since
 	taken   uint64        // number of frames begun by the sensor, as last seen by the watchdog
 	filling fillingFrame

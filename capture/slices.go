@@ -24,7 +24,8 @@ type fillingFrame struct {
 	checked         int
 }
 
-// Reasons why a frame that was handed on early is damaged. Its readers get an error that wraps one of them.
+// Reasons why a frame that was handed on early is damaged. Its readers get an error that wraps one of them, or that
+// says that the FPGA's registers and the trailer contradict each other.
 var (
 	errCut    = errors.New("the stream was interrupted inside the frame")
 	errPixels = errors.New("its pixels do not match the FPGA's CRC")
@@ -73,8 +74,8 @@ func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 
 // beginFrame hands on a frame whose first lines have arrived, provided that its sequence number is certain; otherwise
 // the frame is handed on when it is complete. The FPGA's registers name the frame that is being transferred now: if it
-// is the one after the last frame seen, it is this frame. The frames of a bare stream have no number but the session's
-// count, and their exposure is assumed to begin when the first lines arrive.
+// is the one after the latest frame seen, it is this frame. The frames of a bare stream have no number but the
+// session's count, and their exposure is assumed to begin when the first lines arrive.
 func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	sequence, start, certain := s.next, uint64(0), !s.resumed
@@ -101,7 +102,7 @@ func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) e
 	return nil
 }
 
-// check continues the CRC up to byte end of the pixels.
+// check continues the CRC over the pixels up to, but not including, byte end.
 func (f *fillingFrame) check(end int) {
 	f.crc, f.checked = crc.Castagnoli(f.crc, f.frame.Bytes[f.checked:end]), end
 }

@@ -61,7 +61,7 @@ type supervisor struct {
 	pipeline.Recovery
 	camera  *FPGACamera
 	state   State
-	told    State // the last state logged at a level above debug
+	told    State // the latest state logged at a level above debug
 	faults  pipeline.FaultLog
 	resorts int    // number of resets tried in this recovery
 	rested  bool   // the watchdog has seen the camera idle in this attempt
@@ -93,8 +93,8 @@ func (s *supervisor) to(state State, why error) {
 	c.cfg.Logger.Log(context.Background(), level, "source "+state.String(), about...)
 }
 
-// logState logs a state that was not entered because of a fault: at level info once faults no longer recur, unless it
-// is the last state logged above debug, and otherwise, if it is a new state, at level debug.
+// logState logs a state that was not entered because of a fault: at level info if faults no longer recur and the state
+// is not the last one logged above debug. Otherwise it logs the state at level debug, and only if changed is true.
 func (s *supervisor) logState(state State, changed bool) {
 	level := slog.LevelDebug
 	if s.told != state && s.faults.Calm(time.Now()) {
@@ -310,8 +310,8 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 // because then it could take no frame, and a model of the FPGA would produce none.
 type silence struct {
 	interval    time.Duration // between looks
-	since, last time.Time     // time of the last frame; time of the last look
-	late        time.Duration // total lateness of looks since then
+	since, last time.Time     // start of the silence; time of the latest look
+	late        time.Duration // total lateness of looks since the start of the silence
 }
 
 func newSilence(interval time.Duration) silence {
@@ -328,7 +328,7 @@ func (q *silence) length(now time.Time) time.Duration {
 	return now.Sub(q.since) - q.late
 }
 
-// end ends the silence, at the time of the last look.
+// end ends the silence, at the time of the latest look.
 func (q *silence) end() { q.since, q.late = q.last, 0 }
 
 // checkSession examines a session once. It returns Starting if frames should be coming but are not.

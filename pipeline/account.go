@@ -27,7 +27,7 @@ func (r DropReason) String() string {
 	return [...]string{"queue", "rate", "pool", "stage", "fence", "sink", "detached", "damaged", "late"}[r]
 }
 
-// An Account counts the frames of one consumer. Once the consumer has ended, Counts.Offered equals Delivered plus the
+// An Account counts the frames of one consumer. After the consumer has ended, Counts.Offered equals Delivered plus the
 // sum of Dropped, exactly; before that, the difference is the number of frames that are waiting or being processed.
 type Account struct {
 	name      string

@@ -37,7 +37,7 @@ const (
 // A Waiter is notified when lines of a frame have arrived. It is owned by the waiting goroutine, and waits for one
 // frame at a time.
 type Waiter struct {
-	Wake  func() // called once per wait, by the goroutine that delivers the lines or finishes the frame; must not block
+	Wake  func() // called once per wait, with the frame's lock held: it must neither block nor use the frame
 	lines int32
 	joins bool
 }
@@ -64,7 +64,7 @@ func (f *Frame) Fill() {
 // Filling reports whether the frame is not yet complete, or has turned out to be damaged.
 func (f *Frame) Filling() bool { return f.arrival.state.Load() != whole }
 
-// Arrive marks the first lines lines as readable. A smaller number than before has no effect.
+// Arrive marks the first lines lines as readable. A number that is not larger than before has no effect.
 func (f *Frame) Arrive(lines int) {
 	a := &f.arrival
 	if int32(lines) <= a.lines.Load() {
@@ -189,7 +189,7 @@ func (f *Frame) Forget(w *Waiter) {
 }
 
 // reached reports whether a wait for n lines is over, that is, whether they have arrived or the frame is complete or
-// damaged. If it is damaged, reached also returns the error.
+// damaged. If it is damaged, reached also returns the error. The caller must hold mu.
 func (a *arrival) reached(n int32) (bool, error) {
 	switch a.state.Load() {
 	case whole:
@@ -231,7 +231,7 @@ func (a *arrival) unblock(b *blocked) {
 	a.idle = append(a.idle, b)
 }
 
-// leave removes w from the waiters.
+// leave removes w from the waiters. The caller must hold mu.
 func (a *arrival) leave(w *Waiter) {
 	if w.joins {
 		w.joins = false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Times holds the times of a frame's life. The zero Time means "unknown" or "not yet".
+// Times holds the times of the steps of a frame. The zero Time means "unknown" or "not yet".
 type Times struct {
 	ExposureStart time.Time // by the FPGA's clock, mapped to this machine's clock
 	ExposureEnd   time.Time

@@ -27,7 +27,7 @@ type Graph struct {
 	cfg GraphConfig
 
 	mu      sync.Mutex // guards construction, attach and detach; never taken on the path of a frame
-	listed  sync.Mutex // held, besides mu, to change sources, stages or outputs; Stats takes only this one
+	listed  sync.Mutex // held in addition to mu to change sources, stages or outputs; Stats locks only this one
 	sources []*sourceNode
 	stages  []*stageNode
 	outputs []*Output
@@ -85,10 +85,10 @@ type consumer struct {
 	account *Account
 	rate    limiter
 	useSlot func(index int, s Slot) error // nil if the consumer need not know the slots
-	holds   int                           // frames that it may hold at a time, in its queue and in its hands together
+	holds   int                           // frames that it may hold at a time: those in its queue and those in use
 	stage   *stageNode                    // the stage that this consumer feeds; nil for an output
 	take    bool                          // it takes the frame being handed out; set by decide, for hand
-	why     DropReason                    // reason for not taking the frame; used like take
+	why     DropReason                    // reason for not taking the frame; set and used like take
 }
 
 // rests reports whether nothing should be made for the consumer, that is, whether it is a failed output, or a stage all

@@ -9,7 +9,7 @@ type Source interface {
 	Format() Format
 	// Run emits frames until ctx ends or the source has no more, and then returns nil; otherwise it returns the error
 	// that ended it. emit takes over the caller's lease. A frame may be emitted while it is still filling (Frame.Fill);
-	// the source must then keep a lease of its own until Finish, and finish all such frames before Run returns.
+	// the source must then keep its own lease until Finish, and finish all such frames before Run returns.
 	Run(ctx context.Context, emit func(*Frame)) error
 	// Status may be called at any time and from any goroutine, also while the source is not running. It is not called
 	// per frame.

@@ -154,7 +154,7 @@ func (p PixelFormat) Group() PixelGroup {
 func (p PixelFormat) planar420() bool { return p == I420 || p == NV12 }
 
 // LineBytes returns the length in bytes of one line of the first plane without padding. It rounds up widths that
-// Format.Validate rejects.
+// Format.Validate rejects, and returns 0 for an unknown format.
 func (p PixelFormat) LineBytes(width int) int {
 	g := p.Group()
 	if g.Pixels == 0 {

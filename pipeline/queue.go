@@ -42,7 +42,8 @@ func (p *Policy) UnmarshalText(b []byte) error {
 var ErrDetached = errors.New("output is detached")
 
 // DefaultDepth returns the default for the maximum number of frames of format f that may wait for an output: two, plus
-// one for each 500 MB per second, but at most ten. Hiccups of the machine hold up larger frames for longer.
+// one for each 500 MB per second, but at most ten. The more bytes per second, the longer an output takes to catch up
+// after a delay of the machine.
 func DefaultDepth(f Format) int {
 	const first, most, each = 2, 10, 500e6
 	rate := float64(f.Rate.Num) / float64(max(f.Rate.Den, 1))
@@ -57,7 +58,7 @@ type Queue struct {
 
 	log     *slog.Logger // nil: slog.Default()
 	kind    string       // kind of consumer, for the log: output or stage
-	failing atomic.Bool  // the last frame failed
+	failing atomic.Bool  // the previous frame failed
 	resting atomic.Bool  // the consumer has failed: frames are dropped until resume; set with mu held
 
 	mu     sync.Mutex
@@ -258,7 +259,7 @@ func (q *Queue) Len() int {
 	return q.count
 }
 
-// close makes Next return ErrDetached once all waiting frames are taken. Frames put later count as dropped.
+// close makes Next return ErrDetached after all waiting frames are taken. Frames put later count as dropped.
 func (q *Queue) close() {
 	q.mu.Lock()
 	if !q.closed {

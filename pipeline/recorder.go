@@ -15,7 +15,7 @@ type Event uint8
 const (
 	EventCaptured  Event = iota // the source emitted the frame
 	EventProcessed              // a stage has made its outputs; the argument is the duration in ns
-	EventDelivered              // an output has finished with the frame
+	EventDelivered              // an output or a stage has finished with the frame
 	EventDrop                   // the argument is the DropReason
 	EventLost                   // the source saw a gap; the argument is the number of lost frames
 	EventFault                  // a source or output had a fault; argument: a camera's recoveries so far, or 0
@@ -43,7 +43,7 @@ type Recorder struct {
 	full bool
 }
 
-// NewRecorder returns a Recorder that keeps the last n events.
+// NewRecorder returns a Recorder that keeps the most recent n events. n must be at least 1.
 func NewRecorder(n int) *Recorder { return &Recorder{ring: make([]entry, n)} }
 
 // Record stores an event. It does not allocate.

@@ -82,9 +82,9 @@ const (
 
 // A FaultLog decides which of a series of recurring faults are logged. Its zero value is ready for use.
 type FaultLog struct {
-	last     time.Time            // time of the last fault of any kind
-	logged   map[string]time.Time // time of the last logged fault, by kind
-	left     int                  // unlogged faults since the last logged one of any kind
+	last     time.Time            // time of the latest fault of any kind
+	logged   map[string]time.Time // time of the latest logged fault, by kind
+	left     int                  // unlogged faults since the latest logged one of any kind
 	repeated bool                 // a fault came within a minute of a logged one of its kind; no minute without faults since
 }
 

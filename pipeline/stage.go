@@ -21,12 +21,12 @@ type stageNode struct {
 	from     *point
 	up       *stageNode // the stage that from belongs to; nil behind a source
 	consumer *consumer
-	holds    int       // frames in the stage's hands at a time
+	holds    int       // maximum number of frames that the stage works on at a time
 	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
-	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports
+	mu      sync.Mutex // held while the stage plans or works, and while outputs are attached to its ports or removed
 	outs    []*Frame
 	retired chan retiree
 

@@ -11,12 +11,12 @@ type Stats struct {
 	Outputs []OutputStats `json:"outputs"`
 }
 
-// SourceStats are the statistics of a source. Captured + Lost is the number of frames that the sensor has counted since
-// the first one.
+// SourceStats are the statistics of a source. Captured + Lost is the number of frames that the sensor has counted from
+// the first emitted one on.
 type SourceStats struct {
 	Name     string            `json:"name"`
 	Captured uint64            `json:"captured"`
-	Lost     uint64            `json:"lost"`             // gaps in the sequence
+	Lost     uint64            `json:"lost"`             // frames missing in the sequence
 	Idle     bool              `json:"idle,omitempty"`   // nothing to emit, without a fault
 	Ended    bool              `json:"ended,omitempty"`  // it was played to its end
 	Period   time.Duration     `json:"period_ns"`        // from one frame to the next; 0 if not fixed
@@ -33,7 +33,7 @@ type StageStats struct {
 	Latencies Distribution `json:"-"` // Latency, in a form that can be summed
 }
 
-// OutputStats are the statistics of an output. Once the output has ended, Captured equals Delivered plus the sum of
+// OutputStats are the statistics of an output. After the output has ended, Captured equals Delivered plus the sum of
 // Dropped, exactly.
 type OutputStats struct {
 	Name      string            `json:"name"`
@@ -41,7 +41,7 @@ type OutputStats struct {
 	Captured  uint64            `json:"captured"` // frames since it was attached, plus those of OutputConfig.Books
 	Delivered uint64            `json:"delivered"`
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
-	Waiting   uint64            `json:"waiting"`           // in the queue or in the sink's hands
+	Waiting   uint64            `json:"waiting"`           // in the queue, or in use by the sink
 	Latency   Percentiles       `json:"latency"`           // from the end of DMA or replay until the sink has finished with the frame
 	Latencies Distribution      `json:"-"`                 // Latency, in a form that can be summed
 	Faults    uint64            `json:"faults"`            // number of failures

@@ -16,7 +16,7 @@ const (
 	Running  OutputState = "running"
 	Retrying OutputState = "retrying" // it has failed, and will be reopened
 	Ended    OutputState = "ended"    // its source has ended, it was detached, or it has failed and cannot be reopened
-	Stopped  OutputState = "stopped"  // by a person; not used for outputs of a graph
+	Stopped  OutputState = "stopped"  // by a client; not used for outputs of a graph
 )
 
 // An OutputStatus is the state of an output and its cause.

@@ -51,11 +51,12 @@ func bindCommand(_ context.Context, e env, args []string) error {
 	return nil
 }
 
-// addressRule matches domain, bus, device and function in hexadecimal digits, as Linux writes them. lspci omits domain
-// 0000.
+// addressRule matches the address of a PCI function in lower case: domain, bus, device and function, as Linux writes
+// them. The domain is optional, because lspci omits 0000.
 var addressRule = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])$`)
 
-// pciAddress returns an address in the form of sysfs.
+// pciAddress returns the address s in the form of sysfs, in lower case and with the domain, or an error if s is not the
+// address of a PCI function.
 func pciAddress(s string) (string, error) {
 	m := addressRule.FindStringSubmatch(strings.ToLower(s))
 	switch {
@@ -67,13 +68,13 @@ func pciAddress(s string) (string, error) {
 	return m[1] + ":" + m[2], nil
 }
 
-// pciBus is the bus in sysfs (Documentation/ABI/testing/sysfs-bus-pci: driver_override, unbind, drivers_probe).
+// pciBus is the PCI bus in sysfs (Documentation/ABI/testing/sysfs-bus-pci: driver_override, unbind, drivers_probe).
 type pciBus struct {
 	root  string
 	write func(file, text string) error
 }
 
-// writeAttribute writes a file of sysfs, which must exist.
+// writeAttribute writes text to a file of sysfs. The file must exist.
 func writeAttribute(file, text string) error {
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	if err != nil {
@@ -87,13 +88,13 @@ func (b pciBus) device(address, file string) string {
 	return filepath.Join(b.root, "devices", address, file)
 }
 
-// text returns the content of a function's file, or "" if it cannot be read.
+// text returns the content of a PCI function's file, without surrounding white space, or "" if it cannot be read.
 func (b pciBus) text(address, file string) string {
 	text, _ := os.ReadFile(b.device(address, file))
 	return strings.TrimSpace(string(text))
 }
 
-// driver returns the driver to which a function is bound, or "".
+// driver returns the name of the driver to which a PCI function is bound, or "" if there is none.
 func (b pciBus) driver(address string) string {
 	target, err := os.Readlink(b.device(address, "driver"))
 	if err != nil {
@@ -102,8 +103,9 @@ func (b pciBus) driver(address string) string {
 	return filepath.Base(target)
 }
 
-// bindFunction binds a function to tegra_p2p, taking it from another driver only if yes is true, and describes what it
-// did. If tegra_p2p does not accept the function, bindFunction returns it to its previous driver.
+// bindFunction binds a PCI function to tegra_p2p, and returns a text that says what it did. It takes the function from
+// another driver only if yes is true, and refuses bridges. If tegra_p2p does not accept the function, bindFunction
+// tries to bind it to its previous driver again, and returns an error.
 func (b pciBus) bindFunction(address string, yes bool) (said string, err error) {
 	if _, err := os.Stat(b.device(address, "")); errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("there is no function %s on the bus: lspci -D lists them", address)
@@ -135,7 +137,8 @@ func (b pciBus) bindFunction(address string, yes bool) (said string, err error) 
 	return name + " is driven by tegra_p2p", nil
 }
 
-// move binds the function. It sets the override first, so that no other driver can take the function in between.
+// move unbinds the function from the driver before, if that is not "", and binds it to tegra_p2p. It sets the override
+// first, so that no other driver can take the function in between. If it fails, it calls giveBack.
 func (b pciBus) move(address, before string) error {
 	old := b.text(address, "driver_override")
 	if old == "(null)" {
@@ -160,7 +163,7 @@ func (b pciBus) move(address, before string) error {
 	return errors.New(strings.ReplaceAll(errs.Error(), "\n", "; "))
 }
 
-// giveBack restores the function's previous driver and override.
+// giveBack restores the function's previous override, and its previous driver, which is before ("": none).
 func (b pciBus) giveBack(address, before, override string) error {
 	err := b.write(b.device(address, "driver_override"), override+"\n")
 	if before != "" && b.driver(address) == "" {

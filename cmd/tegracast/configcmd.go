@@ -70,10 +70,11 @@ func configCommand(ctx context.Context, e env, args []string) error {
 	return misused(f, map[string]int{"default": 0, "check": 1, "diff": 1, "schema": 0, "tls": 0}, "default, check FILE, diff, schema or tls")
 }
 
-// stateFolder is the service's state folder, for use by other processes.
+// stateFolder is the service's state folder, for processes to which systemd passes none.
 const stateFolder = "/var/lib/tegracast"
 
-// configDiff compares the configuration stored by the page with the installed file.
+// configDiff prints how the configuration stored by the page differs from the installed file. It returns
+// terminal.ErrChecked if they differ.
 func configDiff(ctx context.Context, e env, installed string) error {
 	var text bytes.Buffer
 	differs, err := appliance.ConfigStore{Installed: installed, Folder: cmp.Or(folders.State(), stateFolder)}.Diff(ctx, &text)
@@ -93,8 +94,8 @@ type Check struct {
 	Mistakes []yamlfile.Mistake `json:"mistakes"` // in the file's order
 }
 
-// configCheck prints all mistakes in a configuration, each as FILE:LINE:COLUMN: message, a format that editors
-// understand.
+// configCheck prints all mistakes in a configuration to the standard error, as FILE:LINE:COLUMN: message, a format that
+// editors understand, and returns an error if there are any. With asJSON it also prints a Check.
 func configCheck(e env, path string, asJSON bool) error {
 	limit, err := memlock.OfService(os.DirFS("/"))
 	if err != nil {
@@ -132,7 +133,7 @@ func configCheck(e env, path string, asJSON bool) error {
 	return err
 }
 
-// checked returns the configuration in a file, or on the standard input.
+// checked returns the configuration in a file, or on the standard input if path is "-".
 func checked(path string) (*config.Appliance, error) {
 	if path != "-" {
 		return config.Load(path)

@@ -23,11 +23,12 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// certificateYears is the validity of the certificate: an unattended appliance must not become unreachable.
+// certificateYears is the validity of the certificate in years. It is long, because an unattended appliance must not
+// become unreachable.
 const certificateYears = 10
 
-// configTLS creates the files that other machines need to reach the page: a self-signed certificate, its key, and a
-// password.
+// configTLS creates the files that other machines need to reach the page (a self-signed certificate, its key, and a
+// password), and prints the configuration that uses them.
 func configTLS(e env, dir string, extra []string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -70,8 +71,8 @@ func configTLS(e env, dir string, extra []string) error {
 	return nil
 }
 
-// ownNames returns the names of this machine and its addresses except link-local ones, and the extra names and
-// addresses.
+// ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It
+// returns an error if one in extra is neither.
 func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -19,10 +19,11 @@ import (
 // env is the environment of a command.
 type env struct {
 	terminal.Env
-	describe func(head string, f *pflag.FlagSet) // receives a command's help instead of Out; nil: Out does
+	describe func(head string, f *pflag.FlagSet) // receives a command's help; nil: the help is printed to Out
 }
 
-// flags returns a command's option parser, which prints the help with the given head.
+// flags returns the option parser of the command name. Its Usage prints head and the options to Out, or passes them to
+// describe.
 func (e env) flags(name, head string) *pflag.FlagSet {
 	f := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	f.SortFlags = false
@@ -40,7 +41,7 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 	return f
 }
 
-// parse parses args and refuses remaining arguments.
+// parse parses the options in args, and returns an error if there are other arguments.
 func parse(f *pflag.FlagSet, args []string) error {
 	if err := parseOptions(f, args); err != nil {
 		return err
@@ -51,8 +52,8 @@ func parse(f *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// parseOptions parses args and leaves the arguments that are not options to the command. It refuses options with an empty
-// value.
+// parseOptions parses args and leaves the arguments that are not options to the command. It returns an error if an
+// option of type string has an empty value.
 func parseOptions(f *pflag.FlagSet, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)
@@ -66,7 +67,8 @@ func parseOptions(f *pflag.FlagSet, args []string) error {
 	return err
 }
 
-// parseError returns the program's message about options that cannot be parsed. A request for help is no mistake.
+// parseError returns the program's error for an error of the option parser. It returns pflag.ErrHelp, which is a
+// request for help, unchanged.
 func parseError(f *pflag.FlagSet, err error) error {
 	if errors.Is(err, pflag.ErrHelp) {
 		return err
@@ -92,7 +94,8 @@ func parseError(f *pflag.FlagSet, err error) error {
 	return terminal.UsageError{Err: fmt.Errorf("%s: try tegracast %s --help", what, f.Name())}
 }
 
-// unknownOption returns a message about an unknown option, with the most similar one.
+// unknownOption returns a message about an unknown option. For a long option it names the most similar one, if there is
+// one.
 func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	if e.GetSpecifiedShortnames() != "" {
 		return "unknown option -" + e.GetSpecifiedName()
@@ -102,7 +105,8 @@ func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	return "unknown option --" + e.GetSpecifiedName() + didYouMean(e.GetSpecifiedName(), all, "--")
 }
 
-// wanted returns a description of the values that an option takes. Options of the program's own types describe theirs.
+// wanted returns a description of the values that an option accepts. For a type without a description it is the text of
+// the error.
 func wanted(e *pflag.InvalidValueError) string {
 	switch e.GetFlag().Value.Type() {
 	case "int":
@@ -119,8 +123,9 @@ func wanted(e *pflag.InvalidValueError) string {
 	return e.Unwrap().Error()
 }
 
-// misused returns an error about the arguments of a command that takes one of the words in takes, and then as many
-// arguments as takes has for the word. words lists the words for the message.
+// misused returns an error about the wrong arguments of a command. The keys of takes are the words that the command
+// accepts as its first argument, the values are the numbers of arguments after them. words lists the words for the
+// message.
 func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
 	say := func(format string, args ...any) error {
 		return terminal.UsageError{Err: fmt.Errorf(format+": try tegracast "+f.Name()+" --help", args...)}

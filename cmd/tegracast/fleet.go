@@ -82,7 +82,8 @@ func fleetCommand(ctx context.Context, e env, args []string) error {
 	return fleet.print(e.Out)
 }
 
-// checkFleet refuses contradictory options. Without --server it sets c to the bus of the installed configuration.
+// checkFleet returns an error if the options are invalid, contradict each other, or name no bus. Without --server it
+// sets c to the bus of the installed configuration.
 func checkFleet(c *config.Bus, deadline time.Duration) error {
 	given := 0
 	for _, x := range []string{c.User, c.TokenFile, c.CredentialsFile} {
@@ -190,7 +191,8 @@ func (f Fleet) print(w io.Writer) error {
 	return t.Flush()
 }
 
-// told returns in words how long ago a board sent its last health message, or in how long if its clock is ahead.
+// told returns in words how long ago a board sent its last health message, or how far ahead its clock is if that is
+// more than bus.Early.
 func told(silence time.Duration) string {
 	if silence < -bus.Early {
 		return fmt.Sprintf("in %v", -silence.Round(time.Second))

@@ -18,8 +18,9 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// newLogger returns a logger that writes records of at least a level to errw, as text or JSON. If errw is the journal's
-// stream (JOURNAL_STREAM, systemd.exec(5)), the logger uses the journal's own protocol, with priorities and fields.
+// newLogger returns a logger that writes records of at least a level to errw, as text or JSON. If it is to write text,
+// and errw is os.Stderr and the journal's stream (JOURNAL_STREAM, systemd.exec(5)), it uses the journal's own protocol
+// instead, with priorities and fields, and journald is true.
 func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger, journald bool) {
 	if errw == io.Writer(os.Stderr) && !asJSON {
 		if ours, err := journal.StderrIsJournalStream(); err == nil && ours {
@@ -33,7 +34,8 @@ func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger,
 	return slog.New(slog.NewTextHandler(errw, o)), false
 }
 
-// logFlags adds the options for logging. logger returns the logger that they select.
+// logFlags adds the options for logging. After parsing, logger returns the logger that they select, or an error if a
+// value is invalid.
 func (e env) logFlags(f *pflag.FlagSet) (logger func() (*slog.Logger, error)) {
 	level := f.String("log-level", "info", "log messages of at least `LEVEL`: debug, info, warn or error")
 	format := f.String("log-format", "text", "log as `FORMAT`: text (in a service the journal's fields) or json")
@@ -56,10 +58,10 @@ type journalHandler struct {
 	send   func(message string, p journal.Priority, fields map[string]string) error
 	level  slog.Level // the lowest level that is sent
 	attrs  []slog.Attr
-	prefix string // names of the open groups, with a trailing dot
+	prefix string // names of the open groups, each with a trailing dot
 }
 
-// fieldNames are the fields whose name is not derived from the attribute's.
+// fieldNames holds, by the key of an attribute, the names of journal fields that are not derived from the key.
 var fieldNames = map[string]string{"after frame": "FRAME", "first at frame": "FRAME"}
 
 // Enabled implements slog.Handler.
@@ -83,8 +85,8 @@ func (h *journalHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.send(messageText(ctx, r.Message, attrs), priority(r.Level), fields)
 }
 
-// messageText returns the message and attributes in slog's text format, without time and level, which the journal stores
-// itself.
+// messageText returns the message, followed by the attributes in slog's text format. It leaves out time and level,
+// which the journal stores itself.
 func messageText(ctx context.Context, message string, attrs []slog.Attr) string {
 	if len(attrs) == 0 {
 		return message
@@ -103,14 +105,14 @@ func messageText(ctx context.Context, message string, attrs []slog.Attr) string 
 }
 
 // lastWords returns a line for the journal's stream, for a process that ends with an error (sd-daemon(3): <3> is the
-// priority). What comes by the journal's own protocol is filed under the unit only if the process still exists when the
-// journal reads it; the stream belongs to the unit.
+// priority). The journal assigns a message of its own protocol to the unit only if the process still exists when it
+// reads the message; it always assigns the stream to the unit.
 func lastWords(message string, err error) string {
 	return fmt.Sprintf("<%d>%s\n", journal.PriErr, messageText(context.Background(), message, []slog.Attr{slog.Any("error", err)}))
 }
 
-// fieldName returns a valid field name for the journal (systemd.journal-fields(7)): capital letters, digits and
-// underscores, beginning with a letter. It is empty if nothing is left.
+// fieldName returns the journal's field name for the key of an attribute (systemd.journal-fields(7)): at most 64
+// capital letters, digits and underscores, beginning with a letter. It is empty if the key has no ASCII letter.
 func fieldName(key string) string {
 	if name := fieldNames[key]; name != "" {
 		return name

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tegracast is the streaming appliance. It moves frames from an FPGA camera by DMA into CUDA-visible memory,
-// processes them in place, and sends them as RTP.
+// Command tegracast is the streaming appliance. It receives frames from an FPGA camera by DMA into CUDA-visible memory,
+// processes them there, and streams or records them.
 package main
 
 import (
@@ -30,7 +30,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // also losses and mismatches
 	exitUsage   = 2 // also mistakes in the configuration
-	exitDevice  = 3 // the GPU is lost to this process; the next one may use it again
+	exitDevice  = 3 // the GPU is lost to this process; the next process may use it again
 )
 
 // usage returns the program's help.
@@ -49,8 +49,8 @@ func main() {
 }
 
 // untilSignal returns a context that SIGINT or SIGTERM cancels. A second signal ends the process at once, in case the
-// shutdown hangs. The cause is context.Canceled, as its readers expect. The cause set by signal.NotifyContext is the
-// signal, which is a different error since Go 1.26.0.
+// shutdown hangs. The cause is context.Canceled, which the program expects. With signal.NotifyContext alone it would be
+// another error, which names the signal (since Go 1.26.0).
 func untilSignal() context.Context {
 	told, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -61,7 +61,7 @@ func untilSignal() context.Context {
 	return ctx
 }
 
-// run runs the program and returns its exit status.
+// run runs the command that args names and returns the program's exit status.
 func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	log, journald := newLogger(errw, slog.LevelInfo, false)
 	e := env{Env: terminal.Env{Out: out, Err: errw, Log: log}}
@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 	return statusOf(err)
 }
 
-// statusOf returns the exit status for an error.
+// statusOf returns the exit status for an error, which is not nil.
 func statusOf(err error) int {
 	var u terminal.UsageError
 	var c *yamlfile.Error

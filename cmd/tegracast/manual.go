@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// pages collects the help of every command.
+// pages returns every command with its help and its options.
 func pages(ctx context.Context) []terminal.Command {
 	var list []terminal.Command
 	for _, c := range commands() {
@@ -135,7 +135,7 @@ func fishCompletion(w io.Writer, list []terminal.Command) {
 }
 
 // optionValues lists what shell completion suggests for options that have few values, or values with few beginnings.
-// Other options take a file or free text.
+// The values of other options are files or free text.
 var optionValues = map[string][]string{
 	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
 	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},

@@ -97,8 +97,8 @@ func judge(e env, streams []*probed, asJSON bool) error {
 	return nil
 }
 
-// saveTo makes cfg write every picture of the stream to a file. finish closes the file. With an empty path both do
-// nothing.
+// saveTo makes cfg write every picture of the stream to a file. finish must be called at the end: it closes the file
+// and returns the first error of writing. With an empty path both do nothing.
 func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
 	if path == "" {
 		return func() error { return nil }, nil
@@ -120,7 +120,8 @@ func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error,
 	return func() error { return errors.Join(failed, out.Flush(), file.Close()) }, nil
 }
 
-// saveY4M makes cfg write every picture of a raw stream as Y4M, which players can open.
+// saveY4M makes cfg write every picture of a raw stream in UYVY as Y4M, which players can open. It refuses other
+// streams. finish closes the file, and removes it if it has no picture.
 func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
 	if m.Payload != rtp.Raw {
 		return nil, fmt.Errorf("--save %s: Y4M has raw pictures, the stream is %s: give the file another ending", path, m.Payload)
@@ -152,8 +153,8 @@ func saveY4M(path string, m rtp.Media, cfg *receive.Config) (finish func() error
 	}, nil
 }
 
-// receiveAll receives all streams for the given time, and shows progress on a terminal. Each stream starts as soon as it
-// is open, because its socket's buffer may hold only a few milliseconds of it.
+// receiveAll receives all streams until d has passed, ctx ends or one of them fails, and shows progress on a terminal.
+// Each stream starts as soon as it is open, because its socket's buffer may hold only a few milliseconds of it.
 func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probed, d time.Duration) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -180,7 +181,7 @@ func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probe
 	return errors.Join(failed...)
 }
 
-// showCounts prints the number of received frames every second.
+// showCounts prints each stream's received frames and packets, and lost packets, every second until ctx ends.
 func showCounts(ctx context.Context, e env, streams []*probed) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

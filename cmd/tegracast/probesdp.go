@@ -11,17 +11,18 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-// maxSDP is the maximum size of a session description in bytes. A typical one has a thousand.
+// maxSDP is the maximum size of a session description in bytes. A typical description has about 1000.
 const maxSDP = 1 << 20
 
 // A probed is a stream that probe receives.
 type probed struct {
-	name     string // the file, with #2 for its second stream
+	name     string // the path of the SDP file, with #2 appended for its second stream
 	media    rtp.Media
 	receiver *receive.Receiver
 }
 
-// readSDPs returns the streams that the files describe.
+// readSDPs returns the streams that the files describe. It returns an error if there is no file, or if two streams have
+// the same destination.
 func readSDPs(paths []string) ([]*probed, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("name the stream's description, tegracast probe FILE.sdp: tegracast serve writes one for each output")

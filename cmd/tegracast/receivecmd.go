@@ -36,7 +36,8 @@ Status 0 when every frame that was asked for has come and is right; 1 after loss
 damage, silence, a broken connection, or a refusal.
 `
 
-// buffers is the number of frames for which the receiver has memory: enough for a recording, which holds several.
+// buffers is the number of frames for which the receiver has memory: enough for a recording, which keeps several of
+// them at a time.
 const buffers = 8
 
 func receiveCommand(ctx context.Context, e env, args []string) error {
@@ -89,7 +90,7 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	return nil
 }
 
-// unreached returns the reason why there was no connection: that of the last attempt.
+// unreached returns an error with the reason why the last attempt to connect failed.
 func unreached(address string, err error) error {
 	lines := strings.Split(err.Error(), "\n")
 	why := lines[len(lines)-1]
@@ -99,7 +100,7 @@ func unreached(address string, err error) error {
 	return fmt.Errorf("%s cannot be reached: %s: start the sender, or correct --ucx", address, why)
 }
 
-// checkReceive refuses contradictory options.
+// checkReceive returns an error if an option is missing or invalid.
 func checkReceive(c frames.ReceiverConfig, d time.Duration) error {
 	switch {
 	case c.Address == "":
@@ -112,7 +113,7 @@ func checkReceive(c frames.ReceiverConfig, d time.Duration) error {
 	return frames.CheckRemote(c.Address)
 }
 
-// receiveProgress prints the number of received frames every second.
+// receiveProgress prints the number of received, lost and damaged frames every second until ctx ends.
 func receiveProgress(ctx context.Context, e env, r *frames.Receiver) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -127,10 +128,10 @@ func receiveProgress(ctx context.Context, e env, r *frames.Receiver) {
 	}
 }
 
-// A taker consumes frames until ctx ends.
+// A taker consumes and releases the frames of r until ctx ends or an error occurs.
 type taker func(ctx context.Context, r *frames.Receiver) error
 
-// discard drops all frames.
+// discard is a taker that releases all frames unused.
 func discard(ctx context.Context, r *frames.Receiver) error {
 	return r.Run(ctx, func(f *pipeline.Frame) { f.Release() })
 }

@@ -18,7 +18,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// saver returns a taker that writes frames to a file, or discards them if path is empty.
+// saver returns a taker that writes frames to a new file, or discards them if path is empty. It returns an error if the
+// file exists, its folder is not writable, or its name does not end in .mcap or .y4m.
 func saver(path string, e env) (taker, error) {
 	if path == "" {
 		return discard, nil
@@ -38,7 +39,7 @@ func saver(path string, e env) (taker, error) {
 	return nil, fmt.Errorf("--save %s: the name must end in .mcap or .y4m", path)
 }
 
-// savePictures writes frames as Y4M.
+// savePictures writes frames as Y4M until ctx ends or an error occurs.
 func savePictures(ctx context.Context, r *frames.Receiver, path string) error {
 	w, err := export.NewY4M(r.Format(), path)
 	if err != nil {
@@ -58,7 +59,8 @@ func savePictures(ctx context.Context, r *frames.Receiver, path string) error {
 	return errors.Join(err, failed, w.End())
 }
 
-// saveRecording writes a recording. It is made in a folder beside the file, and renamed when it is complete.
+// saveRecording writes a recording. It is written in a temporary folder next to path, and renamed to path at the end,
+// also after an error.
 func saveRecording(ctx context.Context, e env, r *frames.Receiver, path string) error {
 	folder, err := os.MkdirTemp(filepath.Dir(path), ".tegracast-receive-")
 	if err != nil {
@@ -73,7 +75,7 @@ func saveRecording(ctx context.Context, e env, r *frames.Receiver, path string) 
 
 const recordName = "frames"
 
-// recordFrames records into a folder until ctx ends.
+// recordFrames records into a folder until ctx ends or an error occurs.
 func recordFrames(ctx context.Context, e env, r *frames.Receiver, folder string) error {
 	driver, err := cufile.Open(cufile.Config{Logger: e.Log})
 	if err != nil {

@@ -113,7 +113,8 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 	return nil
 }
 
-// exportRecording writes frames in another format.
+// exportRecording writes the frames of recordings in another format. It returns terminal.ErrChecked if it left out
+// damaged ones.
 func exportRecording(ctx context.Context, e env, x export.Config) error {
 	if x.Out == "" {
 		return terminal.UsageError{Err: errors.New("name the destination with --output: try tegracast record --help")}
@@ -145,7 +146,8 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 	return terminal.ErrChecked
 }
 
-// progress returns a function that prints the completed part once a second if the output is a terminal.
+// progress returns a function that prints the completed part, which is from 0 to 1, as a percentage, at most once a
+// second. It prints nothing if e.Err is not a terminal.
 func (e env) progress(path string) func(part float64) {
 	next := time.Now().Add(time.Second)
 	return func(part float64) {
@@ -156,7 +158,8 @@ func (e env) progress(path string) func(part float64) {
 	}
 }
 
-// printReport prints a readable report on a recording. Its texts are made printable, so that they cannot move the cursor.
+// printReport prints a readable report on a recording. The recording's texts are made printable, so that they cannot
+// move the cursor.
 func printReport(w io.Writer, r *record.Report, verified bool) error {
 	plain := printable.Text
 	state := "finished"

@@ -83,7 +83,7 @@ func sendCommand(ctx context.Context, e env, args []string) error {
 // asker sends requests to the serve process of this machine.
 type asker struct {
 	base   string // base URL
-	key    string // empty: none needed
+	key    string // password or token; empty: none is sent
 	client http.Client
 }
 
@@ -137,10 +137,12 @@ func withCertificate(w config.Web) *tls.Config {
 	}
 }
 
-// followNobody returns a redirect as the answer: serve sends none, so another program has answered.
+// followNobody has a client treat a redirect as the answer instead of following it: serve sends no redirects, so
+// another program has answered.
 func followNobody(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// request sends a request and returns the body of the answer, or an error if the answer's status is 300 or more.
+// request sends a request and returns the body of the answer, at most its first MiB. It returns an error if there is no
+// answer or its status is 300 or more.
 func (a *asker) request(ctx context.Context, method, path string) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, a.base+path, nil)
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/guesses"
 )
 
-// keyFor returns the key, which is the password or the token, of the page that serve has at an address. If this user
-// has never run serve, the key is empty: the failure or refusal of the connection is the better message.
+// keyFor returns the key, which is the password or the token, of the page that serve provides at an address, or an
+// error if it must not be sent there (knownTo). If the page has no password and this user has never run serve, the key
+// is empty: the failure or refusal of the connection is the better message.
 func keyFor(w config.Web, at netip.AddrPort) (key string, err error) {
 	file := w.PasswordFile
 	if file != "" {
@@ -42,8 +43,9 @@ func keyFor(w config.Web, at netip.AddrPort) (key string, err error) {
 	return key, knownTo(file, at)
 }
 
-// knownTo refuses to send the content of a file to the listener at an address if its user cannot read the file. While
-// serve does not run, any user may listen there, and would learn the key for its next run.
+// knownTo returns an error if the content of a file must not be sent to the program that listens at an address, because
+// that program's user cannot read the file. While serve is not running, any user may listen there, and would learn the
+// key of the next run of serve.
 func knownTo(file string, at netip.AddrPort) error {
 	who, there := guesses.Listener(at)
 	if !there || who == os.Geteuid() {
@@ -59,7 +61,7 @@ func knownTo(file string, at netip.AddrPort) error {
 	return nil
 }
 
-// reads reports whether a user may read a file.
+// reads reports whether a user may read a file according to its mode, owner and group. who is the user's number.
 func reads(who int, file *syscall.Stat_t) bool {
 	switch {
 	case who == 0 || file.Mode&0o004 != 0:

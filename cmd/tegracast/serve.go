@@ -109,15 +109,16 @@ func serve(ctx context.Context, e env, args []string) error {
 // installedConfig is the path of the configuration of the installed service.
 const installedConfig = "/etc/tegracast/tegracast.yaml"
 
-// there reports whether a file exists, including one that this user may not inspect.
+// there reports whether a file exists. It also returns true if that is unknown, as for a file that this user may not
+// inspect.
 func there(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// spare is the number of goroutines that may run in addition to those that compute on every processor. Otherwise a thread
-// that wakes to send, or to take a frame, would wait up to 10 ms for Go's scheduler. The kernel runs it at once because
-// of its priority.
+// spare is the number of goroutines that may run in addition to those that compute on every processor. Otherwise a
+// thread that wakes to send, or to take a frame, would wait up to 10 ms for Go's scheduler. The kernel runs such a
+// thread at once because of its priority.
 const spare = 2
 
 // whileThereIsATerminal returns a context that also ends when the program's terminal closes, if it has one: the SIGHUP
@@ -149,7 +150,8 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 	return ctx, cancel
 }
 
-// appliance returns the environment of an appliance.
+// appliance returns the environment of an appliance. Its log also goes to the events of the page and to the message
+// bus.
 func (e env) appliance() appliance.Env {
 	events, bus := web.NewEvents(), telemetry.New()
 	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil), bus.Handler()))
@@ -158,7 +160,7 @@ func (e env) appliance() appliance.Env {
 	}
 }
 
-// addFaults adds the faults of --fault to every model source.
+// addFaults adds the faults of --fault to every model source. It returns an error if there is no model source.
 func addFaults(c *config.Appliance, faults []string) error {
 	for _, text := range faults {
 		id, rate, err := model.ParseFault(text)
@@ -181,7 +183,7 @@ func addFaults(c *config.Appliance, faults []string) error {
 	return nil
 }
 
-// sdpDir returns the service manager's runtime directory, or the working folder.
+// sdpDir returns the runtime directory that the service manager assigned, or "." if there is none.
 func sdpDir() string {
 	return cmp.Or(folders.Runtime(), ".")
 }

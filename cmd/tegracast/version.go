@@ -18,8 +18,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Values from systemd/version for this build, set by the linker (Makefile, systemd/deb). They are empty if the go command
-// built the program directly.
+// releaseVersion, commit and commitTime (in seconds since 1970) are from systemd/version, and set by the linker
+// (Makefile, systemd/deb). They are empty if the go command built the program directly.
 var releaseVersion, commit, commitTime string
 
 func version(_ context.Context, e env, args []string) error {
@@ -37,7 +37,7 @@ func printVersion(w io.Writer) error {
 	return err
 }
 
-// versionName returns the version that the linker or the go command recorded.
+// versionName returns the version that the linker set or the go command recorded, or "unknown".
 func versionName() string {
 	info, ok := debug.ReadBuildInfo()
 	if releaseVersion != "" || !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
@@ -55,7 +55,7 @@ func commitDay() string {
 	return time.Unix(seconds, 0).UTC().Format(time.DateOnly)
 }
 
-// commitName returns the commit that the linker or the go command recorded.
+// commitName returns the commit that the linker set or the go command recorded, or "unknown".
 func commitName() string {
 	info, ok := debug.ReadBuildInfo()
 	if commit != "" || !ok {

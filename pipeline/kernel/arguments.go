@@ -24,7 +24,7 @@ type output struct {
 	format                int32
 }
 
-// arguments are the arguments of a launch.
+// arguments holds the arguments of a launch of the kernel.
 type arguments struct {
 	in         input
 	out        output

@@ -41,7 +41,7 @@ const DefaultTimeLimit = time.Second
 
 // Limits of a Config.
 const (
-	MaxNames     = 64 // parameters, numbers, labels
+	MaxNames     = 64 // of parameters, of numbers, and of labels
 	MaxBins      = 4096
 	MinTimeLimit = 10 * time.Millisecond
 	MaxTimeLimit = time.Minute
@@ -66,7 +66,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// entryPoint matches the permitted entry points. It is less strict, because users may follow other naming conventions.
+// entryPoint matches the permitted entry points. It is less strict than identifier, because users may follow other
+// naming conventions.
 var entryPoint = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // Validate returns nil, or an error that wraps ErrConfig and states what is impossible.

@@ -22,7 +22,7 @@ type gpu struct {
 	staged   bool
 
 	order       *Order
-	begin, done *cudahost.Event  // mark the begin and the end of a kernel
+	begin, done *cudahost.Event  // mark the beginning and the end of a kernel
 	atWork      *cudahost.Buffer // a word: 1 + the number of the job whose kernel has begun and not ended, or 0
 }
 
@@ -97,7 +97,7 @@ type cudaProgram struct {
 	kernel  *cudahost.Kernel
 	args    arguments
 	state   *cudahost.DeviceMemory     // may be nil
-	found   *cudahost.DeviceMemory     // Results; nil if the kernel makes frames
+	found   *cudahost.DeviceMemory     // struct Results of prelude.cuh; nil if the kernel makes frames
 	reports [inFlight]*cudahost.Buffer // copies of found at the end of each job
 	copies  [inFlight]transfer
 }

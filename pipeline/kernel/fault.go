@@ -36,8 +36,8 @@ func (e *FaultError) Unwrap() error { return e.Err }
 // Sticky implements pipeline.DeviceError: the process cannot use the GPU any more.
 func (e *FaultError) Sticky() bool { return true }
 
-// failed returns the error of a frame. If err means that the process has lost its GPU, that error is the fault of the
-// kernel that was running, if it is known.
+// failed returns the error of a frame. If err means that the process has lost its GPU, the returned error is the fault
+// of the kernel that was running, if that is known.
 func (s *Stage) failed(p *loaded, number int, frame uint64, err error) error {
 	if pipeline.DeviceLost(err) {
 		if f := s.order.Fault(); f != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Needs implements pipeline.Stage. From another stage the kernel needs complete frames of the configured pixels. While
-// a kernel that makes pictures is skipped, the CPU copies the pictures.
+// Needs implements pipeline.Stage. From another stage the kernel needs complete frames of the configured pixels. A
+// kernel that makes pictures needs frames that the CPU can read, because the CPU copies them while the kernel is
+// skipped.
 func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 	from, err := s.config.Input(in)
 	return pipeline.StageNeeds{From: from, Holds: Holds, OnDevice: s.config.Results}, err

@@ -91,7 +91,8 @@ func (s *Stage) await(j *job) error {
 	}
 }
 
-// finish waits for a job's work, and takes the results.
+// finish waits for a job's work, and completes its outputs: their results, if the kernel finds any, and
+// Times.Processed.
 func (s *Stage) finish(j *job) error {
 	if err := s.await(j); err != nil {
 		return err

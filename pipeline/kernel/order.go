@@ -13,7 +13,7 @@ import (
 // process is notified of a fault, this shows whose kernel was running.
 type Order struct {
 	mu   sync.Mutex
-	last *cudahost.Event // marks the end of the last launched kernel; may be nil
+	last *cudahost.Event // marks the end of the latest launched kernel; may be nil
 
 	fault atomic.Pointer[FaultError] // set before lost is closed
 	lost  chan struct{}

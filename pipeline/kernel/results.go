@@ -22,8 +22,8 @@ func (c *Config) binsAt() int { return 4 + maxRegions*regionSize + 4*max(1, len(
 
 func (c *Config) resultsSize() int { return c.binsAt() + 4*max(1, c.Bins) }
 
-// result parses the output of a kernel, whatever it is: regions are clipped to the frame and sorted by line and column;
-// empty ones are omitted, as are numbers that JSON cannot represent.
+// result parses the output of a kernel, which may contain anything: regions are clipped to the frame and sorted by line
+// and column; empty ones are omitted, as are numbers that JSON cannot represent.
 func (c *Config) result(b []byte, f pipeline.Format) pipeline.Result {
 	r := pipeline.Result{Stage: c.Name}
 	word := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }

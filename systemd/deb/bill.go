@@ -67,7 +67,8 @@ type relationship struct {
 
 const unsaid = "NOASSERTION" // SPDX's word for an unknown value
 
-// bill writes a list of what the program for an architecture was built from, as printed by `go version -m`.
+// bill writes an SPDX list of what the program for an architecture was built from, according to the build information
+// in the program.
 func (p *packer) bill(arch string) error {
 	program, err := os.ReadFile(p.programFor(arch))
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // identity identifies a build (systemd/version).
 type identity struct {
 	version, commit string
-	made            time.Time // time of every packed file: that of the commit
+	made            time.Time // time of every packed file, from systemd/version
 }
 
 // identify runs systemd/version in the repository. A version that is not "" replaces the one that it prints.

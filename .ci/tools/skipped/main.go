@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Skipped reads the output of go test -json, and prints that of go test without -json: a line for each package, and the
-// output of failed tests. At the end it lists the skipped tests by reason, which go test does not do.
+// Command skipped reads the output of go test -json, and prints that of go test without -json: a line for each package,
+// and the output of failed tests. At the end it lists the skipped tests by reason, which go test does not do.
 package main
 
 import (
@@ -95,7 +95,8 @@ func (r *reader) tell(of string) {
 // place matches the file and line that go test writes before the reason.
 var place = regexp.MustCompile(`^ +[\w.-]+\.go:\d+: `)
 
-// reason returns the last line of a skipped test's output that has a place, without the place.
+// reason returns the last line of a skipped test's output that has a place, without the place, or "no reason" if there
+// is no such line.
 func reason(said []string) string {
 	for _, line := range slices.Backward(said) {
 		if at := place.FindString(line); at != "" {

@@ -18,14 +18,15 @@ import (
 
 // An announcer describes the streams: it writes their SDP files, and prints how to watch them.
 type announcer struct {
-	dir     string // of the SDP files
+	dir     string // folder of the SDP files
 	out     io.Writer
 	flows   *flows
 	streams *streams.Set
 	log     *slog.Logger
 }
 
-// announceStreams writes the SDP files, and prints how to watch the outputs in fresh.
+// announceStreams writes the SDP files of all streams that have destinations, and prints how to watch the streams named
+// in fresh.
 func (n *announcer) announceStreams(fresh map[string]bool) error {
 	all := n.flows.streams()
 	for _, s := range all {
@@ -60,10 +61,10 @@ func (n *announcer) announceStreams(fresh map[string]bool) error {
 // file returns the path of a stream's SDP file.
 func (n *announcer) file(stream string) string { return filepath.Join(n.dir, stream+".sdp") }
 
-// removeFile removes the SDP file of a stream that no longer exists.
+// removeFile removes the SDP file of a stream that no longer exists or is stopped. It ignores errors.
 func (n *announcer) removeFile(stream string) { _ = os.Remove(n.file(stream)) }
 
-// rewriteFiles writes the SDP files again after a change of streams.
+// rewriteFiles writes the SDP files again after a change of streams. It only logs errors.
 func (n *announcer) rewriteFiles() {
 	if err := n.announceStreams(nil); err != nil {
 		n.log.Warn("the descriptions of the streams cannot be written again", "error", err)

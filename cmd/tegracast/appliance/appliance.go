@@ -3,7 +3,7 @@
 // Package appliance opens the parts that a configuration describes, runs them, and changes them when the configuration
 // changes. It reports its state to users, the log, the service manager and a metrics server.
 //
-// Each kind of source, stage and output is opened in a file of its own. kinds.go lists them. newAppliance connects types
+// Each kind of source, stage and output is opened in its own file. kinds.go lists them. newAppliance connects types
 // that know only what they use:
 //
 //   - opener and builder open and close the parts that a plan names; sourceOpener, stageOpener and sinkOpener open each
@@ -46,7 +46,7 @@ type Env struct {
 	Metrics []prometheus.Collector // metrics of the program
 	Events  *web.Events            // the log's recent records, for the page; nil: not shown
 	Bus     *telemetry.Bus         // publishes messages; for faults, Log must include its Handler; nil: a new Bus, which gets no faults
-	// Processors is the number of threads that compute and send; 0: runtime.GOMAXPROCS.
+	// Processors is the number of processors to use for computing, and for sending; 0: runtime.GOMAXPROCS(0).
 	Processors int
 	interrupt  <-chan struct{} // set by Serve: aborts the compilation of kernels when closed
 	patient    bool            // outputs that cannot be opened at the start may be opened later
@@ -58,12 +58,12 @@ type Options struct {
 	Store ConfigStore // storage of the configuration
 	Kept  bool        // the configuration comes from the state folder
 	Fixed bool        // there is no file to reload: SIGHUP ends the appliance
-	Dir   string      // where SDP files are written
+	Dir   string      // folder of SDP files, and of the flight recorder's file if there is no state folder
 	// ExitAtEnd ends the appliance when all sources have ended.
 	ExitAtEnd bool
 }
 
-// Appliance has the parts of an open configuration, and the values that open, run, change and describe them.
+// Appliance holds the parts of an open configuration, and the values that open, run, change and describe them.
 type Appliance struct {
 	env      Env
 	recorder *pipeline.Recorder
@@ -88,7 +88,8 @@ type Appliance struct {
 	runner     *runner
 }
 
-// Open opens everything that a configuration describes, without running it. On an error it closes what it has opened.
+// Open opens the parts that a configuration describes, except the page and RTSP, without running them. On an error it
+// closes what it has opened.
 func Open(e Env, c *config.Appliance, o Options) (*Appliance, error) {
 	a := newAppliance(e, o)
 	c.FindPaths(context.Background())

@@ -22,7 +22,7 @@ type builder struct {
 	views   *preview.Views
 	ending  *shutdown // nil: the shutdown is not watched
 
-	books  map[string]*pipeline.Books // of the outputs that a reload has closed, by name
+	books  map[string]*pipeline.Books // statistics of the outputs that a reload has closed, by name
 	reopen func(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error)
 }
 
@@ -110,7 +110,7 @@ func (b *builder) dropFlow(f *flow) error {
 	for _, c := range slices.Backward(stages) { // before the slots, to which a GPU may still write
 		err := c()
 		errs = append(errs, err)
-		if pipeline.DeviceLost(err) { // any further driver call may block for ever
+		if pipeline.DeviceLost(err) { // any further driver call may block indefinitely
 			return errors.Join(errs...)
 		}
 	}
@@ -122,7 +122,8 @@ func (b *builder) dropFlow(f *flow) error {
 	return errors.Join(errs...)
 }
 
-// dropOutput removes an output from its running flow.
+// dropOutput detaches an output from its flow, which may be running, and closes it. If ctx ends before the output has
+// finished its current frame, the output is cancelled.
 func (b *builder) dropOutput(ctx context.Context, f *flow, o *output) error {
 	b.views.StopPictures(f, o.name)
 	o.attached.Detach(ctx)

@@ -75,7 +75,7 @@ func (cs *cards) open(c *config.Source) (*capture.Card, error) {
 	return card, nil
 }
 
-// close closes the cards that are not in keep. They must not be in use.
+// close closes the cards for which keep is not true. The cards that it closes must not be in use.
 func (cs *cards) close(keep map[string]bool) error {
 	var errs []error
 	for name, card := range cs.all() {

@@ -37,9 +37,9 @@ type waiting struct {
 	log   pipeline.FaultLog
 }
 
-// addWaiting records why an output cannot be opened now, and when it is tried again. It returns false if the reason is
-// not temporary, or if outputs must not wait: during a reload, which returns to the previous configuration instead,
-// unless the output was waiting before.
+// addWaiting records why an output cannot be opened now, and when it is tried again. It returns false, and records
+// nothing, if the reason is not temporary. It does the same if patient is false and the output was not waiting before:
+// a reload then returns to the previous configuration.
 func (c *closedOutputs) addWaiting(o *config.Output, why error, patient bool) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +104,7 @@ func (c *closedOutputs) overdue() (names []string) {
 	return names
 }
 
-// trySeldom schedules the tries of a waiting output with the longest pauses.
+// trySeldom records why a waiting output cannot be opened, and schedules its next tries with the longest pauses.
 func (c *closedOutputs) trySeldom(name string, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,8 +128,8 @@ func (c *closedOutputs) tryNow(name string) bool {
 	return true
 }
 
-// endWaiting ends the tries for an output whose source has ended meanwhile. It is opened together with its source when
-// a client starts it.
+// endWaiting ends the tries for a waiting output whose source has ended meanwhile. The output and its source are opened
+// together when a client starts the output.
 func (c *closedOutputs) endWaiting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -189,7 +189,7 @@ func (c *closedOutputs) restore(were map[string]outputReport) {
 	maps.Copy(c.stopped, were)
 }
 
-// setOutputs records the outputs of a configuration, and forgets the waiting ones that it does not have.
+// setOutputs records the outputs of a configuration, and forgets the waiting ones that are not among them.
 func (c *closedOutputs) setOutputs(next *config.Appliance) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -17,14 +17,15 @@ const pageText = "configuration"
 type Check struct {
 	Good     bool
 	Mistakes []yamlfile.Mistake // in the order of the text
-	Changed  []string           // paths such as outputs[raw].rtp.mtu
-	Warning  string             // why a restart will not use the new configuration
+	Changed  []string           // what was changed, such as outputs[raw].rtp.mtu
+	Warning  string             // why a restart will not use the new configuration; empty: it will
 }
 
-// Check checks the text from the page's editor and returns all mistakes. page is the section web that is in use, and
-// shown is the text that the page displays. The text's section web must equal page or the one in shown, because
-// otherwise a text stored before a change of the installed file's section could not be edited. A client that may only
-// connect from this machine must not open the page to others, and a page that closed itself could not answer.
+// Check parses and checks the text from the page's editor, and returns its configuration and all mistakes. page is the
+// section web that is in use, and shown is the text that the page displays. The text's section web must equal page or
+// the one in shown, because otherwise a text stored before a change of the installed file's section could not be
+// edited. A client that may only connect from this machine must not open the page to others, and a page that closed
+// itself could not answer.
 func (s ConfigStore) Check(text []byte, page config.Web, shown string) (*config.Appliance, Check) {
 	c, err := s.parse(pageText, text)
 	if err == nil && !c.Web.Equal(page) && !saysWeb(shown, c.Web) {

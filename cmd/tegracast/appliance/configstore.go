@@ -17,11 +17,12 @@ import (
 // ConfigFile is the name of the stored configuration in the state folder.
 const ConfigFile = "tegracast.yaml"
 
-// A ConfigStore has the installed file, and the configuration stored by the page, which replaces it until the page resets
-// it. The stored one is in the service's state folder, because the service cannot write to /etc.
+// A ConfigStore provides the installed file, and the configuration stored by the page, which is used in place of the
+// installed file until a client of the page resets it. The stored configuration is in the service's state folder,
+// because the service cannot write to /etc.
 type ConfigStore struct {
-	Installed string         // path; empty: the default configuration
-	Folder    string         // empty: nothing can be stored
+	Installed string         // path of the installed file; empty: the default configuration
+	Folder    string         // folder of the stored configuration; empty: nothing can be stored
 	Limit     *memlock.Limit // limit of the memory for a configuration's frames; nil: none
 }
 
@@ -50,9 +51,10 @@ func (s ConfigStore) Alone(log *slog.Logger) ConfigStore {
 	return ConfigStore{Installed: s.Installed, Limit: s.Limit}
 }
 
-// Load reads the stored configuration, or else the installed file. The section web always comes from the installed file,
-// because the page must not change its own access. The installed file must be valid. If only the stored configuration is
-// invalid, Load logs the error and returns the installed one.
+// Load reads the stored configuration, or else the installed file. The section web always comes from the installed
+// file, because the page must not change its own access. The installed file must be valid. If only the stored
+// configuration is invalid or unreadable, Load logs the error and returns the installed one. kept reports whether the
+// stored one is returned.
 func (s ConfigStore) Load(log *slog.Logger) (c *config.Appliance, kept bool, err error) {
 	installed, err := s.Original()
 	if err != nil || s.Folder == "" {
@@ -102,8 +104,8 @@ func (s ConfigStore) parse(name string, text []byte) (*config.Appliance, error) 
 	return c, err
 }
 
-// Keep stores a text so that it survives a loss of power. It returns false if nothing can be stored, and if the text is
-// the installed file's, in which case it forgets the stored one.
+// Keep stores a text so that it survives a loss of power. kept is false if nothing can be stored, after an error, and
+// if the text is the installed file's, in which case Keep forgets the stored one.
 func (s ConfigStore) Keep(text []byte) (kept bool, err error) {
 	if s.Folder == "" {
 		return false, nil

@@ -18,7 +18,7 @@ import (
 type controlLoop struct {
 	*auto.Loop
 	Name   string
-	Stage  auto.Balancer // set before Run
+	Stage  auto.Balancer // the isp; set before Run
 	config *config.Auto
 }
 
@@ -49,8 +49,9 @@ func newControlLoop(source pipeline.Source, c *config.ISP, cfg *isp.Config, log 
 	return &controlLoop{Loop: l, Name: c.Name, config: c.Auto}, nil
 }
 
-// exposureLimits restricts limits to the current value of a setting that the camera cannot change. It refuses a camera
-// that can change neither.
+// exposureLimits returns limits, in which it sets the minimum and the maximum of a setting that the camera cannot
+// change to the current value. It returns an error if the camera can change neither setting, or the settings cannot be
+// read.
 func exposureLimits(limits *auto.ExposureConfig, camera auto.Camera) (*auto.ExposureConfig, error) {
 	exposure, gain := camera.Adjustable()
 	now, nowGain, err := camera.Exposure()

@@ -30,7 +30,8 @@ type exposureState struct {
 	Auto         bool    // the loop controls both
 }
 
-// exposureSetting sets a camera manually, or returns control to the loop. A value of 0 leaves the setting unchanged.
+// exposureSetting sets a camera manually, or, if Auto is true, returns control to the loop. A value of 0 leaves
+// exposure or gain unchanged.
 type exposureSetting struct {
 	Microseconds float64
 	Gain         float64
@@ -46,7 +47,7 @@ type whiteBalanceState struct {
 	Auto    bool // the loop controls both
 }
 
-// whiteBalanceSetting sets the gains manually, or returns control to the loop.
+// whiteBalanceSetting sets the gains manually, or, if Auto is true, returns control to the loop.
 type whiteBalanceSetting struct {
 	Red  float64
 	Blue float64
@@ -78,7 +79,7 @@ func newControlPanel(name string, source pipeline.Source) *controlPanel {
 	return &controlPanel{name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
 }
 
-// Add adds an isp with its initial gains and its loop, which may be nil.
+// Add adds an isp with its initial gains, of which 0 means 1, and its loop, which may be nil.
 func (p *controlPanel) Add(name string, stage auto.Balancer, gains isp.Gains, loop *controlLoop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,7 +87,7 @@ func (p *controlPanel) Add(name string, stage auto.Balancer, gains isp.Gains, lo
 	p.isps = append(p.isps, balance{name, stage, gains, loop})
 }
 
-// exposureLoop returns the loop that controls the exposure, or nil. The lock must be held.
+// exposureLoop returns the loop for the exposure, which may be frozen, or nil if there is none. p.mu must be held.
 func (p *controlPanel) exposureLoop() *controlLoop {
 	if i := slices.IndexFunc(p.isps, func(b balance) bool { return b.loop != nil && b.loop.config.Exposure != nil }); i >= 0 {
 		return p.isps[i].loop
@@ -94,7 +95,7 @@ func (p *controlPanel) exposureLoop() *controlLoop {
 	return nil
 }
 
-// balances reports whether a loop controls the isp's white balance.
+// balances reports whether there is a loop for the isp's white balance. The loop may be frozen.
 func (b *balance) balances() bool { return b.loop != nil && b.loop.config.WhiteBalance != nil }
 
 // Exposure returns the camera's setting. It returns false if the source is not a camera, if the setting cannot be read,
@@ -145,7 +146,7 @@ func (p *controlPanel) WhiteBalance() (list []whiteBalanceState) {
 }
 
 // SetExposure sets the camera's exposure and gain, or returns control to the loop. It returns errNoControl if the
-// source is not a camera.
+// source is not a camera, and other errors if the setting is invalid or cannot be applied.
 func (p *controlPanel) SetExposure(s exposureSetting) error {
 	camera, is := p.source.(auto.Camera)
 	if !is {

@@ -23,7 +23,7 @@ func (all controlPanels) WhiteBalances() (list []whiteBalanceState) {
 	return list
 }
 
-// SetExposure sets the exposure of a source. It returns errNoControl if there is none of that name.
+// SetExposure sets the exposure of a source. It returns errNoControl if no source of that name is a camera.
 func (all controlPanels) SetExposure(source string, s exposureSetting) error {
 	for _, p := range all() {
 		if p.name == source {

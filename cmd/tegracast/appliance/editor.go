@@ -27,8 +27,8 @@ type editor struct {
 	reloader *reloader
 	requests requests
 	store    ConfigStore
-	page     func() config.Web         // the section web that the page works by
-	notify   func() (done func(error)) // reports a reload, and its result, to the service manager
+	page     func() config.Web         // the section web that is in use
+	notify   func() (done func(error)) // reports to the service manager that a reload begins, and done its result
 	log      *slog.Logger
 	shown    atomic.Pointer[configuration]
 }
@@ -52,7 +52,8 @@ func (e *editor) reloadFile(ctx context.Context) error {
 	return fatal
 }
 
-// showConfiguration publishes the current configuration to the page, and warns about secrets that every user can read.
+// showConfiguration publishes the current configuration to the page, and warns about secrets that every user can read
+// or change.
 func (e *editor) showConfiguration(kept bool) {
 	for _, s := range e.reloader.cfg.Exposed() {
 		e.log.Warn("every user of this machine can read or change a secret: take that right away with chmod o-rw",
@@ -66,7 +67,7 @@ func (e *editor) showConfiguration(kept bool) {
 // Configuration returns the current configuration.
 func (e *editor) Configuration() configuration { return *e.shown.Load() }
 
-// Check returns the mistakes in a text, as tegracast config check does.
+// Check returns the mistakes in a text. A change of the section web is one of them.
 func (e *editor) Check(text []byte) Check {
 	_, check := e.store.Check(text, e.page(), e.Configuration().Text)
 	return check

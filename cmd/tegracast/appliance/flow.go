@@ -13,14 +13,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// flow is a source with all its consumers in a graph of their own. It can be stopped and reopened without the other
-// flows.
+// flow is a source with all its consumers in their own graph. It can be stopped and reopened without the other flows.
 type flow struct {
 	name      string
 	graph     *pipeline.Graph
 	timestamp uint32 // the initial RTP timestamp, common to its streams
 
-	mu      sync.Mutex // guards the next five, and the streams of outputs, against readers in other goroutines
+	mu      sync.Mutex // guards the next five fields, and output.stream, against readers in other goroutines
 	source  source
 	panel   *controlPanel
 	loops   []*controlLoop
@@ -31,7 +30,7 @@ type flow struct {
 	closers []func() error // functions that close the source, in the order of opening
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the graph has ended; nil before it runs
-	err     error         // why it has ended; read only after done is closed
+	err     error         // why it has ended, nil: without an error; read only after done is closed
 }
 
 // namedKernel is an open kernel.
@@ -61,7 +60,7 @@ type output struct {
 	attached *pipeline.Output
 	stream   *stream      // nil: not RTP
 	records  bool         // it is a recording
-	sends    string       // description of what it sends, if its kind gives one
+	sends    string       // description of what it sends; empty: a general one for its kind is used
 	free     func() error // releases what the sink has opened or pinned; nil: nothing
 }
 
@@ -81,8 +80,8 @@ type stream struct {
 	sink   *send.Sink
 }
 
-// start starts the flow, which runs until ctx ends or its graph has ended. It is then sent to ended, unless over is
-// closed.
+// start starts the flow, which runs until ctx ends or its graph has ended. Then the flow is sent to ended, unless over
+// is closed.
 func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct{}) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	f.done = make(chan struct{})

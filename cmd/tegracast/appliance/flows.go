@@ -18,7 +18,7 @@ type flows struct {
 	list []*flow // in the order of the sources
 }
 
-// all returns the flows.
+// all returns a copy of the list of flows.
 func (fs *flows) all() []*flow {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -20,16 +20,16 @@ type healthWatch struct {
 	stats    func() pipeline.Stats
 	log      *slog.Logger
 	watchdog time.Duration // watchdog interval of the service manager; 0: none
-	settle   func()        // called a single time, when the pipeline has worked for long enough; nil: nothing
+	settle   func()        // called once, when the pipeline has run for settledAfter without a stall; nil: nothing
 
 	patience time.Duration // how long a part may make no progress
 	every    time.Duration
 
 	talking   sync.Mutex // held while the service manager is notified
 	announced bool       // READY=1 was sent, and STOPPING=1 was not
-	said      string     // the last status sent
+	said      string     // the latest status sent
 	reloading time.Time  // when the current reload began; zero: none
-	failure   string     // error of the last reload; empty: it succeeded
+	failure   string     // error of the latest reload; empty: it succeeded, or there was none
 
 	guard   sync.Mutex
 	ready   bool
@@ -41,7 +41,7 @@ type healthWatch struct {
 const defaultPatience = 20 * time.Second
 
 // newHealthWatch returns a healthWatch. started waits until every output is armed, and returns false if its context
-// ends first. settle is called a single time, when the pipeline has worked for long enough.
+// ends first. settle is called a single time, when the pipeline has run for settledAfter without a stall.
 func newHealthWatch(started func(context.Context) bool, stats func() pipeline.Stats, settle func(), log *slog.Logger) (*healthWatch, error) {
 	watchdog, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {
@@ -71,7 +71,8 @@ func (h *healthWatch) set(ready bool, stalled error) {
 	h.ready, h.stalled, h.looked = ready, stalled, time.Now()
 }
 
-// Run waits until the graph has started, reports readiness, and feeds the watchdog while the pipeline makes progress.
+// Run waits until every output is armed, reports readiness, and feeds the watchdog while the pipeline makes progress.
+// When ctx ends, it reports that the service stops, and returns.
 func (h *healthWatch) Run(ctx context.Context) {
 	if !h.started(ctx) {
 		return
@@ -102,7 +103,7 @@ func (h *healthWatch) Run(ctx context.Context) {
 	}
 }
 
-// announce notifies the service manager that the service is ready, or that it stops.
+// announce notifies the service manager that the service is ready, or, if ready is false, that it stops.
 func (h *healthWatch) announce(ready bool, st pipeline.Stats) {
 	h.talking.Lock()
 	defer h.talking.Unlock()
@@ -141,11 +142,12 @@ func (h *healthWatch) look(st pipeline.Stats, stalled error) bool {
 	return stalled != nil
 }
 
-// longest is the maximum length of a status in bytes. Messages to the service manager of more than 4096 bytes are lost.
+// longest is the length in bytes to which a status is cut. Messages to the service manager of more than 4096 bytes are
+// lost.
 const longest = 3000
 
-// status describes what is stalled, why the last reload failed, which outputs have failed, and which sources have ended,
-// for display by the service manager.
+// status describes what is stalled, why the latest reload failed, which outputs have failed, and which sources have
+// ended, for display by the service manager. h.talking must be held.
 func (h *healthWatch) status(st pipeline.Stats, stalled error) string {
 	var list []string
 	if stalled != nil {

@@ -24,7 +24,7 @@ type ispStage interface {
 
 func init() { addStage((*stageOpener).openISP) }
 
-// openISP opens an isp, with the control loop that uses its statistics.
+// openISP opens an isp, with the control loop that uses its statistics, if one is configured.
 func (op *stageOpener) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, error) {
 	cfg := k.Config()
 	loop, err := newControlLoop(f.source, k, &cfg, op.log)
@@ -45,8 +45,9 @@ func (op *stageOpener) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, 
 	return s, nil
 }
 
-// newISP opens an isp: on the CPU if the configuration requires that, frame memory is not CUDA's, or the GPU cannot run
-// it and the configuration does not require it, else on the GPU. It calls fault if the GPU is lost.
+// newISP opens an isp on the CPU if the configuration requires that. Otherwise it opens it on the GPU. If frame memory
+// is not CUDA's or the GPU cannot run the isp, newISP returns an error if the configuration requires the GPU, and else
+// opens the isp on the CPU. The isp calls fault if the GPU is lost.
 func (op *stageOpener) newISP(k *config.ISP, cfg isp.Config, fault func(error)) (ispStage, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, min(op.processors, isp.MaxWorkers))
 	gpu, ok := op.memory.allocator.(*cudahost.CUDA)

@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// Functions that open sources, stages and outputs, by their kind in the configuration. The file of each kind adds its
-// function.
+// sources, stages and sinks hold the functions that open sources, stages and outputs, by the type of their kind in the
+// configuration. The file of each kind adds its function.
 var (
 	sources = map[reflect.Type]func(*sourceOpener, *config.Source) (source, error){}
 	stages  = map[reflect.Type]func(*stageOpener, *flow, *config.Stage) (stage, error){}
@@ -66,7 +66,7 @@ func addStage[K config.StageKind](open func(*stageOpener, *flow, *config.Stage, 
 	stages[reflect.TypeFor[K]()] = func(op *stageOpener, f *flow, c *config.Stage) (stage, error) { return open(op, f, c, c.Kind.(K)) }
 }
 
-// addSink adds a kind of output. The format is the one that the output sends.
+// addSink adds the function that opens a kind of output. The function receives the format that the output sends.
 func addSink[K config.OutputKind](open func(*sinkOpener, *flow, *output, *config.Output, K, pipeline.Format) (pipeline.Sink, error)) {
 	sinks[reflect.TypeFor[K]()] = func(op *sinkOpener, f *flow, o *output, c *config.Output, own pipeline.Format) (pipeline.Sink, error) {
 		return open(op, f, o, c, c.Kind.(K), own)

@@ -16,7 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// detachTime is the total time that the outputs removed by a reload get to finish their frames.
+// detachTime is the total time that the outputs removed by a reload have to finish their frames. It is also the limit
+// for the output of a view or a still.
 const detachTime = 2 * time.Second
 
 // An opener opens and closes the parts that plans name.
@@ -33,7 +34,7 @@ type opener struct {
 	log      *slog.Logger
 }
 
-// openParts opens the parts of a configuration that p names.
+// openParts opens the parts of a configuration that p names. After an error, the parts that it has opened stay open.
 func (op *opener) openParts(c *config.Appliance, p plan) error {
 	op.closed.setOutputs(c)
 	if err := op.memory.open(c); err != nil {
@@ -143,8 +144,8 @@ func (op *opener) closeAll() error {
 // lostTime is the time limit for closing when the GPU is lost.
 const lostTime = 3 * time.Second
 
-// closeAfter closes everything after err. After the loss of the GPU, calls of its driver fail, or wait for ever for a
-// kernel that hangs. In that case closeAfter first restores the lines and closes the message bus, and leaves what is
+// closeAfter closes everything after err. After the loss of the GPU, calls of its driver fail, or wait indefinitely for
+// a kernel that hangs. In that case closeAfter first restores the lines and closes the message bus, and leaves what is
 // not closed within lostTime to the end of the process.
 func (op *opener) closeAfter(err error) error {
 	if !pipeline.DeviceLost(err) {

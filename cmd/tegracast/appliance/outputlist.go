@@ -27,7 +27,7 @@ func (l *list[T]) open() []named[T] {
 	return slices.Clone(l.all)
 }
 
-// takeOutput removes an output, which must be in the list, and returns it. The lock must be held.
+// takeOutput removes an output, which must be in the list, and returns it. l.mu must be held.
 func (l *list[T]) takeOutput(name string) T {
 	i := slices.IndexFunc(l.all, func(x named[T]) bool { return x.name == name })
 	gone := l.all[i].is

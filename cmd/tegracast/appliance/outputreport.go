@@ -19,7 +19,7 @@ type outputReport struct {
 	Name    string
 	Sends   string // description of the payload
 	To      []string
-	RTSP    string           // URL for reading
+	RTSP    string           // URL for reading it; empty: none
 	Readers []streams.Reader // clients that read it by RTSP or WHEP
 	SDP     bool             // it is a stream with an SDP file
 	WHEP    bool             // it can be watched by WebRTC
@@ -35,7 +35,7 @@ var payloadNames = [...]string{
 	rtp.Raw: "raw video (RFC 4175)", rtp.JPEG: "JPEG (RFC 2435)", rtp.H264: "H.264 (RFC 6184)", rtp.Results: "results as JSON",
 }
 
-// reportConfigured describes an output that was never open.
+// reportConfigured describes an output that is not open yet.
 func reportConfigured(c *config.Output) outputReport {
 	x := outputReport{Name: c.Name, Sends: "frames"}
 	switch k := c.Kind.(type) {

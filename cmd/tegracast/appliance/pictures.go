@@ -36,8 +36,8 @@ func (p *pictures) openView(name string) (*preview.Watcher, error) {
 	return p.views.AddViewer(name, func() (preview.Source, error) { return p.attachView(name) })
 }
 
-// attachView attaches one more output, for viewing, beside the one of that name. It returns errNoOutput if there is
-// none.
+// attachView attaches an output for viewing in addition to the output of that name. It returns errNoOutput if there is
+// no output of that name.
 func (p *pictures) attachView(name string) (preview.Source, error) {
 	f, o := p.flows.output(name)
 	switch {

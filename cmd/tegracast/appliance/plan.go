@@ -39,8 +39,9 @@ func everything(c *config.Appliance) plan {
 	return p
 }
 
-// planned returns the parts to reopen when old is replaced by new: outputs that change, flows whose source or stages
-// change, lines that change or whose source changes, and everything if the memory changes.
+// planned returns the parts to reopen when old is replaced by new: parts that change, flows whose source or stages
+// change, with their outputs and lines, outputs whose card is closed, and all flows if the memory changes. It also
+// names the parts to adjust.
 func planned(old, new *config.Appliance) plan {
 	p := emptyPlan()
 	p.memory, p.web, p.rtsp = old.Memory != new.Memory, !old.Web.Equal(new.Web), old.RTSP != new.RTSP
@@ -54,7 +55,8 @@ func planned(old, new *config.Appliance) plan {
 	return p
 }
 
-// compare adds the parts of one configuration that are missing or different in the other.
+// compare adds the parts of one configuration that are missing or different in the other, also those that are only to
+// be adjusted.
 func (p plan) compare(one, other *config.Appliance) {
 	for i := range one.Sources {
 		s, o := &one.Sources[i], other.Source(one.Sources[i].Name)

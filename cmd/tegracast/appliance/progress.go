@@ -18,7 +18,7 @@ type progress struct {
 	parts map[string]watched
 }
 
-// watched records how much work a part had done when it last made progress.
+// watched records how much work a part had done when it last made progress, and when that was.
 type watched struct {
 	done uint64
 	at   time.Time
@@ -26,7 +26,7 @@ type watched struct {
 
 // check examines the statistics st, taken at the time now. It returns an error that wraps errStalled and names every
 // part that has made no progress for longer than patience: a source that is not idle, has not ended, and has been
-// silent for at least two frame periods, or a stage or output for which frames are waiting. A part seen for the first
+// silent for more than two frame periods, or a stage or output for which frames are waiting. A part seen for the first
 // time counts as making progress.
 func (p *progress) check(st pipeline.Stats, now time.Time, patience time.Duration) error {
 	before := p.parts

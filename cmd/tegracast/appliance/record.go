@@ -35,7 +35,8 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 	return sink, nil
 }
 
-// cameraSettings returns a function that reads a camera's settings, or nil if the source has none.
+// cameraSettings returns a function that reads a camera's settings, or nil if the source is not a camera. The function
+// returns false if they cannot be read.
 func cameraSettings(s source) func() (record.Settings, bool) {
 	camera, is := s.(auto.Camera)
 	if !is {

@@ -30,8 +30,8 @@ type reloader struct {
 
 // replaceConfig restarts the parts that differ between the current configuration and next, and returns the differences.
 // It also starts the outputs that clients have stopped, and tries failed ones again. refused is the reason why next is
-// not used: the appliance has returned to the previous configuration, unless ctx has ended. fatal is the reason why the
-// appliance cannot go on. who names the requester in the log.
+// not used: the appliance has returned to the previous configuration, unless ctx has ended or fatal is not nil. fatal
+// is the reason why the appliance cannot go on. who names the requester in the log.
 func (r *reloader) replaceConfig(ctx context.Context, who string, next *config.Appliance) (list []string, refused, fatal error) {
 	next.FindPaths(ctx)
 	list = config.Changes(r.cfg, next)

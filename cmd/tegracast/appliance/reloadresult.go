@@ -20,7 +20,7 @@ import (
 // reloadTime is the time limit of callers that wait for a reload.
 const reloadTime = 5 * time.Minute
 
-// An outcome is the result of the last reload, in a file of the service's runtime directory. The file exists from the
+// An outcome is the result of the latest reload, in a file of the service's runtime directory. The file exists from the
 // call of Reloads on, and never if SIGHUP does not reload. systemd's own protocol cannot report a failed reload
 // (sd_notify(3)).
 type outcome struct {

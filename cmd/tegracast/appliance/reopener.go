@@ -17,7 +17,8 @@ type reopener struct {
 	log       *slog.Logger
 }
 
-// reopenOutput opens a failed output again, between two reloads.
+// reopenOutput opens a failed output again, between two reloads, and returns its new sink. It waits for that until ctx
+// ends.
 func (r *reopener) reopenOutput(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error) {
 	opened := make(chan pipeline.Sink, 1)
 	if err := r.requests.run(ctx, func(context.Context) (result, fatal error) {
@@ -43,7 +44,8 @@ func (r *reopener) reopenOutput(ctx context.Context, f *flow, o *output, own pip
 	return <-opened, nil // ends: the function has sent a value
 }
 
-// followNames moves streams whenever a name leads to another address, between two reloads, until ctx ends.
+// followNames moves streams whenever a destination's name resolves to another address, between two reloads, until ctx
+// ends.
 func (r *reopener) followNames(ctx context.Context) {
 	r.sinks.streams.Follow(ctx, r.log, func(change func() (changed bool)) {
 		_ = r.requests.run(ctx, func(context.Context) (result, fatal error) {

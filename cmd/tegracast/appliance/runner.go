@@ -20,7 +20,7 @@ type runner struct {
 	requests    requests
 	due         func() <-chan time.Time     // returns a channel that receives when openWaiting is to be called, or nil
 	openWaiting func(context.Context) error // an error means that the appliance cannot go on
-	reload      func(context.Context) error // its error means the same; nil: there is no file to reload, and SIGHUP ends run
+	reload      func(context.Context) error // an error means the same; nil: no file to reload, SIGHUP ends run
 	exits       bool                        // run returns when all sources have ended
 	ending      *shutdown                   // nil: the shutdown is not watched
 	log         *slog.Logger

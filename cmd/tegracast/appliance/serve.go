@@ -26,7 +26,8 @@ import (
 )
 
 // Serve opens the appliance and runs it until ctx ends, a source fails, or, with ExitAtEnd, all sources have ended. It
-// reloads on SIGHUP, and notifies the service manager of its state (sd_notify(3)). After failed starts it waits first.
+// reloads on SIGHUP, and notifies the service manager of its state (sd_notify(3)). If previous starts failed, it may
+// wait first.
 //
 // After the end of ctx, or after a fault, it returns within little more than shutdownTime. Parts that have not ended by
 // then are named in the log, and left to the end of the process.
@@ -79,7 +80,8 @@ func openAlone(e Env, c *config.Appliance, o Options) (*Appliance, error) {
 	return a, err
 }
 
-// serve opens the page and RTSP, and runs the appliance beside what watches it.
+// serve opens the page and RTSP, and runs the appliance together with the functions that watch it. It does not close
+// the parts.
 func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 	health, err := newHealthWatch(a.flows.started, a.reports.stats, failed.Forget, a.env.Log)
 	if err != nil {
@@ -145,8 +147,8 @@ func (a *Appliance) printSummary() {
 	a.sinks.cards.print(a.env.Out)
 }
 
-// dump writes the flight recorder's events after a fault, into dir or, if there is one, the service manager's state
-// directory, which persists after the service and is cleaned by systemd-tmpfiles.
+// dump writes the flight recorder's events after a fault: into the folder faults of the service manager's state
+// directory, which persists after the service and is cleaned by systemd-tmpfiles, or else into dir.
 func dump(recorder *pipeline.Recorder, dir string, log *slog.Logger) error {
 	file := filepath.Join(dir, "flight-recorder.txt")
 	if state := folders.State(); state != "" {
@@ -169,8 +171,8 @@ func (a *Appliance) finish(err error) error {
 	return errors.Join(a.cause(err), closing)
 }
 
-// cause returns err. If a kernel has cost the process its GPU, it puts that fault in front, even if another part saw
-// the loss first. All kernels must have been closed, unless they never will be.
+// cause returns err. If err says that the GPU is lost, and a kernel has caused that, cause puts the kernel's fault in
+// front, even if another part saw the loss first. It must be called after the kernels are closed or given up.
 func (a *Appliance) cause(err error) error {
 	var named *kernel.FaultError
 	if f := a.order.Fault(); f != nil && pipeline.DeviceLost(err) && !errors.As(err, &named) {

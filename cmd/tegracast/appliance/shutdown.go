@@ -16,8 +16,8 @@ import (
 // ended by then are left to the end of the process.
 const shutdownTime = 4500 * time.Millisecond
 
-// lastTime is the time after shutdownTime for naming what has not ended, and again for restoring what outlives the
-// process.
+// lastTime is the time limit, after shutdownTime, for naming the parts that have not ended. The same limit applies
+// again to restoring what outlives the process.
 const lastTime = 300 * time.Millisecond
 
 // A shutdown bounds the duration of the service's end. A nil shutdown only runs the steps.
@@ -30,7 +30,7 @@ type shutdown struct {
 	err   error // the reason; nil: a signal
 	steps []string
 	left  func() []string // names the parts that have not ended, besides the steps; nil: nothing is open
-	last  func() error    // restores what outlives the process
+	last  func() error    // restores what outlives the process; nil: nothing
 }
 
 // boundShutdown runs serve. When ctx ends, or serve reports a fault by Begin, it waits up to shutdownTime for serve to
@@ -85,7 +85,7 @@ func (e *shutdown) Of(left func() []string, last func() error) {
 	e.left, e.last = left, last
 }
 
-// Step runs do as a step that is logged if it does not end.
+// Step runs do as a step that is logged if it does not end in time.
 func (e *shutdown) Step(what string, do func()) {
 	if e == nil {
 		do()

@@ -19,12 +19,12 @@ import (
 // not every release of systemd can increase its delay (RestartSteps= came with 254). The zero value delays nothing.
 type startBackoff struct{ file string }
 
-// Bounds of waiting.
+// Durations and limits of the wait before a start.
 const (
 	firstWait = time.Second // after the second failure in a row; doubles with each further one
 	lastWait  = 30 * time.Second
 	// A killed process leaves no reason. The kernel kills processes when memory is short, which is temporary, so the
-	// delay after the first kills in a row is short.
+	// delay after a kill is at most killedWait if there are fewer than mostKills failures in a row.
 	killedWait   = 3 * time.Second
 	mostKills    = 12
 	settledAfter = time.Minute // a run of this length is no failure
@@ -41,8 +41,8 @@ func startsIn(dir string) startBackoff {
 
 const killed = "killed" // in the file from Begin until Failed or Forget: the start has not ended by itself
 
-// failures returns the number of failed starts in a row, and whether the last one was killed. An unreadable file counts
-// as no failures.
+// failures returns the number of failed starts in a row, and whether the latest one was killed. An unreadable file
+// counts as no failures.
 func (b startBackoff) failures() (n int, wasKilled bool) {
 	text, err := files.ReadRegular(b.file, maxCount, "a count of starts")
 	if err != nil {

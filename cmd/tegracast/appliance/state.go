@@ -13,10 +13,11 @@ import (
 func kernelCache() string { return stateOrCache("kernels", "") }
 
 // quarantineFolder returns the folder that records the kernels that have broken the GPU, in the service's state or the
-// user's cache.
+// user's cache, or "".
 func quarantineFolder() string { return stateOrCache("quarantine", "quarantine") }
 
-// stateOrCache returns a folder of the service's state, else one of the user's cache, or "" if there is neither.
+// stateOrCache returns the folder state in the service's state, else the folder cache in tegracast's part of the user's
+// cache, or "" if there is neither.
 func stateOrCache(state, cache string) string {
 	if dir := folders.State(); dir != "" {
 		return filepath.Join(dir, state)

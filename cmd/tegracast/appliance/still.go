@@ -19,7 +19,8 @@ type still struct {
 	File     []byte
 }
 
-// takeStill returns the next frame of an output as a file: png has the picture, dng the samples from which it is made.
+// takeStill returns the next frame of an output as a file of a kind: png has the picture, dng the samples from which it
+// is made.
 func (p *pictures) takeStill(ctx context.Context, name, kind string) (still, error) {
 	frame, camera, err := p.copyFrame(ctx, name, kind == "dng")
 	if err != nil {
@@ -32,8 +33,8 @@ func (p *pictures) takeStill(ctx context.Context, name, kind string) (still, err
 	return still{Sequence: frame.Sequence, File: file.Bytes()}, nil
 }
 
-// copyFrame returns a copy of the next frame, and its source's name: the source's own frame if samples is set, else the
-// picture that the output's stage makes from it. A reload waits meanwhile.
+// copyFrame waits for the next frame and returns a copy of it, and its source's name: the source's own frame if samples
+// is set, else the picture that the output's stage makes from it. A reload waits meanwhile.
 func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (frame *pipeline.Frame, source string, err error) {
 	p.changing.RLock()
 	defer p.changing.RUnlock()

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// storage has the drivers of recordings that are written or played, and the disks that hang.
+// storage holds the drivers of recordings that are written or played, and knows the disks that hang.
 type storage struct {
 	log     *slog.Logger
 	disks   record.Disks
@@ -19,7 +19,7 @@ type storage struct {
 }
 
 // openDriver returns the driver for the files of a folder, and opens it on first use. Each folder has its own, so that
-// a disk that hangs holds up no other one.
+// a disk that hangs does not block another one.
 func (s *storage) openDriver(folder string) (*cufile.Driver, error) {
 	if d := s.drivers[folder]; d != nil {
 		return d, nil
@@ -33,7 +33,7 @@ func (s *storage) openDriver(folder string) (*cufile.Driver, error) {
 }
 
 // close closes the drivers, which no output may use any more. While a disk hangs it leaves them to the end of the
-// process, as Close would wait for transfers in progress, which may be those of a folder that no recording waits for.
+// process, because closing would wait for transfers in progress.
 func (s *storage) close() error {
 	if s.disks.Hanging() {
 		return nil

@@ -42,8 +42,8 @@ func (s *supervisor) openWaiting(ctx context.Context) error {
 }
 
 // switchOutput starts or stops an output. A stopped output is closed, and nothing is made for it. An output that cannot
-// be opened stays stopped. If an output has failed and waits for its next try, starting it only ends the pause before
-// that try. If there is no output of that name, switchOutput returns errNoOutput.
+// be opened stays stopped. If an output waits for its next try, starting it only ends the pause before that try. If
+// there is no output of that name, switchOutput returns errNoOutput.
 func (s *supervisor) switchOutput(ctx context.Context, name string, on bool) error {
 	return s.requests.run(ctx, func(ctx context.Context) (result, fatal error) {
 		cfg := s.reloader.cfg

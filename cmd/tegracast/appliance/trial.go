@@ -20,7 +20,8 @@ func (s Stream) SDP() ([]byte, error) { return s.s.sink.SDP() }
 func (s Stream) Pictures() bool { return s.s.config.Payload.V != rtp.Results }
 
 // Trial runs a configuration until ctx ends, a source fails or all have ended, and prints its statistics. It calls
-// begin with the streams before anything is sent, and end after the last packet and before the statistics.
+// begin with the streams before anything is sent, and end after the last packet and before the statistics. If begin
+// fails, nothing is sent.
 func Trial(ctx context.Context, e Env, c *config.Appliance, begin func([]Stream) error, end func()) error {
 	a, err := Open(e, c, Options{ExitAtEnd: true})
 	if err != nil {

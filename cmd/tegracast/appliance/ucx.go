@@ -13,7 +13,7 @@ import (
 
 func init() { addSink((*sinkOpener).openUCX) }
 
-// openUCX opens an output that servers receive by UCX.
+// openUCX opens an output that other machines receive by UCX.
 func (op *sinkOpener) openUCX(_ *flow, o *output, c *config.Output, k *config.UCX, own pipeline.Format) (pipeline.Sink, error) {
 	stream := frames.StreamConfig{Name: c.Name, Checksum: *k.Checksum, Receivers: k.Receivers, Allow: k.Allowed()}
 	sink, err := op.ucx.Open(k.Listen, stream, own, op.log)

@@ -50,7 +50,7 @@ func (o *ucxOutputs) Open(listen string, c frames.StreamConfig, f pipeline.Forma
 	return sink, nil
 }
 
-// Close closes an output, which must not be running. The server of an address ends with its last output.
+// Close closes an output, which must not be running. The server at an address is closed together with its last output.
 func (o *ucxOutputs) Close(name string) error {
 	o.mu.Lock()
 	gone := o.takeOutput(name)

@@ -69,7 +69,8 @@ func (a *Appliance) pageConfig() web.Config {
 	}
 }
 
-// pageError converts the errors that the page tells apart to those of package web, and returns other errors unchanged.
+// pageError converts the errors that the page distinguishes to those of package web, and returns other errors
+// unchanged.
 func pageError(err error) error {
 	switch {
 	case errors.Is(err, errNoOutput), errors.Is(err, streams.ErrNoStream):

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Appliance is a configuration with every default filled in and every reference resolved.
+// Appliance is a configuration whose defaults are filled in and whose references are resolved.
 type Appliance struct {
 	Memory   string // auto, cuda or host
 	MemoryAt yamlfile.Place
@@ -98,7 +98,7 @@ type Source struct {
 	Slots         int // number of frames that its memory holds
 	WriteCombined bool
 	Format        pipeline.Format
-	FormatKnown   bool // if false, Format is empty until the file is opened
+	FormatKnown   bool // if false, Format is zero, because only the opened file tells it
 	Card          Card
 	Slices        bool   // an output takes its frames in slices, while they arrive
 	Shared        bool   // an output lets other processes map the frames, or the pictures that stages make from them
@@ -117,7 +117,7 @@ type Source struct {
 
 // Card is the FPGA that frames come from.
 type Card struct {
-	Name string // the device file, or the name of the source if it has its own model; empty: no card
+	Name string // the device file, or the name of the source if the source is a model; empty: no card
 	Own  bool   // it is opened and closed with the source
 	Poll bool   // completions are polled in memory
 }
@@ -136,7 +136,7 @@ type StageKind interface {
 	resolve(r *resolver, at yamlfile.Section, s *Stage) error
 	// checkDeviceOnly refuses a stage that may read the frames of source with the CPU.
 	checkDeviceOnly(at yamlfile.Section, source string) error
-	// restarts returns a copy of the section without the values that can change while the stage runs.
+	// restarts returns the section, or a copy of it, without the values that can change while the stage runs.
 	restarts() StageKind
 }
 
@@ -162,13 +162,13 @@ type Pictures struct {
 	Any   bool // any format that a consumer requests
 	None  bool // only results, no pictures
 	Pixel pipeline.PixelFormat
-	Known bool // if false, Pixel is unknown until a file is opened
+	Known bool // if neither Any nor Known, Pixel is unknown until a file is opened
 }
 
 // Same reports whether the sections of two stages, with defaults filled in, are equal.
 func (s *Stage) Same(other *Stage) bool { return yamlfile.Same(s.Kind, other.Kind) }
 
-// Adjusts reports whether two stages differ only in values that can change while the stage runs.
+// Adjusts reports whether two stages differ at most in values that can change while the stage runs.
 func (s *Stage) Adjusts(other *Stage) bool {
 	return yamlfile.Same(s.Kind.restarts(), other.Kind.restarts())
 }
@@ -183,7 +183,7 @@ type OutputKind interface {
 // traits are the properties of an output that follow from its kind. The zero value belongs to an output that takes UYVY
 // from an isp and holds one frame.
 type traits struct {
-	Holds  int            // maximum number of frames that it holds; some formats need more
+	Holds  int            // maximum number of frames that it holds, 0: one; some formats need more
 	Card   string         // name of the Card that the frames go to; empty: none
 	OpenAt yamlfile.Place // place for the error if it cannot be opened; zero: the output's
 
@@ -211,7 +211,7 @@ type Output struct {
 	Rate   pipeline.Rate
 	Policy pipeline.Policy
 	Slices bool   // frames are sent while they arrive
-	Whole  string // why Slices is false
+	Whole  string // why Slices is false; empty: it is true
 	Kind   OutputKind
 	At     yamlfile.Place
 
@@ -224,7 +224,7 @@ type Output struct {
 // Same reports whether the sections of two outputs, with defaults filled in, are equal.
 func (o *Output) Same(other *Output) bool { return yamlfile.Same(o.section, other.section) }
 
-// Adjusts reports whether two outputs differ only in values that can change while the output runs.
+// Adjusts reports whether two outputs differ at most in values that can change while the output runs.
 func (o *Output) Adjusts(other *Output) bool {
 	return o.samePath(other) && yamlfile.Same(o.section.restarts(), other.section.restarts())
 }

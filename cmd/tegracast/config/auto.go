@@ -8,7 +8,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
 )
 
-// checkAuto refuses invalid limits, and loops that the source cannot follow. A nil section is valid.
+// checkAuto refuses invalid limits, loops that the source does not support, and an exposure loop if another isp already
+// has one for the source. own is the isp's name. A nil section is valid.
 func checkAuto(c *Auto, r *resolver, at yamlfile.Section, own string, source *Source) error {
 	if c == nil {
 		return nil

@@ -28,7 +28,7 @@ const (
 	leastStore   = 16 << 20
 )
 
-// SetDefaults fills in Store and Board if the file omits them.
+// SetDefaults fills in Store and Board if the file omits them. Board stays empty if the host name is unknown.
 func (b *Bus) SetDefaults() {
 	if b.Store.V == 0 {
 		b.Store.V = defaultStore
@@ -38,7 +38,7 @@ func (b *Bus) SetDefaults() {
 	}
 }
 
-// Check refuses invalid values.
+// Check refuses invalid values. SetDefaults must have been called.
 func (b *Bus) Check(at yamlfile.Section) error {
 	if err := bus.CheckServer(b.Server); err != nil {
 		return at.Key("server").Errorf("%w", err)

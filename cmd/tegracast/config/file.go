@@ -35,7 +35,7 @@ type SourceKinds struct {
 	Recording *Recording `yaml:"recording,omitempty" jsonschema_description:"Plays recordings (outputs with record): the frames have their bytes, numbers and times."`
 }
 
-// StageKinds are the kinds of stages. Each has a list of its own.
+// StageKinds are the kinds of stages. Each kind has its own list.
 type StageKinds struct {
 	ISP     []*ISP    `yaml:"isp,omitempty" jsonschema_description:"Stages that turn Bayer frames into pictures."`
 	Kernels []*Kernel `yaml:"kernels,omitempty" jsonschema_description:"Stages that are CUDA kernels of your own (docs/kernels/README.md)."`

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
 
-// ISP is a stage that makes pictures.
+// ISP is a stage that makes pictures from a sensor's frames.
 type ISP struct {
 	Name         string         `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
 	From         string         `yaml:"from,omitempty" jsonschema_description:"Name of a source (default: the first one)."`

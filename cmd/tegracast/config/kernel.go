@@ -39,7 +39,8 @@ func (c *Kernel) Config() kernel.Config {
 	}
 }
 
-// kernelPixels are the pixel formats that a kernel can request from an isp.
+// kernelPixels maps the values of the key pixels to the pixel formats that a kernel can request from an isp. "" is the
+// default.
 var kernelPixels = map[string]pipeline.PixelFormat{
 	"": pipeline.UYVY, "uyvy": pipeline.UYVY, "uyvp": pipeline.UYVP, "rgb24": pipeline.RGB24,
 	"grey": pipeline.Grey, "i420": pipeline.I420, "nv12": pipeline.NV12,

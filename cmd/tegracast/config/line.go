@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// Names of the lines, as used for keys of the configuration, consumers and metrics.
+// Names of the lines, as used for keys of the configuration, for GPIO consumers and for metrics.
 const (
 	TriggerLine   = "trigger"
 	StrobeLine    = "strobe"
@@ -25,8 +25,8 @@ const (
 // lineOrder is the order in which lines are opened.
 var lineOrder = []string{ResetLine, LEDLine, TriggerInLine, PPSLine, StrobeLine, TriggerLine}
 
-// watch sets l.Source and l.Period from the source called *name, by default the first one. It must be a camera, whose
-// frames carry their exposure times.
+// watch sets l.Source and l.Period from the source called *name, and returns that source. If *name is empty, watch sets
+// it to the first source. The source must be a camera whose frames carry their exposure times.
 func (l *Line) watch(at yamlfile.Section, name *string, a *Appliance) (*Source, error) {
 	*name = cmp.Or(*name, a.Sources[0].Name)
 	source := a.Source(*name)
@@ -40,7 +40,7 @@ func (l *Line) watch(at yamlfile.Section, name *string, a *Appliance) (*Source, 
 	return source, nil
 }
 
-// pinOf returns a line with its active level.
+// pinOf returns the line that l names, active low if low is true.
 func pinOf(l lineName, low bool) gpio.Line {
 	l.V.ActiveLow = low
 	return l.V
@@ -81,8 +81,8 @@ func (s *Strobe) resolve(r *resolver, at yamlfile.Section, l *Line) error {
 	return err
 }
 
-// maxReset is the maximum of the keys assert and settle of a reset line. It keeps a reset well below the time limits of
-// a camera's recovery and of systemd.
+// maxReset is the maximum of each of the keys assert and settle of a reset line. It keeps a reset well below the time
+// limits of a camera's recovery and of systemd.
 const maxReset = 5 * time.Second
 
 func (c *Reset) resolve(r *resolver, at yamlfile.Section, _ *Line) error {

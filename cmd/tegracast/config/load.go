@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config reads the configuration of an appliance: YAML in, plain values out.
+// Package config reads the configuration of an appliance from YAML.
 //
 // Load reads the file, refuses unknown keys, fills in the defaults, and resolves every reference, so that its callers
 // need not look anything up. A mistake is an *yamlfile.Error with file, line, column and a remedy.
 //
-// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds. Its type, in a file of its own,
+// A kind of source, stage or output is a field of SourceKinds, StageKinds or OutputKinds. Its type, in its own file,
 // defines the keys of its section (the JSON Schema is made from the same tags), checks them and resolves them.
 package config
 
@@ -22,7 +22,7 @@ import (
 //go:embed default.yaml
 var defaultYAML []byte
 
-// Default returns the text of the default configuration, with comments.
+// Default returns the text of the default configuration, with comments. The text must not be changed.
 func Default() []byte { return defaultYAML }
 
 // Load reads, checks and resolves a configuration file. With an empty path it uses the default one. Every error is an
@@ -38,7 +38,7 @@ func Load(path string) (*Appliance, error) {
 	return Parse(path, text)
 }
 
-// MaxFile is the maximum size of a configuration file in bytes. A long configuration has a few thousand.
+// MaxFile is the maximum size of a configuration file in bytes. A long configuration has a few thousand bytes.
 const MaxFile = 1 << 20
 
 func readText(path string) ([]byte, error) {

@@ -17,7 +17,7 @@ type Auto struct {
 	WhiteBalance *AutoWhiteBalance `yaml:"white_balance,omitempty" jsonschema_description:"Controls the gains of the isp. {} takes the defaults."`
 }
 
-// AutoExposure has the target and the limits of automatic exposure.
+// AutoExposure holds the target and the limits of automatic exposure.
 type AutoExposure struct {
 	Target      float64                      `yaml:"target,omitempty" jsonschema:"minimum=0.01,maximum=0.9" jsonschema_description:"The mean of green that the control aims at, as a share of white (default 0.18)."`
 	MinExposure yamlfile.Word[time.Duration] `yaml:"min_exposure,omitempty" was:"shortest" jsonschema_description:"Shortest exposure (default 100us)."`
@@ -27,7 +27,7 @@ type AutoExposure struct {
 	Freeze      bool                         `yaml:"freeze,omitempty" jsonschema_description:"Hold exposure and gain: those that the camera starts with, or, if a reload sets freeze, those reached by then."`
 }
 
-// AutoWhiteBalance has the limits of automatic white balance.
+// AutoWhiteBalance holds the limits of automatic white balance.
 type AutoWhiteBalance struct {
 	MinRed  float64 `yaml:"min_red,omitempty" was:"least_red" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Smallest gain of red (default 1)."`
 	MaxRed  float64 `yaml:"max_red,omitempty" was:"most_red" jsonschema:"minimum=0.000244140625,maximum=16" jsonschema_description:"Largest gain of red (default 4)."`

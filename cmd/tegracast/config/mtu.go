@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// A packetSize is the size of the largest IP packet in bytes; 0: as large as the path takes.
+// A packetSize is the maximum size of an IP packet in bytes; 0: what the paths to the destinations support.
 type packetSize int
 
 // UnmarshalText implements encoding.TextUnmarshaler.
@@ -30,7 +30,7 @@ func (p *packetSize) UnmarshalText(text []byte) error {
 }
 
 // FindPaths determines, for each RTP output whose section gives no packet size, the size that the paths to its
-// destinations take. It returns within resolve.Limit.
+// destinations support. It returns within resolve.Limit.
 func (a *Appliance) FindPaths(ctx context.Context) {
 	var all sync.WaitGroup
 	for i := range a.Outputs {
@@ -41,8 +41,8 @@ func (a *Appliance) FindPaths(ctx context.Context) {
 	all.Wait()
 }
 
-// Narrow returns the packet size in bytes that the paths to the destinations take, or 0 if the configuration gives the
-// size or the paths take packets of the usual size.
+// Narrow returns the packet size in bytes that the paths to the destinations support. It returns 0 if the configuration
+// gives the size, if the paths support packets of the usual size, or if the size was not determined.
 func (c *RTP) Narrow() int {
 	if c.MTU.V != 0 {
 		return 0
@@ -60,8 +60,8 @@ func (a *Appliance) NewPaths(old *Appliance) (names []string) {
 	return names
 }
 
-// samePath reports whether the paths of two outputs take packets of the same size. If other is nil, or one of them is
-// not an RTP stream, it returns true.
+// samePath reports whether FindPaths found the same packet size for two outputs. If other is nil, or one of them is not
+// an RTP stream, it returns true.
 func (o *Output) samePath(other *Output) bool {
 	k, is := o.Kind.(*RTP)
 	if !is || other == nil {

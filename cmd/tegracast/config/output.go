@@ -97,8 +97,8 @@ func (o *Output) whole(source *Source, stage *Stage) string {
 	return ""
 }
 
-// packetReady reports whether the isp can lay out an output's pictures as packets. It can unless something else reads
-// the same pictures.
+// packetReady reports whether the isp can lay out an output's pictures as packets. It can if the output reads from an
+// isp and nothing else reads the same pictures.
 func (a *Appliance) packetReady(o *Output) bool {
 	stage := a.Stage(o.From)
 	if stage == nil || !stage.Pictures.Any {
@@ -111,8 +111,9 @@ func (a *Appliance) packetReady(o *Output) bool {
 	})
 }
 
-// Formats returns the format that the output requests from From when its source delivers in, and the format that it
-// sends, which differs in frame rate only. If want is zero, the output takes the frames as they are.
+// Formats returns want, the format that the output requests from From when its source delivers in, and own, the format
+// that it sends. own differs from want in frame rate only. If the output takes the frames as they are, want is zero and
+// own is in. Formats returns an error if the output cannot send its format.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	if o.asIs {
 		return want, in, o.sends(in)

@@ -12,7 +12,8 @@ import (
 
 const maxPassword = 4096 // bytes of a file
 
-// Password returns the first line of a file, which must not be empty.
+// Password returns the first line of a file, without the line break. It returns an error if that line is empty, or if
+// the file has more than maxPassword bytes or cannot be read.
 func Password(path string) (string, error) {
 	b, err := files.ReadRegular(path, maxPassword, "a password")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/webrtc"
 )
 
-// Publish is a server that takes an output's stream and distributes it to its own readers.
+// Publish is a server that receives an output's stream and distributes it to the server's own readers.
 type Publish struct {
 	URL          string `yaml:"url" jsonschema_description:"rtsp://HOST:PORT/NAME of a server that takes streams (RTSP RECORD), such as MediaMTX, or for payload h264 https://HOST/PATH of one that takes them by WebRTC (WHIP), such as LiveKit. If the connection is lost, it is tried again."`
 	User         string `yaml:"user,omitempty" jsonschema_description:"For rtsp: user name for publishing (default: none; the server requires no login)."`
@@ -21,7 +21,7 @@ type Publish struct {
 	TokenFile    string `yaml:"token_file,omitempty" jsonschema_description:"For https: file with the token that the server asks for, in its first line. It is read at each attempt to publish."`
 }
 
-// WHIP reports whether the server takes the stream by WebRTC.
+// WHIP reports whether the server receives the stream by WebRTC.
 func (p *Publish) WHIP() bool {
 	u, err := url.Parse(p.URL)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http")

@@ -21,7 +21,7 @@ type RecordGPIO struct {
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A falling voltage triggers."`
 }
 
-// TriggerResult is a number in the results that triggers.
+// TriggerResult is a number in the results that triggers when it exceeds a limit.
 type TriggerResult struct {
 	Stage  string  `yaml:"stage" jsonschema:"minLength=1" jsonschema_description:"Name of the isp or kernel that finds it."`
 	Number string  `yaml:"number" jsonschema:"minLength=1" jsonschema_description:"What the stage calls it in its results."`
@@ -45,7 +45,8 @@ func (c *RecordTrigger) verify(r *resolver, at yamlfile.Section, o *Output) erro
 	return nil
 }
 
-// passes reports whether the frames of the stage called name have passed through the stage called stage.
+// passes reports whether the frames of the stage called name have passed through the stage called stage, which may be
+// the same.
 func (a *Appliance) passes(name, stage string) bool {
 	for s := a.Stage(name); s != nil; s = a.Stage(s.From) {
 		if s.Name == stage {

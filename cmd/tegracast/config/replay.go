@@ -21,7 +21,8 @@ type Replay struct {
 	Once   bool    `yaml:"once,omitempty" jsonschema_description:"End after the last frame instead of starting again."`
 }
 
-// describesItself reports whether the file has a header. Otherwise it contains a sensor's frames without headers.
+// describesItself reports whether the file has a header, that is, whether its name ends in .y4m. Other files contain a
+// sensor's frames without headers.
 func (f *Replay) describesItself() bool { return strings.EqualFold(filepath.Ext(f.Path), ".y4m") }
 
 func (f *Replay) resolve(_ *resolver, at yamlfile.Section, s *Source) error {

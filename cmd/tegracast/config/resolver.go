@@ -16,10 +16,10 @@ type resolver struct {
 	file  *File
 	out   *Appliance
 	names register // of sources, stages and outputs
-	taken register // addresses and channels used by outputs
+	taken register // addresses, channels and sockets used by outputs
 }
 
-// A register records the first section that uses a name, an address or a channel.
+// A register records the first section that uses a name, an address, a channel or a socket.
 type register map[string]yamlfile.Section
 
 // take records a use of a key. If a section has taken the key before, take returns that section's name and true.
@@ -34,7 +34,7 @@ func (r register) take(key string, at yamlfile.Section) (first string, taken boo
 // nameRule allows only names that are valid in file names: an output's SDP is NAME.sdp.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// claim records the name of a part, which must be unique.
+// claim records the name of a part. It refuses an invalid name, and one that another part has.
 func (r register) claim(at yamlfile.Section, name string) error {
 	if !nameRule.MatchString(name) {
 		return at.Key("name").Errorf("%q: must be 1 to 64 of the letters A to Z and a to z, digits, _ and -", name)
@@ -45,7 +45,8 @@ func (r register) claim(at yamlfile.Section, name string) error {
 	return nil
 }
 
-// one returns the single kind that a section gives, and that kind's section.
+// one returns the single kind that a section gives, and that kind's section. It refuses a section that gives no kind or
+// several.
 func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 	kinds, keys, all := given[K](table)
 	if len(kinds) != 1 {
@@ -55,7 +56,8 @@ func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 	return kinds[0], at.Key(keys[0]), nil
 }
 
-// plain returns an error's text without the leading name of its kind, which repeats the place in the file.
+// plain returns the text of err without that of kind, with which it begins and which only repeats the place in the
+// file.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
 
 // given lists the kinds of K for which a table such as SourceKinds has a section, their keys, and all possible keys.

@@ -36,7 +36,7 @@ type RTP struct {
 	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
 	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: the lowest rate, in kilobits a second, when receivers lose packets (default: a quarter of bitrate). The same as bitrate: the rate stays."`
 
-	path int // packet size in bytes that the paths to all destinations take; 0: not determined, or the usual size
+	path int // packet size in bytes that the paths to all destinations support; 0: not determined, or the usual size
 }
 
 // Config returns the stream's configuration. name is the output's name.
@@ -111,7 +111,8 @@ func (c *RTP) unicast() bool {
 	})
 }
 
-// checkSession checks the name of the output whose SDP also describes the results.
+// checkSession refuses the key session unless it is empty or names an RTP output of pictures, whose SDP then also
+// describes the results.
 func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	switch {
 	case c.Session == "":

@@ -10,7 +10,8 @@ type Secret struct {
 	Path string
 }
 
-// secrets returns the files with passwords, tokens and private keys that the configuration names.
+// secrets returns the files with passwords, tokens and private keys that the configuration can name. Path is empty if
+// it names none.
 func (a *Appliance) secrets() []Secret {
 	list := []Secret{{"web.key", a.Web.Key}, {"web.password_file", a.Web.PasswordFile}, {"rtsp.password_file", a.RTSP.PasswordFile}}
 	if b := a.Bus; b != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx/frames"
 )
 
-// UCX is a stream that servers receive by UCX.
+// UCX is a stream that other machines receive by UCX.
 type UCX struct {
 	Listen    string   `yaml:"listen" jsonschema:"minLength=1" jsonschema_description:"IP address and port to listen at, such as 0.0.0.0:5020. Outputs may share it; receivers name the output that they want."`
 	Receivers int      `yaml:"receivers,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many may take this output at the same time (default 4). There is memory for two frames of each; connected receivers may also use the share of those that are not connected."`

@@ -36,7 +36,7 @@ func (w Web) Proxies() []netip.Prefix {
 	return list
 }
 
-// parseProxy parses an address or a network.
+// parseProxy parses an address or a network, and refuses a network of all addresses.
 func parseProxy(text string) (netip.Prefix, error) {
 	if a, err := netip.ParseAddr(text); err == nil && a.Zone() == "" {
 		return netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen()), nil

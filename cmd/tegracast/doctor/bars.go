@@ -127,7 +127,8 @@ func (f pciFunction) bars() finding {
 	return finding{what, isGood, f.address + ": " + strings.Join(there, ", "), ""}
 }
 
-// interrupts reports how many interrupt vectors the function offers and has, from the module or else from sysfs.
+// interrupts reports how many interrupt vectors the function offers, and how many are in use according to the module or
+// else to sysfs.
 func (f pciFunction) interrupts() finding {
 	const what = "interrupts"
 	offers := f.config.vectors()

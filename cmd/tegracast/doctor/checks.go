@@ -110,8 +110,8 @@ func (p patient) memlock() finding {
 	return finding{"memlock", isWarning, fmt.Sprintf("this process may lock only %d KiB of memory; %s", n>>10, service), "ulimit -l unlimited"}
 }
 
-// socketBuffer is the number of bytes that a receiver requests for its socket's buffer. The largest train of packets,
-// that of a frame and its successor, fits in it.
+// socketBuffer is the number of bytes that a receiver requests for its socket's buffer. It holds the largest burst of
+// packets, which is that of two consecutive frames.
 const socketBuffer = 8 << 20
 
 func (p patient) buffers() finding {

@@ -98,7 +98,7 @@ func remedy(uid int) string {
 	return "fix, as root: "
 }
 
-// clockSynchronised reports whether the kernel takes the clock as synchronised (adjtimex(2)).
+// clockSynchronised reports whether the kernel considers the clock synchronised (adjtimex(2)).
 func clockSynchronised() bool {
 	var t unix.Timex
 	state, err := unix.Adjtimex(&t)

@@ -22,7 +22,7 @@ type recorder struct {
 
 func newRecorder(root fs.FS) *recorder { return &recorder{root: root, files: map[string][]byte{}} }
 
-// maxFact is the maximum size stored of a file, in bytes.
+// maxFact is the maximum number of bytes that are stored of a file.
 const maxFact = 256 << 10
 
 func (r *recorder) keep(name string, b []byte) {
@@ -87,15 +87,15 @@ func (r *recorder) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.roo
 // ReadDir implements fs.ReadDirFS.
 func (r *recorder) ReadDir(name string) ([]fs.DirEntry, error) { return fs.ReadDir(r.root, name) }
 
-// names returns the names of the files that were read, in order.
+// names returns the names of the files and links that were read, sorted.
 func (r *recorder) names() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Sorted(maps.Keys(r.files))
 }
 
-// text returns what was read of a file: as it is, with line breaks in place of a device tree's zero bytes, or in
-// hexadecimal.
+// text returns what was read of a file, with line breaks in place of a device tree's zero bytes. It returns
+// configuration spaces, and what is not text, in hexadecimal.
 func (r *recorder) text(name string) string {
 	r.mu.Lock()
 	b := bytes.Clone(r.files[name])

@@ -122,8 +122,8 @@ var classes = map[string]string{
 	"0x0300": "a display", "0x0302": "a GPU",
 }
 
-// neighbours describes the other functions in the IOMMU group, without bridges and the controller, which do no DMA of
-// their own.
+// neighbours describes the other functions in the IOMMU group, without bridges and the controller, which do no DMA
+// themselves.
 func (f pciFunction) neighbours() (list []string) {
 	members, _ := fs.ReadDir(f.p.root, f.dir+"/iommu_group/devices")
 	for _, m := range members {

@@ -42,7 +42,7 @@ func (p patient) kernel() finding {
 	return finding{"kernel", isGood, "Linux " + release, ""}
 }
 
-// moduleFor reports whether the module is installed for the running kernel, and for which other kernels.
+// moduleFor reports whether the module is installed for the kernel of the given release, and for which other kernels.
 func (p patient) moduleFor(release string) (here bool, others []string) {
 	for _, where := range []string{"updates", "updates/dkms", "extra"} {
 		files, _ := fs.Glob(p.root, "lib/modules/*/"+where+"/tegra_p2p.ko*")
@@ -104,8 +104,9 @@ func (p patient) headers() finding {
 
 const dkmsTree = "var/lib/dkms/tegra_p2p"
 
-// dkms reports the progress of DKMS. Its tree has VERSION/source once the module is added, VERSION/KERNEL/ARCH/module
-// once it is built, kernel-KERNEL-ARCH once it is installed, and VERSION/build/make.log after a failed build (dkms(8)).
+// dkms reports the progress of DKMS. Its tree has VERSION/source after the module was added, VERSION/KERNEL/ARCH/module
+// after it was built, kernel-KERNEL-ARCH after it was installed, and VERSION/build/make.log after a failed build
+// (dkms(8)).
 func (p patient) dkms() finding {
 	const what = "DKMS"
 	release := p.release()
@@ -143,7 +144,7 @@ func (p patient) dkms() finding {
 	return bad
 }
 
-// firstError returns the first line of a compiler's log that mentions an error.
+// firstError returns the first line of a compiler's log that mentions an error, or a text that says that there is none.
 func firstError(log string) string {
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "rror: ") || strings.Contains(line, "***") || strings.Contains(line, "ERROR") {
@@ -153,7 +154,8 @@ func firstError(log string) string {
 	return "its log names no error"
 }
 
-// secureBoot is the file of the EFI variable: four bytes of attributes, then 1 if it is on (UEFI 2.10 §3.3).
+// secureBoot is the file of the EFI variable SecureBoot: four bytes of attributes, then 1 if Secure Boot is on (UEFI
+// 2.10 §3.3).
 const secureBoot = "sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
 
 // signing reports whether the kernel accepts modules without a signature.

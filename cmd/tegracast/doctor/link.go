@@ -34,7 +34,7 @@ func (f pciFunction) link() finding {
 	return finding{"FPGA", grade, detail + because + f.packets(), ""}
 }
 
-// packets describes the packet sizes if they are known.
+// packets describes the packet sizes, or returns "" if they are unknown.
 func (f pciFunction) packets() string {
 	own := f.config.sizes()
 	if own.payloadMax == 0 {

@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// A part is a file of the report, or its folder of facts.
+// A part is a file of the report, or its folder of facts, for which write is nil.
 type part struct {
 	name, what string
 	write      func(ctx context.Context, w io.Writer) error

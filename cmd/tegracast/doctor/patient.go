@@ -27,14 +27,14 @@ type finding struct {
 	Command string `json:"command,omitempty"` // what fixes it, for a shell of root
 }
 
-// patient is the examined machine: its files, and information that files do not give.
+// patient is the examined machine: its files, and information that files do not contain.
 type patient struct {
 	root         fs.FS
 	user         string                               // user who runs doctor
 	synchronised func() bool                          // reports whether the clock is synchronised
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // returns the module's information about its device
-	kernelLog    func() string                        // the kernel's log since boot; empty if it may not be read
+	kernelLog    func() string                        // the kernel's log as far as it is kept; empty if unreadable
 }
 
 // text returns a file's content without surrounding spaces, or "" if it cannot be read.

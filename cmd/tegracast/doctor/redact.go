@@ -16,8 +16,8 @@ import (
 	"unicode/utf8"
 )
 
-// A redactor removes private data from texts: names of the machine and its users, serial numbers, network addresses, and
-// hosts and passwords in URLs and HTTP headers.
+// A redactor removes private data from texts: names of the machine and its users, serial numbers, ids, network and mail
+// addresses, keys, and hosts and passwords in URLs and HTTP headers.
 type redactor struct{ words []privateWord }
 
 // A privateWord is replaced everywhere, or only as a whole word.
@@ -27,7 +27,7 @@ type privateWord struct {
 	with    string // the replacement
 }
 
-// privateFiles contain one private word each.
+// privateFiles lists files that contain one private word each, by the text that replaces the word.
 var privateFiles = map[string][]string{
 	"<host>": {"proc/sys/kernel/hostname", "proc/sys/kernel/domainname", "etc/hostname", "etc/mailname"},
 	"<serial>": {
@@ -81,8 +81,8 @@ func newRedactor(root fs.FS) redactor {
 	return r
 }
 
-// add adds a word to replace: a long one everywhere, a short one only as a whole word. It ignores a word of one or two
-// bytes, and a common one.
+// add adds a word to replace: a long one, of 8 bytes or more, everywhere, and a shorter one only as a whole word. It
+// ignores a word of one or two bytes, and a common one.
 func (r *redactor) add(word, with string) {
 	const long = 8
 	if len(word) < 3 || slices.Contains(notPrivate, strings.ToLower(word)) {

@@ -27,7 +27,7 @@ type reporter struct {
 	facts   *recorder
 	private redactor
 	stream  time.Duration // duration of each stream
-	config  string        // the service's configuration, which may name a camera
+	config  string        // path of the service's configuration, which may name a camera
 	journal func(ctx context.Context) ([]byte, error)
 	version func(io.Writer) error // prints the program's version
 	ready   bool
@@ -58,7 +58,7 @@ func Report(ctx context.Context, e terminal.Env, file string, version func(io.Wr
 	return nil
 }
 
-// unitJournal returns the last lines of the service's log from the journal.
+// unitJournal returns the last 2000 lines of the service's log from the journal.
 func unitJournal(ctx context.Context) ([]byte, error) {
 	b, err := exec.CommandContext(ctx, "journalctl", "--no-pager", "--quiet", "--no-hostname", "--output=short-monotonic", "--lines=2000", "--unit=tegracast").Output()
 	var exit *exec.ExitError

@@ -168,7 +168,8 @@ func (r *reporter) streamModel(ctx context.Context, w io.Writer) error {
 	return streamToItself(ctx, w, c, r.stream)
 }
 
-// streamCamera streams the service's configuration if it has a camera of an FPGA.
+// streamCamera streams the service's configuration. It returns an error if the configuration has no camera of a real
+// FPGA.
 func (r *reporter) streamCamera(ctx context.Context, w io.Writer) error {
 	c, err := config.Load(r.config)
 	if err != nil {

@@ -29,7 +29,7 @@ func StateOrUser() string {
 	return ""
 }
 
-// first returns the first folder in a list that the service manager has set as an environment variable, or "".
+// first returns the first folder of the list in an environment variable, which the service manager sets, or "".
 func first(variable string) string {
 	dir, _, _ := strings.Cut(os.Getenv(variable), ":")
 	return dir

@@ -32,7 +32,7 @@ type Config struct {
 // Lines are the open lines. All methods may be called concurrently.
 type Lines struct {
 	cfg     Config
-	flashes chan time.Time                       // from trigger to strobe: start of a pulse
+	flashes chan time.Time                       // passes the start of each pulse from trigger to strobe
 	watch   atomic.Pointer[map[string][]watcher] // by source
 
 	mu   sync.Mutex

@@ -44,7 +44,7 @@ func (o *outPin) set(value int) error {
 	return err
 }
 
-// flash drives 1 for a while or until ctx ends, and then 0.
+// flash drives 1 for d or until ctx ends, and then 0.
 func (o *outPin) flash(ctx context.Context, d time.Duration) error {
 	if err := o.set(1); err != nil {
 		return err

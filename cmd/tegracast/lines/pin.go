@@ -57,7 +57,7 @@ type pin interface {
 	books() Books
 }
 
-// Books has the counters of a line. An output has pulses, an input edges.
+// Books holds the counters of a line. Pulses, Missed and Errors belong to outputs, Lost and Match to inputs.
 type Books struct {
 	Where          string // its place on the board
 	Output         bool

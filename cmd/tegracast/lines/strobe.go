@@ -16,7 +16,7 @@ import (
 type strobePin struct {
 	*outPin
 	width   time.Duration    // 0: as long as the exposure
-	flashes <-chan time.Time // of the trigger; nil: follows the frames
+	flashes <-chan time.Time // starts of the trigger's pulses; nil: the strobe follows the frames
 	nominal time.Duration    // the source's frame period
 
 	exposures chan exposure // the latest one
@@ -65,7 +65,7 @@ func (s *strobePin) run(ctx context.Context) {
 		s.follow(ctx)
 		return
 	}
-	var lit time.Time // the last lit exposure
+	var lit time.Time // start of the latest lit exposure
 	for {
 		select {
 		case e := <-s.exposures:
@@ -90,8 +90,8 @@ func (s *strobePin) follow(ctx context.Context) {
 	}
 }
 
-// predict lights future exposures until the camera has been silent for long or ctx ends. It returns the start of the
-// last lit exposure.
+// predict lights future exposures until the camera has been silent for more than trusted periods or ctx ends. lit is
+// the start of the latest lit exposure; predict returns it for the next call.
 func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time.Time {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

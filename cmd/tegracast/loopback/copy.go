@@ -41,7 +41,7 @@ type copier struct {
 	reason atomic.Value // tegra.Reason for which the kernel has revoked the memory
 }
 
-// newCopier opens the engine and pins the surfaces.
+// newCopier opens the engine, and allocates and pins the surfaces.
 func newCopier(ctx context.Context, hw capture.Hardware, open opener, o Options, flags cudahost.Flags) (c *copier, err error) {
 	size := o.Size
 	c = &copier{}
@@ -185,7 +185,7 @@ func (c *copier) compare(ctx context.Context, r *Result, size int) error {
 	return nil
 }
 
-// Close releases everything.
+// Close releases the surfaces, and the hand that fills and compares them.
 func (c *copier) Close() error {
 	var errs []error
 	if c.hand != nil {

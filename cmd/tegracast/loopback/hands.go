@@ -18,7 +18,7 @@ import (
 // A hand fills the surfaces of the validation run and compares them.
 type hand interface {
 	// fill writes bytes to src that depend on the seed, and to every byte of dst a value other than that of the byte of
-	// src at the same position. fill and mismatch return early when ctx ends.
+	// src at the same position. fill and mismatch may return early, with an error, when ctx ends.
 	fill(ctx context.Context, seed uint64) error
 	// mismatch returns the first position at which the first size bytes of dst differ from the content of src, or at
 	// which the bytes after them, where the pin was rounded up, were written. ok reports that there is none.
@@ -26,8 +26,8 @@ type hand interface {
 	Close() error
 }
 
-// newHand returns the GPU for CUDA's memory, so that the GPU's and the FPGA's views are compared, else the CPU. The
-// compilation of kernels ends with ctx.
+// newHand returns a hand that uses the GPU if the memory is CUDA's, so that the GPU's and the FPGA's views are
+// compared, and else one that uses the CPU. The compilation of kernels is interrupted when ctx ends.
 func newHand(ctx context.Context, memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
 	if cuda, ok := memory.(*cudahost.CUDA); ok {
 		cuda.Device.Interrupt = ctx.Done()
@@ -107,7 +107,7 @@ type handArgs struct {
 	words, size, seed uint64
 }
 
-// gpuHand is a hand that uses kernels of its own on the GPU.
+// gpuHand is a hand that runs its own kernels on the GPU.
 type gpuHand struct {
 	args          handArgs
 	stream        *cudahost.Stream

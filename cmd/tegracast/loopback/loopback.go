@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package loopback is the validation run: the FPGA copies a surface through its memory to another one, and every byte is
-// compared.
+// Package loopback performs the validation run: the FPGA copies a surface through its memory to another one, and every
+// byte is compared.
 package loopback
 
 import (
@@ -38,8 +38,8 @@ func Run(ctx context.Context, e terminal.Env, o Options) (r Result, err error) {
 	return r, errors.Join(err, board.Close())
 }
 
-// validate performs one validation run. An access refused by the SMMU is a fault, too, because the engine does not notice
-// a stray write.
+// validate performs one validation run on the FPGA model. An access refused by the SMMU is a fault, too, because the
+// engine does not notice a stray write.
 func validate(ctx context.Context, e terminal.Env, m *device.Model, o Options) (Result, error) {
 	_, before := m.Sim.Faults()
 	result, err := runLoopback(ctx, e, m.Card.Hardware, openXDMA, o)

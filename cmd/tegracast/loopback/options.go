@@ -20,8 +20,8 @@ type Options struct {
 	Memory    string        // host, cuda, or auto: cuda if there is a GPU
 	Direction string        // measured directions: h2c, c2h or both
 	Size      int           // of a surface, in bytes
-	Count     int           // of copies
-	Limit     time.Duration // for one transfer
+	Count     int           // number of copies
+	Limit     time.Duration // time limit of one transfer
 	JSON      bool
 	Card      Card
 }

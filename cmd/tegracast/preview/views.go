@@ -46,7 +46,7 @@ func (w *Watcher) Next(ctx context.Context, old *Picture) (*Picture, error) {
 // Close removes the viewer. It may be called twice.
 func (w *Watcher) Close() { w.once.Do(w.leave) }
 
-// AddViewer adds a viewer to an output, and opens its pictures if necessary.
+// AddViewer adds a viewer to an output, and calls open if the output has no pictures yet. The viewer must be closed.
 func (v *Views) AddViewer(output string, open func() (Source, error)) (*Watcher, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -69,7 +69,7 @@ func (v *Views) AddViewer(output string, open func() (Source, error)) (*Watcher,
 	return &Watcher{sink: x.Sink, leave: func() { v.leave(output, x) }}, nil
 }
 
-// leave stops the pictures some time after the last viewer has left.
+// leave removes a viewer of x, and stops the pictures idleTime after the last one was removed.
 func (v *Views) leave(output string, x *view) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -86,8 +86,8 @@ func (v *Views) leave(output string, x *view) {
 	})
 }
 
-// StopPictures stops the pictures of the outputs whose Source has of as its Of. If only is not empty, it stops those of
-// the output called only, if that is one of them.
+// StopPictures stops the pictures of the outputs whose Source.Of equals of. If only is not empty, it stops those of the
+// output called only, if that is one of them.
 func (v *Views) StopPictures(of any, only string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -40,8 +40,8 @@ var program = sync.OnceValues(func() (string, error) {
 // folder is the directory in which the program is built if a test needs it.
 var folder string
 
-// Main runs the tests of a package with a state folder of their own, removes what they have built, and ends the
-// process. It is meant to be the whole TestMain.
+// Main runs the tests of a package with their own state folder, removes what they have built, and ends the process. It
+// is meant to be the whole TestMain.
 func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "tegracast-test-"); err != nil {
@@ -144,7 +144,7 @@ func (p *Process) Stop(t testing.TB) {
 	}
 }
 
-// Await waits until a file is not empty.
+// Await waits until a file is not empty. The test fails after a minute.
 func Await(t testing.TB, path string) {
 	t.Helper()
 	for begin := time.Now(); time.Since(begin) < time.Minute; time.Sleep(10 * time.Millisecond) {

@@ -26,7 +26,7 @@ func (v Verdict) Blames(overflow uint64) bool {
 	return v.Lost >= overflow && v.Lost <= overflow*segments
 }
 
-// Received ends a receiver once its socket has been empty for a second, and returns its result and the number of
+// Received ends a receiver after its socket has been empty for a second, and returns its result and the number of
 // datagrams that the kernel has dropped at its socket.
 func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) {
 	t.Helper()

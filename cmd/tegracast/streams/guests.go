@@ -84,9 +84,9 @@ func (s *Set) Unsend(name, dest string) error {
 }
 
 // Redirect changes the configured destinations of a stream from was to next. A destination in next that a client has
-// added becomes the configuration's. If the configuration drops it again before Settle, it is the client's again. An
-// error leaves everything unchanged. For a stream at rest it does nothing, since the stream is reopened with the
-// configuration's destinations.
+// added becomes the configuration's. If the configuration drops it again before Settle, it is the client's again. A
+// client's destination that has the address of one in next, but another name, is removed. An error leaves everything
+// unchanged. For a stream at rest it does nothing, since the stream is reopened with the configuration's destinations.
 func (s *Set) Redirect(ctx context.Context, name string, was, next []string) error {
 	resolved, err := send.ResolveAll(ctx, without(next, was))
 	if err != nil {
@@ -178,7 +178,7 @@ func (s *Set) has(name string) bool {
 	return s.stream(name) != nil
 }
 
-// Guests returns the destinations that clients have added to a stream.
+// Guests returns the destinations that clients have added to a stream. The slice must not be changed.
 func (s *Set) Guests(name string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ import (
 // A Set holds the RTP streams of an appliance, open or at rest.
 type Set struct {
 	mu      sync.Mutex
-	Guesses guesses.Guesses // password guesses here and at the other entrances of the process
+	Guesses guesses.Guesses // counts wrong passwords here and at the other servers of the process
 	list    []stream
 	server  *rtsp.Server // nil: none
 	viewers *webrtc.Server
@@ -46,7 +46,7 @@ type stream struct {
 	sink      *send.Sink // nil: the stream is at rest
 	publisher publisher  // nil: not published
 	guests    []string   // destinations that clients have added
-	lent      []string   // those of guests that a reload in progress has taken
+	lent      []string   // clients' destinations that a reload in progress has put into the configuration
 	sent      []send.Destination
 	before    []send.DestinationStats // counters of earlier sinks for its destinations
 	totals    *totals.Totals          // totals for metrics

@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus"
 )
 
-// Appliance has the published properties of an appliance.
+// Appliance provides the published properties of an appliance.
 type Appliance struct {
 	Version string // version of the program
 	Model   string // of the board; empty: unknown

@@ -108,7 +108,7 @@ func (b *Bus) forward(ctx context.Context, p *bus.Publisher) {
 	}
 }
 
-// queueEvent queues an event. It never blocks.
+// queueEvent queues an event. It never blocks: it drops the event if the bus is closed or the queue is full.
 func (b *Bus) queueEvent(e bus.Happened) {
 	if !b.open.Load() {
 		return

@@ -23,8 +23,8 @@ func (u UsageError) Error() string { return u.Err.Error() }
 
 func (u UsageError) Unwrap() error { return u.Err }
 
-// ErrChecked means that a run has found and reported what it checks for (losses, mismatches). It ends the program with
-// status 1, or 2 in a UsageError, without a log record.
+// ErrChecked means that a check has failed, and that the reasons (losses, mismatches) have been printed. It ends the
+// program with status 1, or 2 in a UsageError, without a log record.
 var ErrChecked = errors.New("check failed")
 
 // Is reports whether w is a terminal.

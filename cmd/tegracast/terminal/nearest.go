@@ -3,8 +3,9 @@
 package terminal
 
 // Nearest returns the element of words that was most likely meant by typed: the one that needs the fewest insertions,
-// deletions, replacements and swaps of neighbouring letters, of which there may be one, and another one for every three
-// letters of typed. An element that begins with typed counts as needing one. Nearest returns "" if there is none.
+// deletions, replacements and swaps of neighbouring letters. It may need at most one of them, and one more for every
+// three letters of typed. An element that begins with typed counts as needing one, unless typed is a single letter.
+// Nearest returns "" if there is none.
 func Nearest(typed string, words []string) string {
 	best, least := "", len(typed)/3+1
 	for _, w := range words {

@@ -113,7 +113,8 @@ func (r *roff) command(c Command) {
 	}
 }
 
-// DefaultText returns a help's words for an option's default value, or "" if the default means none.
+// DefaultText returns the words for an option's default value in a help text. It returns "" if the default is empty,
+// false, or the working folder.
 func DefaultText(x *pflag.Flag) string {
 	if slices.Contains([]string{"", "false", "[]", "."}, x.DefValue) {
 		return ""

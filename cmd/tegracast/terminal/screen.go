@@ -32,11 +32,11 @@ type Screen struct {
 // A Line is a line of the block.
 type Line struct {
 	Text  string
-	Bad   bool // it reports a loss
+	Bad   bool // it reports a loss or a failure, and is red if there are colours
 	Whole bool // it is not cut at the terminal's width, so that it can be copied
 }
 
-// On returns a screen if out and err are both the terminal and it can move its cursor, else nil.
+// On returns a screen if out and err are both terminals and TERM names one that can move its cursor, else nil.
 func On(out, err io.Writer) *Screen {
 	f, ok := out.(*os.File)
 	g, also := err.(*os.File)

@@ -83,7 +83,7 @@ func (s *Status) Run(ctx context.Context) {
 	}
 }
 
-// since has the time since the last look, and the CPU usage in it.
+// since holds the current time, the seconds since the previous look, and the CPU usage in these.
 type since struct {
 	now     time.Time
 	seconds float64

@@ -12,8 +12,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Summary prints the final counts. For every output, captured = delivered + dropped. Delivered frames are those that the
-// output has processed. Package streams reports the losses on the way to each receiver.
+// Summary prints the final counts. For every output, captured = delivered + dropped, apart from frames that still wait.
+// Delivered frames are those that the output has processed. Package streams reports the losses on the way to each
+// receiver.
 func Summary(w io.Writer, st pipeline.Stats) {
 	for _, s := range st.Sources {
 		events := strings.Trim(reasons(s.Report), " ()")

@@ -58,7 +58,8 @@ func Make(folder string) (string, error) {
 	return kept, nil
 }
 
-// write writes a token, readable only by its owner, unless there is one. Other processes never see a partial file.
+// write writes a token, readable only by its owner. If there is one already, it returns an error that wraps
+// fs.ErrExist. Other processes never see a partial file.
 func write(folder, token string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err

@@ -26,10 +26,10 @@ var ErrAccess = errors.New("web: access")
 type Access struct {
 	Token          string           // in a cookie, as parameter "token" of a URL, or in place of the password
 	Password       string           // by HTTP Basic authentication with any user, or as a Bearer token
-	Certificate    *tls.Certificate // nil: no TLS, and only clients of this machine and behind trusted proxies
+	Certificate    *tls.Certificate // nil: no TLS, and only this machine and trusted proxies may connect
 	Hosts          []string         // names by which clients may address the server, in addition to this machine's own
 	TrustedProxies []netip.Prefix   // their X-Forwarded-For is trusted
-	Guesses        *guesses.Guesses // password guesses at all entrances of the process; nil: there are no others
+	Guesses        *guesses.Guesses // counts wrong passwords at all servers of the process; nil: at this server alone
 }
 
 // check refuses settings that are unsafe for an address.
@@ -66,9 +66,9 @@ type door struct {
 type peer struct {
 	conn     net.Conn
 	address  netip.Addr            // zero for the socket
-	admitted bool                  // the socket has admitted it
-	client   func() guesses.Client // returns the client to which wrong passwords are counted
-	person   func() bool           // reports whether it is a person on this machine, and not a proxy
+	admitted bool                  // it is a client of the socket, which checks its clients itself
+	client   func() guesses.Client // returns the client for which wrong passwords are counted
+	person   func() bool           // reports whether it belongs to a person on this machine, not to a service
 }
 
 // trusts reports whether an address belongs to a trusted proxy.
@@ -81,9 +81,9 @@ func (a *Access) trusts(address netip.Addr) bool {
 	return false
 }
 
-// client returns the client of a request: the peer, or behind a trusted proxy the last address in X-Forwarded-For that is
-// not a trusted proxy. People on a proxy's machine can connect from its address as well as through it, so their
-// X-Forwarded-For is ignored.
+// client returns the client of a request: the peer, or behind a trusted proxy the last address in X-Forwarded-For that
+// is not a trusted proxy, or is a loopback address. If none is found before an invalid element, it is the peer. People
+// on a proxy's machine can connect from its address as well as through it, so their X-Forwarded-For is ignored.
 func (a *Access) client(p *peer, r *http.Request) guesses.Client {
 	if !a.trusts(p.address) || p.person() {
 		return p.client()
@@ -111,8 +111,8 @@ func parseForwarded(text string) (netip.Addr, error) {
 	return a.Unmap(), err
 }
 
-// private returns a handler that passes requests with a key, the token or the password, to next. Others are answered by
-// admits.
+// private returns a handler that passes requests to next if admits returns true, and refuses those that a page of
+// another site makes a browser send.
 func (d *door) private(next http.Handler) http.Handler {
 	own := http.NewCrossOriginProtection().Handler(next) // a page of another site must not use a browser that has a key
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -129,7 +129,8 @@ func (d *door) private(next http.Handler) http.Handler {
 }
 
 // admits authenticates a request: it reports whether the request has a key, the token or the password, or came through
-// the socket. If not, it answers the request with an error, also after too many wrong passwords.
+// the socket. If not, it answers the request with an error. It also does so if a client that is neither on this machine
+// nor a trusted proxy connects without TLS, and for any password after too many wrong ones.
 func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	p := peerOf(r)
 	if p.admitted {
@@ -165,8 +166,8 @@ func (d *door) admits(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// hasToken reports whether a request has the token. A browser that sends it in the URL gets it as a cookie (RFC 6265bis
-// §4.1.2).
+// hasToken reports whether a request has the token. said is the password or token in the Authorization header. A
+// browser that sends the token in the URL gets it as a cookie (RFC 6265bis §4.1.2).
 func (d *door) hasToken(w http.ResponseWriter, r *http.Request, said string) bool {
 	if d.Token == "" {
 		return false

@@ -13,7 +13,8 @@ import (
 
 const bodyLimit = 5 * time.Second // for receiving a request's body
 
-// readBody reads a request's body before it calls next, so that a slow client does not delay others.
+// readBody returns a handler that reads a request's body before it calls next, so that a slow client does not delay
+// others.
 func readBody(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ContentLength == 0 {

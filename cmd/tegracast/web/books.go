@@ -10,11 +10,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// books exports the graph's statistics as metrics. It reads them at each collection and has no counters of its own.
+// books exports the graph's statistics as metrics. It reads them at each collection and counts nothing itself.
 type books struct {
 	stats  func() pipeline.Stats
 	health func() (ready bool, stalled error)
-	list   func() []Output // nil: none
+	list   func() []Output // nil: the states of outputs are not exported
 }
 
 func desc(name, help string, labels ...string) *prometheus.Desc {

@@ -17,7 +17,7 @@ import (
 
 // Limits that keep clients from taking CPU time, memory and descriptors from the frames.
 const (
-	maxConnections = 32               // beyond this, a new connection closes another one
+	maxConnections = 32               // beyond this, one is closed for each new one (connections)
 	maxOfAddress   = 24               // connections per address, or per IPv6 network of 64 bits
 	maxAtWork      = 1                // concurrent answers per class; other requests wait
 	maxLookups     = 4                // concurrent requests that resolve names
@@ -26,11 +26,12 @@ const (
 )
 
 // connections tracks the open connections. When a limit is exceeded, the connection that has been idle for the longest
-// time is closed, or the new one if none is idle.
+// time is closed. If none is idle, the new one is closed, or, up to maxReserved beyond maxConnections, is admitted for
+// health only.
 type connections struct {
 	access *Access // knows the proxies, which have many clients; nil: all clients are on this machine
 	mu     sync.Mutex
-	open   map[net.Conn]netip.Addr // client addresses
+	open   map[net.Conn]netip.Addr // addresses as site returns them
 	silent map[net.Conn]time.Time  // idle connections, and since when
 	beyond map[net.Conn]bool       // connections beyond the limit, admitted when none was idle: only for health
 }
@@ -85,8 +86,8 @@ func (c *connections) add(conn net.Conn) (gone net.Conn) {
 	return gone
 }
 
-// site returns the address to which a connection is counted. It is zero for this machine and for proxies, which have many
-// clients.
+// site returns the address, or the IPv6 network of 64 bits, for which a connection is counted. It is zero for this
+// machine and for proxies, which have many clients.
 func (c *connections) site(conn net.Conn) netip.Addr {
 	if a := addressOf(conn); c.access != nil && !a.IsLoopback() && !c.access.trusts(a) {
 		return flood.Network(a)
@@ -187,7 +188,7 @@ type answerBuffer struct {
 	body   bytes.Buffer
 }
 
-// send sends the answer and sets the write deadline. A later request for a profile on the same connection may extend it.
+// send sends the answer under a write deadline, and clears the deadline when the answer was sent.
 func (a *answerBuffer) send(w http.ResponseWriter, within time.Duration) {
 	conn := http.NewResponseController(w)
 	_ = conn.SetWriteDeadline(time.Now().Add(within)) // every connection of a server has one

@@ -30,8 +30,8 @@ type Configuration struct {
 type Check struct {
 	Good     bool               `json:"good"`
 	Mistakes []yamlfile.Mistake `json:"mistakes,omitempty"` // in the order of the text
-	Changed  []string           `json:"changed,omitempty"`  // paths such as outputs[raw].rtp.mtu
-	Warning  string             `json:"warning,omitempty"`  // why a restart will not use the new configuration
+	Changed  []string           `json:"changed,omitempty"`  // what was changed, such as outputs[raw].rtp.mtu
+	Warning  string             `json:"warning,omitempty"`  // why a restart will not use the new text; empty: it will
 }
 
 // A Configurator shows and changes the configuration.
@@ -76,7 +76,7 @@ func (c *Config) check(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// configure applies the request's text, unless the text was based on one other than the current (RFC 9110 §13.1.1).
+// configure applies the request's text, unless If-Match names a text other than the current one (RFC 9110 §13.1.1).
 func (c *Config) configure(w http.ResponseWriter, r *http.Request) {
 	text, ok := body(w, r)
 	if !ok {
@@ -104,7 +104,7 @@ func became(w http.ResponseWriter) func(Check, error) {
 	}
 }
 
-// body reads a request's body, or refuses the request.
+// body reads a request's body. If it cannot, it refuses the request and returns false.
 func body(w http.ResponseWriter, r *http.Request) (text []byte, ok bool) {
 	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxConfiguration))
 	var long *http.MaxBytesError

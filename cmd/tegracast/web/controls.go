@@ -4,7 +4,7 @@ package web
 
 import "net/http"
 
-const maxChanging = 4 // concurrent requests that change something
+const maxChanging = 4 // concurrent requests to the handlers of one call of changes
 
 // changes returns a function that makes handlers of requests that change something, and limits how many run at a time.
 // They may wait for a reload, so they do not use the turns of other answers.

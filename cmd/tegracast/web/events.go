@@ -45,7 +45,7 @@ func (e *Events) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// number returns the number of the last event, or 0 if there is none.
+// number returns the number of the latest event, or 0 if there is none.
 func (e *Events) number() uint64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -53,6 +53,7 @@ func (e *Events) number() uint64 {
 }
 
 // after returns the kept events after number n, the number of the last event, and a channel that the next event closes.
+// An n above the number of the last event counts as 0.
 func (e *Events) after(n uint64) (list [][]byte, last uint64, more <-chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -89,7 +90,7 @@ func (c *Config) events(ended <-chan struct{}) http.Handler {
 
 // An EventList lists the events after a given number.
 type EventList struct {
-	Last   uint64            `json:"last"` // number of the last event
+	Last   uint64            `json:"last"` // number of the latest event
 	Events []json.RawMessage `json:"events"`
 }
 

@@ -34,8 +34,8 @@ func newNames(a *Access) *names {
 
 func normal(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// have reports whether a request's Host is an address or a name of this machine. A request of HTTP/1.0 may have none,
-// but browsers do not send these.
+// have reports whether a request's Host is an address or a name of this machine. It also returns true for a request of
+// HTTP/1.0 without a Host, which no browser sends.
 func (n *names) have(host string) bool {
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		host = h

@@ -42,7 +42,7 @@ type Output struct {
 	pipeline.OutputStatus
 }
 
-// A Reader takes an output by RTSP or WHEP.
+// A Reader is a client that receives an output by RTSP or WHEP.
 type Reader struct {
 	Address string `json:"address"`
 	By      string `json:"by"`     // protocol by which it receives
@@ -70,7 +70,7 @@ type Line struct {
 	Edges   uint64 `json:"edges"` // of an input
 	Lost    uint64 `json:"lost_edges"`
 	Matched uint64 `json:"matched_frames"`
-	Offset  int64  `json:"pps_offset_ns"` // offset of this machine's clock at the last pulse per second
+	Offset  int64  `json:"pps_offset_ns"` // offset of this machine's clock at the latest pulse per second
 }
 
 // A Bus is the state of publishing on the message bus.
@@ -103,11 +103,11 @@ type Status struct {
 	// Exposure and WhiteBalance list what can be set.
 	Exposure     []Exposure     `json:"exposure,omitempty"`
 	WhiteBalance []WhiteBalance `json:"white_balance,omitempty"`
-	// Events is the number of the last event of /api/v1/events.
+	// Events is the number of the latest event of /api/v1/events.
 	Events uint64 `json:"events"`
 	// Configurable reports whether the configuration can be read and changed, at /api/v1/config.
 	Configurable bool `json:"configurable"`
-	// Books has the graph's statistics.
+	// Books holds the graph's statistics.
 	Books pipeline.Stats `json:"books"`
 }
 
@@ -123,7 +123,7 @@ const (
 //go:embed page
 var pageFiles embed.FS
 
-// addPage adds the handlers of the page and its script, except for files of outputs.
+// addPage adds the handlers of the page and its scripts, of the description of the interface, and of the status.
 func (c *Config) addPage(mux class) {
 	files, err := fs.Sub(pageFiles, "page")
 	if err != nil {
@@ -234,9 +234,9 @@ func newer(ctx context.Context, view View, old *preview.Picture) *preview.Pictur
 	return old
 }
 
-// show sends the current picture, or waits for the next one if the client already has it (RFC 9110 §13.1.2). Moving
-// pictures follow one another until the client leaves, as a multipart/x-mixed-replace body. A slow client misses
-// pictures.
+// show sends the current picture. If the client already has it (RFC 9110 §13.1.2), show waits up to newerWait for the
+// next one. Moving pictures follow one another until the client leaves, as a multipart/x-mixed-replace body. A slow
+// client misses pictures.
 func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, moving bool) {
 	view, err := c.View(name)
 	if err != nil {

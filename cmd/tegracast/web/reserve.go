@@ -30,7 +30,7 @@ const (
 type spareListener struct {
 	net.Listener
 	mu    sync.Mutex
-	file  *os.File // nil: its descriptor is lent, or another part of the process has taken it
+	file  *os.File // nil: its descriptor is lent, another part of the process has taken it, or the listener is closed
 	lent  bool     // a connection uses the descriptor
 	ended bool
 }
@@ -155,7 +155,7 @@ func addressOf(conn net.Conn) netip.Addr {
 func peerOf(r *http.Request) *peer { return r.Context().Value(peerKey{}).(*peer) }
 
 // reserveForHealth returns a handler that passes requests for health to health on every connection. On reserved
-// connections it refuses all other requests, and closes the connections.
+// connections it refuses all other requests, and closes the connection after any answer.
 func (c *connections) reserveForHealth(health, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn := peerOf(r).conn

@@ -27,7 +27,8 @@ type Exposure struct {
 	Auto         bool    `json:"auto"`            // the loop controls both
 }
 
-// An ExposureSetting sets a camera manually, or returns control to the loop. A value of 0 leaves the setting unchanged.
+// An ExposureSetting sets a camera manually, or, if Auto is true, returns control to the loop. A value of 0 leaves
+// exposure or gain unchanged.
 type ExposureSetting struct {
 	Microseconds float64 `json:"exposure_us,omitempty"`
 	Gain         float64 `json:"gain,omitempty"`
@@ -43,7 +44,7 @@ type WhiteBalance struct {
 	Auto    bool    `json:"auto"`     // the loop controls both
 }
 
-// A WhiteBalanceSetting sets the gains manually, or returns control to the loop.
+// A WhiteBalanceSetting sets the gains manually, or, if Auto is true, returns control to the loop.
 type WhiteBalanceSetting struct {
 	Red  float64 `json:"red,omitempty"`
 	Blue float64 `json:"blue,omitempty"`

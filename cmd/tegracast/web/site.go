@@ -29,14 +29,15 @@ type Site struct {
 	Out    io.Writer              // the page's address is printed here
 	Page   atomic.Pointer[string] // the page's address without a token; nil: no page
 	State  string                 // folder of the token; empty: the token is not stored
-	Config Config                 // without the address
+	Config Config                 // without what the section web of the configuration sets
 	token  string                 // empty: not read yet
 	cancel context.CancelFunc     // nil: no server
 	ended  chan struct{}
 	now    atomic.Pointer[config.Web]
 }
 
-// Open ends the current server, and starts one as c configures it, if c has an address.
+// Open ends the current server, and starts one as c configures it. It starts none if c has no address, or if the
+// default address is in use.
 func (w *Site) Open(ctx context.Context, c config.Web) error {
 	w.Close()
 	w.Page.Store(nil)
@@ -74,7 +75,7 @@ func (w *Site) announce(c config.Web, at net.Addr) {
 	}
 }
 
-// Now returns the configuration of the last call of Open, or the zero value before the first one.
+// Now returns the configuration of the latest call of Open, or the zero value before the first one.
 func (w *Site) Now() config.Web {
 	if c := w.now.Load(); c != nil {
 		return *c

@@ -247,8 +247,8 @@ func ignoreClosed(err error) error {
 	return err
 }
 
-// Run answers requests until ctx ends or a server fails, whose error it returns, and then waits up to a second for
-// those in progress.
+// Run answers requests until ctx ends or a server fails. Then it waits up to a second for requests in progress, and
+// returns the error of the server that failed, or nil.
 func (s *Server) Run(ctx context.Context) error {
 	ended := make(chan error, len(s.servers))
 	for _, l := range s.servers {

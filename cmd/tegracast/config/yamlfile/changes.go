@@ -89,8 +89,8 @@ func walkNamed(a, b reflect.Value, path string, list *[]string) {
 	}
 }
 
-// Key returns the key of a field in the file. It is empty for an embedded struct, whose keys belong to the struct around
-// it.
+// Key returns the key of a field in the file. It is empty for a field without one, such as an embedded struct, whose
+// keys belong to the struct around it.
 func Key(f reflect.StructField) string {
 	key, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	return key

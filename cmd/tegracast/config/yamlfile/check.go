@@ -21,7 +21,7 @@ import (
 // tag. The schema is made from the same tags.
 type field struct {
 	key      string
-	was      string // the key's former name
+	was      string // the key's former name; empty: none
 	kind     reflect.Type
 	required bool
 	rules    map[string][]string // minimum, maximum, minItems, enum
@@ -49,7 +49,8 @@ func fieldsOf(t reflect.Type) []field {
 	return out
 }
 
-// limits returns minimum and maximum, and the words for them in a message.
+// limits returns the minimum and the maximum, which are infinite if there are none, and the words for them in a
+// message.
 func (f field) limits() (low, high float64, text string) {
 	low, high = math.Inf(-1), math.Inf(1)
 	least, most := f.rules["minimum"], f.rules["maximum"]
@@ -67,8 +68,8 @@ func (f field) limits() (low, high float64, text string) {
 	return low, high, text
 }
 
-// checkTypes walks the file together with the struct into which it will be read, and refuses what the struct does not
-// have.
+// checkTypes walks the file together with the struct into which it will be read, and refuses what the struct's types
+// and tags do not allow.
 func (d *document) checkTypes(into reflect.Type) error {
 	docs := d.tree.Docs
 	if len(docs) == 0 || docs[0].Body == nil {
@@ -161,7 +162,7 @@ func (d *document) walkWord(node ast.Node, path string, f field, w yaml.NodeUnma
 	return nil
 }
 
-// walkMap checks the keys of a struct, or of a map from names to numbers.
+// walkMap checks the keys and values of a struct, or of a map from names to numbers.
 func (d *document) walkMap(node ast.Node, path string, f field) error {
 	var values []*ast.MappingValueNode
 	switch n := node.(type) {

@@ -14,8 +14,8 @@ import (
 )
 
 // An Error is a mistake in the configuration, or a configuration that does not work on this machine. If it concerns a
-// part of the file, its text begins with file, line and column. All returns it together with further mistakes in the same
-// file.
+// part of the file, its text begins with file, line and column. All returns the Error together with further mistakes in
+// the same file.
 type Error struct {
 	Err  error
 	At   Place // line 0: the whole file
@@ -75,7 +75,7 @@ func (e *Error) Mistake() Mistake {
 type Place struct {
 	file         string
 	line, column int
-	path         string // such as outputs[0].rtp.mtu; empty: the whole file
+	path         string // such as outputs[0].rtp.mtu; empty: not the place of a key
 }
 
 // Errorf returns an *Error whose text is "FILE:LINE:COLUMN: PATH: " and the message. Like fmt.Errorf, it wraps the
@@ -84,11 +84,12 @@ func (p Place) Errorf(format string, a ...any) error {
 	return &Error{Err: p.Located(fmt.Errorf(format, a...)), At: p}
 }
 
-// Position returns the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu, or "" for the
-// whole file.
+// Position returns the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu. The path is ""
+// if the place is not that of a key. For the zero Place, line and column are 0.
 func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
-// Located prefixes the place to an error that is not a mistake in the configuration, such as that of a line in use.
+// Located returns err with the place in front of its text. Unlike Errorf, it is for errors that are no mistakes in the
+// configuration, such as a GPIO line in use.
 func (p Place) Located(err error) error {
 	head := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
 	if p.path != "" {

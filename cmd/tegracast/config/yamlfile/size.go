@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// Size is a number of bytes, written in a file with a unit, such as 4GB or 512MiB. 16M is 16MiB, as for dd(1).
+// Size is a number of bytes, written in a file with a unit, such as 4GB or 512MiB. 16M is 16MiB, as for dd(1). A number
+// without a unit is in bytes.
 type Size int64
 
 // UnmarshalText implements encoding.TextUnmarshaler.
