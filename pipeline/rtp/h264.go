@@ -31,7 +31,7 @@ const (
 )
 
 // A key frame is sent every keySeconds seconds, and when a receiver requests one, but because of requests at most
-// keysASecond are sent per second.
+// keysASecond are sent per second. If the frame rate is unknown, all frames are key frames.
 const (
 	keySeconds  = 2
 	keysASecond = 2
@@ -46,7 +46,7 @@ type h264Packetizer struct {
 	room     int // maximum bytes of a frame
 	size     int // maximum bytes of a packet after the RTP header
 	every    int // frames from one key frame to the next
-	rest     int // frames after a key frame during which requests for another wait
+	rest     int // minimum frames from a key frame to one that a receiver requested
 	since    int // frames since the last key frame, including that one
 	wanted   atomic.Bool
 }

@@ -154,8 +154,8 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc continues the CRC-32C sum with lines from to to, without their padding. It reads no fields that NewTrain and
-// Packetize write.
+// crc continues the CRC-32C sum with lines [from, to) of the frame b, without padding and gaps. It reads no fields that
+// NewTrain and Packetize write.
 func (p *rawPacketizer) crc(sum uint32, b []byte, from, to int) uint32 {
 	if p.ready {
 		pitch := p.format.PacketPitch

@@ -21,9 +21,9 @@ type Media struct {
 	PayloadType uint8
 	Address     netip.Addr           // destination address of the stream
 	Port        int                  // RTP port
-	RTCPPort    int                  // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
+	RTCPPort    int                  // Port if Mux is true; otherwise the port of a=rtcp (RFC 3605), or else Port + 1
 	Mux         bool                 // RTCP comes to Port, too (a=rtcp-mux, RFC 5761)
-	Source      netip.Addr           // the only permitted sender, from a=source-filter (RFC 4570); invalid: any
+	Source      netip.Addr           // the only permitted sender, from a=source-filter (RFC 4570); the zero Addr: any
 	Pixel       pipeline.PixelFormat // of raw video; 0 means UYVY
 	Width       int                  // pixels; 0: given only by the pictures
 	Height      int                  // lines; 0: given only by the pictures
@@ -71,7 +71,8 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 
 // ParseSDP returns the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in
 // YCbCr-4:2:2 with 8 or 10 bits and RGB with 8 bits, JPEG (RFC 2435), and H.264 (RFC 6184, modes 0 and 1). It ignores
-// media of other kinds. Errors wrap ErrSDP and state line, value and remedy.
+// media other than video. It returns an error that wraps ErrSDP if there is no video stream, or one that cannot be
+// received.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
@@ -316,7 +317,8 @@ func (p *mediaParser) jpeg() error {
 	return nil
 }
 
-// rate parses a=framerate (RFC 8866 §6.13), a decimal number.
+// rate parses a=framerate (RFC 8866 §6.13), a decimal number, unless exactframerate has already given the rate. It uses
+// at most four decimal places.
 func (p *mediaParser) rate() error {
 	v, ok := p.desc.Attribute("framerate")
 	if !ok || p.media.Rate.Num != 0 {

@@ -93,10 +93,10 @@ type Stream struct {
 	CaptureTime bool        // send abs-capture-time in every RTP header, 16 bytes each
 	Checksum    bool        // send an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality     int         // JPEG quality, 1 to 100; 0: 90
-	Encoder     JPEGEncoder // nil: image/jpeg with Quality
+	Encoder     JPEGEncoder // encoder for payload JPEG; nil: image/jpeg with Quality
 	H264        H264Encoder // encoder for payload H264; there is no default
 	Name        string      // session name in the SDP; empty: "tegracast"
-	Start       *Start      // nil: random
+	Start       *Start      // nil: random in NewPacketizer; in Describe, the stream has not started
 }
 
 // The default and the limits of Stream.MTU, in bytes.

@@ -125,8 +125,8 @@ func (e *Endpoint) Err() error {
 func (e *Endpoint) String() string { return "endpoint " + e.peer }
 
 // Close waits until everything has been sent and everything being fetched has arrived, and then closes the connection
-// together with the peer. If ctx ends before that, or the connection has failed, Close aborts it and returns the
-// reason.
+// together with the peer. If ctx ends before that, the connection has failed, or another Close is in progress, Close
+// aborts the connection and returns the reason.
 func (e *Endpoint) Close(ctx context.Context) error {
 	flushed, err := e.beginCall(symEpFlush)
 	if err == nil {

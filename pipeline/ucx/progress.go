@@ -31,7 +31,8 @@ const (
 	lingering = time.Second
 )
 
-// makeProgress makes progress until the worker is closed and no operation is in progress.
+// makeProgress makes progress until the worker is closed and no operation is in progress, but for at most lingering
+// after the worker was closed.
 func (w *Worker) makeProgress() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

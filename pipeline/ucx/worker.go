@@ -163,7 +163,7 @@ func (w *Worker) call(f symbol, args ...uintptr) uintptr {
 	return r
 }
 
-// wake makes the goroutine look for work.
+// wake makes the goroutine look for work. The worker's lock must be held.
 func (w *Worker) wake() {
 	if w.sleeping.Load() {
 		w.sleeping.Store(false)

@@ -95,7 +95,8 @@ func socketDrops(fd int) (n uint32, ok bool) {
 	return info[len(info)-1], errno == 0 && size == uint32(unsafe.Sizeof(info))
 }
 
-// drain reads datagrams from the sockets into the ring, for at most a few milliseconds.
+// drain reads a limited number of datagrams from the RTP socket, the RTCP socket or both into the ring. It waits while
+// the ring is full.
 func (r *Receiver) drain(rtp, rtcp bool) error {
 	for i := 0; rtp && i < 16; i++ {
 		at, n := r.ring.space()

@@ -112,7 +112,7 @@ func (s *sequence) note(ext uint64) {
 }
 
 // unheard reports whether the packet ext may have arrived before reception began, that is, whether it is so close to
-// the first packet received that this one may have overtaken it. far is the greatest distance seen so far; twice that
+// the first packet received that the latter may have overtaken it. far is the greatest distance seen so far; twice that
 // is a safe limit.
 func (s *sequence) unheard(ext uint64) bool { return s.midway && ext <= s.base+min(2*s.far, window-1) }
 
@@ -147,7 +147,7 @@ func (s *sequence) gaps() bool {
 	return false
 }
 
-// lost returns the number of missing packets up to the highest one (RFC 3550 A.3).
+// lost returns the number of missing packets up to the highest one (RFC 3550 A.3), plus before.
 func (s *sequence) lost() uint64 {
 	if !s.started {
 		return s.before

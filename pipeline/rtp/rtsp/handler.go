@@ -30,7 +30,7 @@ type reader struct {
 	stream  string
 	packets *send.Reader
 	conn    *conn
-	group   *group // the group that it shares; nil if it gets packets of its own
+	group   *group // the multicast group that it shares with other readers; nil if it uses unicast
 }
 
 // name returns the reader's name for the log.
@@ -212,9 +212,9 @@ func (h *handler) endReader(r *reader) error {
 	return r.packets.Close()
 }
 
-// contentBase returns the URL to which the control attributes of a description are relative (RFC 2326 §C.1.1): without a
-// query, which would take the place of the last part of the path (RFC 3986 §5.2), with one slash at the end, and without
-// the user's name and password.
+// contentBase returns the URL to which the control attributes of a description are relative (RFC 2326 §C.1.1): without
+// a query, which would take the place of the last part of the path (RFC 3986 §5.2), with one slash at the end, and
+// without the user's name and password. If given cannot be parsed, it is returned unchanged.
 func contentBase(given string) string {
 	u, err := url.Parse(given)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 type conn struct {
 	*send.Conn
 	then      func() // called after the next answer; may be nil
-	close     func() // can be called several times
+	close     func() // stops counting the connection; can be called several times
 	multicast bool   // the last SETUP requested multicast
 
 	read, said flood.Limit
@@ -27,12 +27,12 @@ type conn struct {
 	reads atomic.Bool // it is set up to read a stream
 
 	// Guarded by listener.mu.
-	first *time.Timer // closes the connection unless it sends a request
+	first *time.Timer // closes the connection unless it has sent a request in time
 	since time.Time   // time of the last request, or of the connection
 	asked bool
 }
 
-// Write writes an answer, and then calls then.
+// Write writes an answer. If that succeeds, it calls then, if that is not nil, and sets it to nil.
 func (c *conn) Write(b []byte) (int, error) {
 	n, err := c.Conn.Write(b)
 	if then := c.then; then != nil && err == nil {
@@ -42,7 +42,7 @@ func (c *conn) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Read reads from the client, at a limited rate. A client that sends more is slowed down by its network.
+// Read reads from the client, at a limited rate. A client that sends more is slowed down by TCP's flow control.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	time.Sleep(c.read.Pause(time.Now()))
@@ -58,8 +58,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener limits the number of connections. To make room for a new one beyond the limit, it closes one that is not
-// reading a stream: one that has sent no request, if any, or else the one that has been silent for longest.
+// listener limits the number of connections, and of those per address that are not reading a stream. To make room for a
+// new one beyond a limit, it closes one that is not reading: one that has sent no request, if any, or else the one that
+// has been silent for longest.
 type listener struct {
 	net.Listener
 
@@ -136,7 +137,7 @@ func quieter(a, b *conn) *conn {
 	return a
 }
 
-// countConn counts a connection until it is closed.
+// countConn counts a connection until it is closed, and closes it if it sends no request in time. It returns c.
 func (l *listener) countConn(c *conn) *conn {
 	c.close = sync.OnceFunc(func() {
 		l.mu.Lock()

@@ -32,9 +32,9 @@ const (
 	groupPorts = 10000
 )
 
-// CheckGroups returns an error if a range cannot be used for readers: if it is not a range of IPv4 multicast groups, or
-// overlaps 224.0.0.0/24, whose packets go to all hosts, or 232.0.0.0/8, where receivers must name the source (RFC
-// 4607).
+// CheckGroups returns an error if a range cannot be used for readers: if it is not a range of IPv4 multicast groups
+// that begins at its first address, or overlaps 224.0.0.0/24, whose packets go to all hosts, or 232.0.0.0/8, where
+// receivers must name the source (RFC 4607).
 func CheckGroups(within netip.Prefix) error {
 	no := []netip.Prefix{netip.MustParsePrefix("224.0.0.0/24"), netip.MustParsePrefix("232.0.0.0/8")}
 	if !within.IsValid() || !within.Addr().Is4() || !within.Addr().IsMulticast() || within.Masked() != within ||
@@ -61,7 +61,7 @@ type groups struct {
 
 	mu   sync.Mutex
 	open []*group
-	last int // number of the last reader
+	last int // number of calls of ports
 }
 
 // join returns the group for a reader that has connected to this machine's address at, and counts the reader. It opens
@@ -143,9 +143,9 @@ func (g *groups) ports() *[2]int {
 	return &[2]int{odd, odd + 1}
 }
 
-// OnRequest implements gortsplib.ServerHandlerOnRequest. gortsplib would listen on the groups that it assigns to
-// readers, and receive every packet sent there. Therefore a request for multicast is presented to it as one of a UDP
-// reader, to which it sends nothing.
+// OnRequest implements gortsplib.ServerHandlerOnRequest. It records the request, and pauses if there are too many.
+// gortsplib would listen on the groups that it assigns to readers, and receive every packet sent there. Therefore a
+// request for multicast is presented to it as one of a UDP reader, to which it sends nothing.
 func (h *handler) OnRequest(sc *gortsplib.ServerConn, r *base.Request) {
 	c, direct := sc.NetConn().(*conn)
 	if direct {

@@ -29,7 +29,7 @@ var ErrPassword = errors.New("rtsp: others can reach this address: give it a use
 // Config configures a Server.
 type Config struct {
 	Listen   string // address:port
-	User     string // required user; empty: everyone may read
+	User     string // required user; empty: everyone may read, which is allowed only on a loopback address
 	Password string
 	Guesses  *guesses.Guesses // failed passwords, shared by all servers of the process; nil: not shared
 	Groups   netip.Prefix     // groups for multicast readers; the zero value: none
@@ -45,7 +45,7 @@ const (
 // A Server offers streams to readers.
 type Server struct {
 	config Config
-	visits *slog.Logger // of readers
+	visits *slog.Logger // logger for messages about readers
 	server *gortsplib.Server
 	addr   net.Addr
 	groups groups
@@ -64,7 +64,7 @@ type stream struct {
 	sessions *gortsplib.ServerStream
 }
 
-// Listen starts a server.
+// Listen starts a server. The caller must close it.
 func Listen(c Config) (*Server, error) {
 	address, err := netip.ParseAddrPort(c.Listen)
 	switch {
@@ -156,7 +156,7 @@ func (s *Server) find(path string) *stream {
 	return s.streams[strings.Trim(path, "/")]
 }
 
-// Close ends all sessions.
+// Close stops the server and ends all sessions.
 func (s *Server) Close() {
 	s.server.Close()
 	s.mu.Lock()

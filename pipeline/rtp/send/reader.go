@@ -28,7 +28,8 @@ type Reader struct {
 // readerBuffer is the maximum size requested for a connection's socket buffer, in bytes.
 const readerBuffer = 8 << 20
 
-// ReaderTo opens the sockets for a reader that receives packets at to. Nothing is sent before Begin.
+// ReaderTo opens the sockets for a reader that receives packets at to. No packet of the stream is sent before Begin.
+// The caller must close the reader.
 func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
 	return s.readerAt(to, s.config, "RTSP over UDP")
 }
@@ -36,7 +37,8 @@ func (s *Sink) ReaderTo(to netip.AddrPort) (*Reader, error) {
 // Interface returns the configured network interface for multicast, or "".
 func (s *Sink) Interface() string { return s.config.Interface }
 
-// ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent by the network interface iface.
+// ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent through the network interface
+// iface.
 func (s *Sink) ReaderGroup(to netip.AddrPort, iface string) (*Reader, error) {
 	c := s.config
 	c.Interface = iface
@@ -99,7 +101,8 @@ func (r *Reader) Hear(p rtcp.Packet) {
 // Stats returns the reader's counters.
 func (r *Reader) Stats() DestinationStats { return r.d.stats() }
 
-// Close sends BYE to the reader and frees its sockets. The reader does not get the rest of the frame being sent.
+// Close frees the reader's sockets. If Begin has been called, it sends BYE first, and the reader does not get the rest
+// of the frame being sent.
 func (r *Reader) Close() error {
 	if !r.begun {
 		return r.d.close()
@@ -160,8 +163,8 @@ func (x *transmitter) attach(d *destination) error {
 	return nil
 }
 
-// detach removes the destination for which meant returns true, sends it BYE and closes it. It reports whether there was
-// one.
+// detach removes the first destination for which meant returns true, sends it BYE and closes it. It reports whether
+// there was one; if the transmitter is closed, it does nothing and returns false.
 func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -21,8 +21,8 @@ type fillingFrame struct {
 	frame  *pipeline.Frame // nil if the frame was already complete
 	packer rtp.Slicer
 	waiter pipeline.Waiter
-	waited bool  // the last await had to wait
-	ended  error // why the frame did not become complete
+	waited bool  // the latest await had to wait
+	ended  error // why the frame did not become complete; nil if it did
 }
 
 // frame waits for the next frame. In a stream with slices, that may be a filling frame, whose packets can be sent as
@@ -133,8 +133,8 @@ func (t *train) awaitEnd(turn *turn) {
 	}
 }
 
-// abandon ends a train whose frame is damaged or whose stream has ended. Unsent packets are not sent, so there is no
-// marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
+// abandon ends a train whose frame is damaged or whose stream has ended. The remaining packets are not sent, so there
+// is no marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
 func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {

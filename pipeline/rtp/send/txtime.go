@@ -112,7 +112,7 @@ func (d departure) tuned() departure {
 // at converts a time of the monotonic clock to d's clock, including the lead.
 func (d departure) at(t time.Duration) time.Duration { return t + d.lead + d.offset }
 
-// queued returns the number of bytes that wait below the socket.
+// queued returns the number of bytes that wait below the socket, or 0 if it is unknown.
 func queued(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {

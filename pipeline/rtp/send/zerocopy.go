@@ -13,7 +13,7 @@ import (
 type zeroCopy struct {
 	segments
 	next   uint32      // number of the next message, as counted by the kernel
-	trains []*train    // trains of the last messages, by number
+	trains []*train    // trains of the unfinished messages, by number modulo maxInFlight; nil: finished
 	copied bool        // the kernel has made copies after all, so zero-copy costs more than it saves
 	errors *errorQueue // of the socket
 }

@@ -25,7 +25,7 @@ const (
 // final reports whether reconnecting is pointless.
 func (c Code) final() bool { return c == CodeVersion || c == CodeRegion }
 
-// A ByeError is the reason that the peer gave for ending the connection.
+// A ByeError is the reason for ending the connection that the peer gave, or that this side gives.
 type ByeError struct {
 	Code   Code
 	Reason string

@@ -60,7 +60,7 @@ func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	return r, nil
 }
 
-// CheckRemote returns an error unless address is the valid address of a sender.
+// CheckRemote returns an error unless address has the form host:port. It does not resolve the host.
 func CheckRemote(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {
