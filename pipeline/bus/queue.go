@@ -17,7 +17,7 @@ const (
 	mostQueuedBytes = 8 << 20
 )
 
-// A block is memory shared by several messages. It is reused once none of them needs it.
+// A block is memory shared by several messages. It is reused when none of them needs it any more.
 type block struct {
 	home *sync.Pool // nil for a block that holds a single message
 	data []byte
