@@ -14,8 +14,7 @@ import (
 )
 
 // Unix creates a listening Unix socket of type unix.SOCK_STREAM or unix.SOCK_SEQPACKET. Its file gets the mode before
-// anybody can connect, which is only possible after listen(2). It replaces the socket of a process that has died, but
-// nothing else.
+// listen(2), and so before anybody can connect. It replaces the socket of a process that has died, but nothing else.
 func Unix(path string, kind int, mode fs.FileMode) (*net.UnixListener, error) {
 	network := "unix"
 	if kind == unix.SOCK_SEQPACKET {

@@ -302,5 +302,5 @@ func (f *File) attachment(h recordAt, at int64) error {
 	return nil
 }
 
-// maxName is the maximum total length of the name and the media type of an attachment.
+// maxName is the maximum total length in bytes of the name and the media type of an attachment.
 const maxName = 64 << 10
