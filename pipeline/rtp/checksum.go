@@ -12,7 +12,7 @@ import (
 type Checksum struct {
 	Timestamp uint32    // the frame's RTP timestamp
 	CRC       uint32    // CRC-32C, as sent: of the lines without padding, the JPEG scan, the H.264 units or the results
-	Sequence  uint64    // the frame's number, counted by the FPGA
+	Sequence  uint64    // the frame's number (pipeline.Frame.Sequence)
 	Captured  time.Time // the time from which the RTP timestamp was made
 	Bytes     uint32    // number of bytes that CRC covers
 	Packets   uint32    // number of packets of the frame
@@ -26,7 +26,7 @@ type Checksum struct {
 type Damage struct {
 	Timestamp uint32 // the frame's RTP timestamp
 	Packets   uint32 // number of packets of the frame that were sent
-	Sequence  uint64 // the frame's number, counted by the FPGA
+	Sequence  uint64 // the frame's number (pipeline.Frame.Sequence)
 }
 
 // Subtypes of a TGCR packet.
@@ -39,8 +39,8 @@ const (
 const (
 	appName      = "TGCR"
 	checksumSize = 32 // bytes of data after the name
-	damageSize   = 16
-	appHeader    = 12
+	damageSize   = 16 // likewise
+	appHeader    = 12 // bytes before the data
 )
 
 var (

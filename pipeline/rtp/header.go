@@ -14,8 +14,8 @@ import (
 const ClockRate = 90000
 
 const (
-	rtpHeader   = 12 // RFC 3550 §5.1
-	ipUDPHeader = 48 // IPv6 and UDP; IPv4 headers are smaller, but one train serves both
+	rtpHeader   = 12 // bytes (RFC 3550 §5.1)
+	ipUDPHeader = 48 // bytes of IPv6 and UDP headers; IPv4 headers are smaller, but one train serves both
 )
 
 var (
@@ -101,7 +101,7 @@ func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	return i
 }
 
-// complete sets the fields that are known once f is complete.
+// complete sets the fields that are known only when f is complete.
 func (i *trainInfo) complete(f *pipeline.Frame) {
 	i.done, i.unverified = f.Times.Arrived(), f.Flags&pipeline.FlagUnverified != 0
 }

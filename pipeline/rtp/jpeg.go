@@ -12,8 +12,8 @@ import (
 const (
 	maxJPEG     = 2040     // pixels: width and height are sent in units of 8, in 8 bits (RFC 2435 §3.1.5)
 	maxFragment = 1 << 24  // the fragment offset has 24 bits (RFC 2435 §3.1.2)
-	jpegHeader  = 8        // RFC 2435 §3.1
-	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
+	jpegHeader  = 8        // bytes (RFC 2435 §3.1)
+	tableHeader = 4 + 2*64 // bytes (RFC 2435 §3.1.8)
 	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
 	jpegFile    = 2 << 10  // bytes of room for a file's parts outside the scan: 623 by image/jpeg; libjpeg-turbo requires 2048
 	jpegQ       = 255      // quantization tables are sent in every frame (RFC 2435 §4.2)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	rawPayloadHeader = 2 + 6     // extended sequence number and one line header (RFC 4175 §4.2)
+	rawPayloadHeader = 2 + 6     // bytes of the extended sequence number and one line header (RFC 4175 §4.2)
 	maxRaw           = 1<<15 - 1 // maximum width and height in pixels in the SDP (RFC 4175 §6.1)
 )
 

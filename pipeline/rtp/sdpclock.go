@@ -42,7 +42,7 @@ func describeClock(m *sdp.MediaDescription, s Stream, origin netip.Addr) {
 	}
 }
 
-// kernelClock returns the TAI offset in seconds, and whether the kernel's clock is synchronised.
+// kernelClock returns the offset of TAI from UTC in seconds, and whether the kernel's clock is synchronised.
 func kernelClock() (tai int32, synchronised bool) {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {

@@ -32,7 +32,7 @@ type Media struct {
 }
 
 // Format returns the format of the frames. For JPEG and H.264 it returns the zero Format, because only the pictures
-// contain the format.
+// contain the format. The error wraps pipeline.ErrFormat.
 func (m Media) Format() (pipeline.Format, error) {
 	if m.Payload != Raw {
 		return pipeline.Format{}, nil

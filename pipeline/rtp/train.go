@@ -21,7 +21,7 @@ type Packetizer interface {
 	// already filled in. The caller must close it.
 	NewTrain() (*Train, error)
 	// Packetize fills t, which was made by this packetizer, with f's packets. Their payloads may remain in f, so f must
-	// be held until t has been sent and its Sum has returned.
+	// be held until t has been sent and its Sum has returned. If Packetize returns an error, t must not be sent.
 	Packetize(t *Train, f *pipeline.Frame) error
 	// SetSSRC changes the SSRC of the trains that are packetized from now on. Sequence numbers continue.
 	SetSSRC(ssrc uint32)
@@ -71,7 +71,7 @@ func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 // they can be sent to any number of destinations. Each packet consists of a header in the train's arena and a payload
 // elsewhere, or is one piece of packet-ready memory.
 type Train struct {
-	mem     []byte        // memory that contains all of the following
+	mem     []byte        // memory that contains headers, iov, msgs and scratch
 	headers []byte        // the arena of the packets' headers
 	vectors int           // vectors per packet: 2 for header and payload, or 1
 	iov     []udp.Vector  // of all packets

@@ -51,7 +51,7 @@ type sent struct {
 // lately returns a lower limit of the bits per second that are being sent, or 0 before two windows have passed.
 func (s *sent) lately() float64 { return min(s.last, s.older) }
 
-// estimate is a receiver's estimate of its network's capacity.
+// estimate is a receiver's estimate of its network's capacity in bits per second, made at the time at.
 type estimate struct {
 	bits float64
 	at   time.Time

@@ -23,7 +23,7 @@ type assembly struct {
 	first     uint64 // lowest extended sequence number so far
 	last      uint64 // highest extended sequence number so far
 	got       coverage
-	total     int // size in bytes, of H.264 so far; -1: not yet known
+	total     int // size in bytes (of H.264: so far); -1: not yet known
 	mem       []byte
 	summed    int    // crc covers the bytes before this offset
 	crc       uint32 // CRC-32C

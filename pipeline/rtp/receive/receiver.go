@@ -51,7 +51,7 @@ type Receiver struct {
 	rtcp   int
 	ring   *ring
 	buffer int
-	told   time.Time // time of the last receiver report
+	told   time.Time // time of the latest receiver report
 	over   time.Time // end of Run's context; zero until then
 
 	drops   atomic.Int64 // Stats.Drops
@@ -69,7 +69,7 @@ type Stats struct {
 	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload of these packets
 	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
 	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
-	Reordered        uint64               `json:"reordered"`              // packets after a later one
+	Reordered        uint64               `json:"reordered"`              // packets that came after a later one
 	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
 	Late             uint64               `json:"late"`                   // packets that came after their frame, or a newer one, was completed or given up
 	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP

@@ -31,7 +31,7 @@ const readerNice = -10
 // checksums of the last two frames, are still expected. It then returns nil, or an error if the sockets cannot be read
 // or closed. Stats still returns the last counts.
 //
-// One thread reads the sockets into the ring. The caller's thread puts frames together and verifies them.
+// One thread reads the sockets into the ring. The caller's goroutine puts frames together and verifies them.
 func (r *Receiver) Run(ctx context.Context) error {
 	var reader sync.WaitGroup
 	reader.Go(func() {

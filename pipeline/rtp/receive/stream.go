@@ -45,7 +45,7 @@ type stream struct {
 	stats   Stats
 }
 
-// senderReport is the last sender report.
+// senderReport is the latest sender report of the stream. from is invalid if it came to the RTP port (Media.Mux).
 type senderReport struct {
 	at   time.Time // time of arrival; zero if there was none
 	ntp  uint64

@@ -17,7 +17,7 @@ type Source struct {
 	pool   *pipeline.Pool
 	frames int
 	Fill   []*pipeline.Frame // frames whose bytes are emitted in turn
-	Ready  chan struct{}     // closed when frames may be emitted
+	Ready  chan struct{}     // to be closed by the test when frames may be emitted
 }
 
 // NewSource returns a source that emits the given number of frames of format f, 0 for unlimited, after Ready is closed.

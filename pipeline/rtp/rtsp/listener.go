@@ -70,7 +70,7 @@ type listener struct {
 }
 
 const (
-	maxConnections = 128 // more than readers, so that there is always one that can be closed
+	maxConnections = 128 // more than maxReaders, so that there is always one that can be closed
 	maxIdle        = 64  // maximum number of connections per address that are not reading
 	firstLimit     = 10 * time.Second
 

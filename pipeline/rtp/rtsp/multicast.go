@@ -145,7 +145,7 @@ func (g *groups) ports() *[2]int {
 
 // OnRequest implements gortsplib.ServerHandlerOnRequest. It records the request, and pauses if there are too many.
 // gortsplib would listen on the groups that it assigns to readers, and receive every packet sent there. Therefore a
-// request for multicast is presented to it as one of a UDP reader, to which it sends nothing.
+// request for multicast is presented to gortsplib as one for UDP; gortsplib itself sends no packets to UDP readers.
 func (h *handler) OnRequest(sc *gortsplib.ServerConn, r *base.Request) {
 	c, direct := sc.NetConn().(*conn)
 	if direct {

@@ -19,7 +19,7 @@ type identity struct {
 
 	mu        sync.Mutex
 	changed   time.Time                    // time of the last change of the SSRC
-	conflicts map[netip.AddrPort]time.Time // addresses that used an SSRC of ours, with the last time
+	conflicts map[netip.AddrPort]time.Time // addresses that used an SSRC of ours, with the time of the latest use
 }
 
 const (

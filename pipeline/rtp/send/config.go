@@ -23,7 +23,7 @@ var ErrDestination = errors.New("rtp: destination cannot be used")
 type Pacing uint8
 
 const (
-	PaceFrame  Pacing = iota // over nine tenths of the frame period, in bursts of at most 16 packets
+	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets
 	PaceWide                 // like PaceFrame, in bursts of at most 8
 	PaceNarrow               // like PaceFrame, in bursts of at most 4
 	PaceBurst                // as fast as the socket accepts them
@@ -59,7 +59,7 @@ type Config struct {
 	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
 	Burst        int          // maximum number of packets sent to a destination without a pause; 0: according to Pacing, or 16 without pacing
 	Threads      *Threads     // threads shared with other streams; nil: one thread for this stream
-	Way          Way          // how packets are handed to the kernel; others than Automatic are for comparisons
+	Way          Way          // how packets are handed to the kernel; ways other than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default
 }
 

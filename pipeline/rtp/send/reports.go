@@ -94,7 +94,8 @@ func asksKeyFrame(p rtcp.Packet, ssrc uint32) bool {
 	return false
 }
 
-// storeReport replaces the receiver's previous report, or the oldest report if there are too many.
+// storeReport stores r in place of the receiver's previous report, if there is one, or of the oldest report if there
+// are too many.
 func (c *counters) storeReport(r Report) {
 	oldest := 0
 	for i, old := range c.heard {

@@ -148,8 +148,8 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 	}
 }
 
-// next packetizes the next frame that somebody receives. It takes a frame only when a train is free; until then the
-// queue's policy applies.
+// next packetizes the next frame that somebody receives; other frames count as delivered. It takes a frame only when a
+// train is free; until then the queue's policy applies.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 	var t *train
 	select {
@@ -223,8 +223,8 @@ func (s *Sink) Destinations() (list []Destination) {
 	return list
 }
 
-// Remove removes a destination while the sink is running. The destination gets BYE instead of the rest of the frame
-// being sent.
+// Remove removes the destination with the name or address dest while the sink is running. The destination gets BYE
+// instead of the rest of the frame being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
 // Exchange replaces the destinations in gone, which must be among those that Destinations returns, by those in fresh,

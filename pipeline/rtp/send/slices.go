@@ -26,9 +26,9 @@ type fillingFrame struct {
 }
 
 // frame waits for the next frame. In a stream with slices, that may be a filling frame, whose packets can be sent as
-// its lines arrive. Such a stream skips to the newest frame if it is more than a period late, or three quarters of a
-// period if it is paced: a receiver's buffer drains 10 % faster than the stream's rate, so each frame can make up for
-// at most an eleventh of a period.
+// its lines arrive. A stream with slices skips to the newest frame if it is more than a period behind, or three
+// quarters of a period if it is paced: a receiver's buffer drains 10 % faster than the stream's rate, so each frame can
+// make up for at most an eleventh of a period.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = fillingFrame{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {

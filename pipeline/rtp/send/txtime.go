@@ -100,7 +100,7 @@ func (d departure) set(fd int) error {
 	return nil
 }
 
-// tuned returns d with the current offset of its clock. The offset changes only as the clocks are slewed.
+// tuned returns d with the current offset of its clock. The offset changes only when a clock is adjusted.
 func (d departure) tuned() departure {
 	var t unix.Timespec
 	if d.clock != unix.CLOCK_MONOTONIC && unix.ClockGettime(d.clock, &t) == nil {

@@ -119,9 +119,9 @@ func (w *way) chooseSender(safe bool) {
 	}
 }
 
-// reap finds out which messages the kernel has finished with, and returns the error of the last ICMP answer. If the
-// kernel has made copies after all, as for a receiver on this machine, zero-copy is given up, because it then costs
-// more than it saves.
+// reap finds out which messages the kernel has finished with, and returns the error of the last ICMP answer since the
+// previous call, or 0. If the kernel has made copies after all, as for a receiver on this machine, zero-copy is given
+// up, because it then costs more than it saves.
 func (w *way) reap(fd int) unix.Errno {
 	if w.zero == nil {
 		w.errors.next(fd) // there are no zero-copy notifications, so this empties the queue

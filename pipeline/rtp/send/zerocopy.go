@@ -9,7 +9,7 @@ import (
 )
 
 // zeroCopy is segments with MSG_ZEROCOPY (Linux Documentation/networking/msg_zerocopy.rst): the kernel sends from the
-// frame's own memory, and reports on the socket's error queue when it has finished with it.
+// frame's own memory, and reports on the socket's error queue when it has finished with that memory.
 type zeroCopy struct {
 	segments
 	next   uint32      // number of the next message, as counted by the kernel

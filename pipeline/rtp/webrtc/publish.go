@@ -151,7 +151,7 @@ func (p *Publisher) once(ctx context.Context) error {
 }
 
 // towards returns this machine's addresses from which packets go to a server, and the server's addresses: at most one
-// of each for each version of IP.
+// of each for each version of IP. It returns an error if there are none.
 func towards(ctx context.Context, u *url.URL) (from, to []netip.Addr, err error) {
 	for _, network := range []string{"udp4", "udp6"} { // dialing UDP sends nothing
 		c, derr := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
