@@ -239,7 +239,7 @@ func (p *Publisher) sendMessage(f flying) {
 	}
 }
 
-// crowded reports whether the server is so slow that memory is about to run out of room for messages.
+// crowded reports whether more than half of the room for messages in memory is used, because the server is slow.
 func (p *Publisher) crowded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,7 +27,7 @@ type block struct {
 const blockSize = 64 << 10
 
 // done releases one reference to the block: that of a message that no longer needs its memory, or that of the publisher
-// once the block is full.
+// when the block is full.
 func (b *block) done() {
 	if b != nil && b.left.Add(-1) == 0 && b.home != nil {
 		b.data = b.data[:0]

@@ -53,7 +53,7 @@ func (r *ConnRequest) refuse() error {
 
 // drain waits until every connection that the listener has accepted has sent its request and has been answered. The
 // kernel accepts no further ones; connections that stay silent are shut down. drain refuses pending requests, and waits
-// for at most unheardFor and lingering.
+// for at most unheardFor + lingering.
 func (l *Listener) drain() {
 	begin := time.Now()
 	for clean := 0; clean < 2 && time.Since(begin) < unheardFor+lingering; time.Sleep(glance) { // a connection may arrive during the first pass

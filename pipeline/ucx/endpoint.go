@@ -167,8 +167,9 @@ func (e *Endpoint) beginCall(call symbol) (<-chan error, error) {
 	return result, nil
 }
 
-// rest starts the orderly close that was waiting for the messages in progress. The library itself does not wait for a
-// rendezvous: the close would never end, or fail an assertion and end the process.
+// rest starts the orderly close that was waiting for the messages in progress, or forces the close if the connection
+// has failed. The library itself does not wait for a rendezvous: the close would never end, or fail an assertion and
+// end the process.
 func (e *Endpoint) rest() {
 	result := e.ending
 	e.ending = nil

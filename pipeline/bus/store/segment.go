@@ -20,7 +20,7 @@ type segment struct {
 	path   string
 	from   int64 // offset of the first record that is not safe elsewhere
 	size   int64
-	left   int // records from there on
+	left   int // number of records from that offset on
 	gone   bool
 }
 

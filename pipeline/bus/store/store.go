@@ -181,8 +181,8 @@ func (s *Store) writeRecords(b []byte, n int) error {
 	return nil
 }
 
-// dropOldest removes the oldest file. Its messages that Next has returned are not yet counted as dropped, because they may
-// still become safe elsewhere.
+// dropOldest removes the oldest file. Messages in it that Next has returned are not yet counted as dropped, because
+// they may still become safe elsewhere.
 func (s *Store) dropOldest() {
 	g := s.segments[0]
 	lost := g.left

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// An attempt is one connection of a receiver. The receiver's lock guards it.
+// An attempt is one connection of a receiver. The receiver's lock guards link and the fields from state on.
 type attempt struct {
 	receiver *Receiver
 	link     link

@@ -13,7 +13,7 @@ type Code uint16
 
 // The codes. Unknown numbers come from a later version.
 const (
-	CodeEnd     Code = 1 // the side that sends this code shuts down
+	CodeEnd     Code = 1 // the side that sends this code ends the stream or shuts down
 	CodeVersion Code = 2 // no common version of the protocol or of UCX
 	CodeStream  Code = 3 // no such stream
 	CodeRegion  Code = 4 // no such region

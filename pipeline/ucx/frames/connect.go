@@ -41,7 +41,7 @@ type buffer struct {
 
 // Connect creates a receiver, connects it, and waits until the stream's format is known. If ctx ends first, it returns
 // an error that includes the last problem. It also returns an error if reconnecting is pointless. The error wraps
-// ucx.ErrNoLibrary if UCX is not available.
+// ucx.ErrNoLibrary if UCX is not available. The caller must close the Receiver.
 func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	k := &client{attempts: map[*ucx.Endpoint]*attempt{}}
 	var err error

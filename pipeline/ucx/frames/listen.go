@@ -62,7 +62,7 @@ func CheckAddress(listen string) error {
 }
 
 // Listen opens a server. If its address is not available, the server logs that and tries again. The error wraps
-// ucx.ErrNoLibrary if UCX is not available.
+// ucx.ErrNoLibrary if UCX is not available. The caller must close the Server.
 func Listen(c ServerConfig) (*Server, error) {
 	address, err := netip.ParseAddrPort(c.Listen)
 	if err != nil {
