@@ -66,7 +66,7 @@ func removeStale(path, network string) error {
 	return os.Remove(path)
 }
 
-// Credentials returns the process and user at the other end of a connection.
+// Credentials returns the process, user and group at the other end of a connection.
 func Credentials(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

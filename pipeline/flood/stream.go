@@ -41,8 +41,8 @@ const (
 	messageHead      = 16
 )
 
-// fromNetworks returns instructions that continue behind their end if a packet comes from one of the networks, and drop
-// all others.
+// fromNetworks returns instructions that continue with the instruction after them if a packet comes from one of the
+// networks, and drop all others.
 func fromNetworks(networks []netip.Prefix) (f []unix.SockFilter) {
 	f = []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: netHeader}, // the IP version is in the upper half

@@ -76,8 +76,8 @@ func (s *Sink) reserve(g *segment, size int64) error {
 	return err
 }
 
-// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total; with
-// Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
+// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total;
+// with Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
 func (s *Sink) prune() error {
 	if s.config.Keep == 0 {
 		return nil

@@ -31,8 +31,8 @@ type Config struct {
 	Source    string // name of the frames' source, used for topics and frame_id
 	Library   string // name of the writing program for the files' headers
 	Driver    *cufile.Driver
-	Duration  time.Duration // maximum duration of a file; 0: unlimited
-	Size      int64         // maximum size of a file in bytes; 0: unlimited
+	Duration  time.Duration // duration of a file after which a new one begins; 0: unlimited
+	Size      int64         // size of a file in bytes after which a new one begins; 0: unlimited
 	Keep      int64         // maximum total bytes of the finished files, beyond which the oldest are deleted; 0: unlimited
 	// DeleteOldest makes the recording delete its oldest files when the disk is full; otherwise a full disk ends the
 	// recording.

@@ -252,8 +252,8 @@ func (p *mediaParser) attribute(key string) string {
 // parameters returns the media type parameters.
 func (p *mediaParser) parameters() map[string]string { return FormatParameters(p.attribute("fmtp")) }
 
-// FormatParameters returns the parameters of an a=fmtp line, without its payload type, by their names in lower case: names
-// of media type parameters are case-insensitive (RFC 4855 §3, RFC 2045 §5.1).
+// FormatParameters returns the parameters of an a=fmtp line, without its payload type, by their names in lower case:
+// names of media type parameters are case-insensitive (RFC 4855 §3, RFC 2045 §5.1).
 func FormatParameters(fmtp string) map[string]string {
 	params := map[string]string{}
 	for f := range strings.SplitSeq(fmtp, ";") {
