@@ -301,7 +301,7 @@ func (p *mediaParser) raw() error {
 	return nil
 }
 
-// jpeg parses the exact size (RFC 6064 §4.2.1).
+// jpeg parses the exact size (RFC 6064 §4.2.1), if the SDP contains it.
 func (p *mediaParser) jpeg() error {
 	size := p.attribute("framesize")
 	if size == "" {

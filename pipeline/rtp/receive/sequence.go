@@ -6,7 +6,7 @@ package receive
 // duplicates among the last window numbers.
 type sequence struct {
 	bits    uint   // size of the numbers: 16 in RTP, 32 with the extension of RFC 4175
-	limit   uint64 // a jump of this size must be confirmed by a second packet
+	limit   uint64 // a jump of at least this size must be confirmed by a second packet
 	started bool
 	base    uint64
 	max     uint64

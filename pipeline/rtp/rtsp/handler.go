@@ -223,8 +223,8 @@ func contentBase(given string) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/" + strings.Trim(u.Path, "/") + "/"}).String()
 }
 
-// OnResponse implements gortsplib.ServerHandlerOnResponse. In the answer to DESCRIBE it replaces the base URL, and in
-// the answer to SETUP the ports, the SSRC and the group.
+// OnResponse implements gortsplib.ServerHandlerOnResponse. It sets the server's name in every answer. In the answer to
+// DESCRIBE it replaces the base URL, and in the answer to SETUP the ports, the SSRC and the group.
 func (h *handler) OnResponse(c *gortsplib.ServerConn, res *base.Response) {
 	res.Header["Server"] = base.HeaderValue{"tegracast"}
 	if from, is := res.Header["Content-Base"]; is && len(from) == 1 {
