@@ -42,8 +42,8 @@ func From[C any](accept func() (C, error), log *slog.Logger) *Loop[C] {
 }
 
 // Next waits for a connection and returns it. If too many connections have arrived, it first pauses. It returns an
-// error, net.ErrClosed, only when the listener is closed. After other errors it tries again, with pauses that double up
-// to a second, and logs at most once a minute.
+// error, which wraps net.ErrClosed, only when the listener is closed. After other errors it tries again, with pauses
+// that double up to a second, and logs at most once a minute.
 func (l *Loop[C]) Next() (C, error) {
 	time.Sleep(l.pause)
 	for pause := firstPause; ; pause = min(2*pause, maxPause) {

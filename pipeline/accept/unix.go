@@ -14,8 +14,7 @@ import (
 )
 
 // Unix creates a listening Unix socket of type unix.SOCK_STREAM or unix.SOCK_SEQPACKET. Its file gets the mode before
-// anybody can connect, which is only possible after listen(2). It replaces the socket of a process that has died, but
-// nothing else.
+// listen(2), and so before anybody can connect. It replaces the socket of a process that has died, but nothing else.
 func Unix(path string, kind int, mode fs.FileMode) (*net.UnixListener, error) {
 	network := "unix"
 	if kind == unix.SOCK_SEQPACKET {
@@ -67,7 +66,7 @@ func removeStale(path, network string) error {
 	return os.Remove(path)
 }
 
-// Credentials returns the process and user at the other end of a connection.
+// Credentials returns the process, user and group at the other end of a connection.
 func Credentials(c *net.UnixConn) (*unix.Ucred, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

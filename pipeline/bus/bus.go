@@ -20,7 +20,7 @@ type Config struct {
 	Server
 	Board  string // unique among the boards on the bus; see CheckBoard
 	Folder string // where messages are stored
-	Limit  int64  // of the folder's size, in bytes
+	Limit  int64  // maximum size of the stored messages in bytes
 	Logger *slog.Logger
 }
 
@@ -57,8 +57,8 @@ type Stats struct {
 	Waiting   int    // messages that it has not acknowledged yet
 	Stored    int64  // bytes of the files on disk
 	// Lost messages. Consumers see them as gaps in the numbers.
-	Full    uint64 // the oldest on disk, dropped to make room
-	Failed  uint64 // those that the disk could not store, or for which there was no room in memory
+	Full    uint64 // dropped from the disk, to make room or because they were damaged
+	Failed  uint64 // those that could not be stored, for which there was no room in memory, or that were not published (Missed)
 	Refused uint64 // those that the server does not accept
 }
 
@@ -112,7 +112,7 @@ func (p *Publisher) Results(output string, r report.Report) error {
 // Event publishes an event.
 func (p *Publisher) Event(e Happened) { p.publishJSON(events, e) }
 
-// Health publishes the condition of the board.
+// Health publishes the condition of the board. A condition with a number that JSON cannot represent is logged instead.
 func (p *Publisher) Health(c Condition) { p.publishJSON(health, c) }
 
 func (p *Publisher) publishJSON(below string, what any) {

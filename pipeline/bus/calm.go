@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// mostOut is the number of buffered bytes that causes them to be written out.
+// mostOut is the number of buffered bytes at which they are written out.
 const mostOut = 256 << 10
 
 // plainly opens a TCP connection.
@@ -19,8 +19,9 @@ func plainly(ctx context.Context, address string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", address)
 }
 
-// A prompted connection, once settled, is read only when Run prompts it, once in each of its rounds. Most of the cost
-// of a message is system calls and waking the goroutines that make them, so acknowledgements are read in batches.
+// A prompted connection is, after it has settled, read only when Run prompts it, which Run does in each of its rounds.
+// Most of the cost of a message is system calls and waking the goroutines that make them, so acknowledgements are read
+// in batches.
 type prompted struct {
 	net.Conn
 	settled atomic.Bool
@@ -56,8 +57,8 @@ func (c *prompted) Close() error {
 	return err
 }
 
-// A calm connection is a prompted one that, once settled, also buffers what is written to it until Run flushes it in
-// its rounds.
+// A calm connection is a prompted one that, after it has settled, also buffers what is written to it until Run flushes
+// it in its rounds.
 type calm struct {
 	prompted
 

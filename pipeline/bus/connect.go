@@ -113,7 +113,7 @@ func (p *Publisher) back() {
 	p.queue = append(list, p.queue...)
 }
 
-// abandon cancels an attempt to dial and waits for it to end.
+// abandon cancels an attempt to dial, if there is one, and waits for it to end.
 func (p *Publisher) abandon() {
 	if p.dialing == nil {
 		return

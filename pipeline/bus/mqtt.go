@@ -29,7 +29,7 @@ const keepAlive = 10 * time.Second
 type mqttLink struct {
 	conn  net.Conn
 	net   *prompted // below conn
-	out   []byte    // packets to be written by flush
+	out   []byte    // packets not yet written
 	last  uint64    // token of the latest message
 	wrote time.Time // time of the last write to conn
 	torn  bool      // a write failed and may have left half a packet on conn

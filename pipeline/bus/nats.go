@@ -20,8 +20,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 )
 
-// Stream is the name of the JetStream stream created for the messages. If another stream already takes them, that one
-// is used and left unchanged.
+// Stream is the name of the JetStream stream created for the messages; the others are its limits. If another stream
+// already takes the messages, that one is used and left unchanged.
 const (
 	Stream       = "tegracast"
 	streamLimit  = 1 << 30 // bytes for all boards together; the oldest messages make room
@@ -129,7 +129,7 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	return l, nil
 }
 
-// open subscribes to the acknowledgements and makes sure that a stream takes the messages.
+// open subscribes to the acknowledgements, and creates a stream if the server says that none takes the messages.
 func (l *natsLink) open(ctx context.Context, c Config) error {
 	if !l.conn.HeadersSupported() {
 		return nats.ErrHeadersNotSupported
@@ -160,7 +160,8 @@ func (l *natsLink) open(ctx context.Context, c Config) error {
 // apiTooLarge is JetStream's error code for a message larger than its stream accepts.
 const apiTooLarge = 10054
 
-// acknowledged parses JetStream's acknowledgement of a message. It returns nil if the message was stored.
+// acknowledged parses JetStream's acknowledgement of a message. It returns nil if the message was stored, and an error
+// that wraps errRefused if it never will be.
 func acknowledged(m *nats.Msg) error {
 	if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 		return errors.New("no stream of JetStream stores the message: create one, or allow this user to create one")

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	most       = 2048                   // unacknowledged messages
-	mostBytes  = 16 << 20               // data of the unacknowledged messages
-	piece      = 64                     // messages taken at a time
+	most       = 2048                   // maximum number of unacknowledged messages
+	mostBytes  = 16 << 20               // maximum bytes of data of the unacknowledged messages
+	piece      = 64                     // maximum number of messages taken at a time
 	pace       = 10 * time.Millisecond  // shortest time between rounds, so that many messages share one
 	manyPace   = 2 * pace               // pace when there are so many messages that the rounds themselves are the cost
 	idle       = 250 * time.Millisecond // longest time between rounds
-	ackTime    = 10 * time.Second       // within which a server must acknowledge
-	syncTime   = time.Second            // after which written messages are synced to disk
-	lastTime   = time.Second            // for sending what is left when Run ends
-	firstRetry = 500 * time.Millisecond // doubles with each attempt
+	ackTime    = 10 * time.Second       // time within which a server must acknowledge
+	syncTime   = time.Second            // time after which written messages are synced to disk
+	lastTime   = time.Second            // maximum time for sending what is left when Run ends
+	firstRetry = 500 * time.Millisecond // pause before the first retry; doubles with each attempt
 	lastRetry  = 10 * time.Second
 )
 
@@ -239,7 +239,7 @@ func (p *Publisher) sendMessage(f flying) {
 	}
 }
 
-// crowded reports whether the server is so slow that memory is about to run out of room for messages.
+// crowded reports whether more than half of the room for messages in memory is used, because the server is slow.
 func (p *Publisher) crowded() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,7 @@ const (
 	mostQueuedBytes = 8 << 20
 )
 
-// A block is memory shared by several messages. It is reused once none of them needs it.
+// A block is memory shared by several messages. It is reused when none of them needs it any more.
 type block struct {
 	home *sync.Pool // nil for a block that holds a single message
 	data []byte
@@ -27,7 +27,7 @@ type block struct {
 const blockSize = 64 << 10
 
 // done releases one reference to the block: that of a message that no longer needs its memory, or that of the publisher
-// once the block is full.
+// when the block is full.
 func (b *block) done() {
 	if b != nil && b.left.Add(-1) == 0 && b.home != nil {
 		b.data = b.data[:0]

@@ -99,11 +99,12 @@ func (s *Server) tls(host string) (*tls.Config, error) {
 // A link is a connection to a server. It is used by one goroutine.
 type link interface {
 	// send sends a message, at the latest on the next flush. heard later reports the server's reply under the token,
-	// which must be one more than that of the previous message.
+	// which must be one more than that of the previous message. An error that wraps errRefused is about this message
+	// only; after any other error the link is broken.
 	send(m *store.Message, token uint64) error
 	// flush ends a round of messages. It is called several times a second, even without messages.
 	flush(now time.Time) error
-	// heard calls tell for every reply since the last call, with a nil error if the server has the message.
+	// heard calls tell for every reply since the previous call, with a nil error if the server has the message.
 	heard(tell func(token uint64, err error))
 	close()
 }

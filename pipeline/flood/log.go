@@ -16,8 +16,8 @@ const (
 )
 
 // Logger returns a logger for events that strangers can cause as often as they like: connections, and invalid messages.
-// After a burst only few of its records reach log, each with the number of those that were omitted before, so that the
-// log keeps room for other records.
+// After a burst only one of its records per interval logEvery reaches log, each with the number of those that were
+// omitted before, so that the log keeps room for other records.
 func Logger(log *slog.Logger) *slog.Logger {
 	return slog.New(&logHandler{log.Handler(), &logBooks{limit: Limit{Burst: logBurst, Every: logEvery}}})
 }

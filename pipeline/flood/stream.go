@@ -14,14 +14,14 @@ import (
 var Everyone = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
 // AdmitFrom makes the kernel drop all packets at a listening TCP socket that do not come from one of the networks.
-// Their senders cannot connect, and get no answer.
+// Their senders cannot connect, and get no answer. It returns an error if there are too many networks for a filter.
 func AdmitFrom(fd int, networks []netip.Prefix) error {
 	return admit(fd, networks, []unix.SockFilter{accept})
 }
 
 // AdmitMessages is AdmitFrom for a protocol in which each side sends a message and waits for the answer. A message has
 // a header of 16 bytes, whose first 8 contain the number of bytes after the header, less than 65536, little-endian. The
-// kernel drops segments that are not exactly one message.
+// kernel drops segments whose data are not exactly one message.
 func AdmitMessages(fd int, networks []netip.Prefix) error {
 	return admit(fd, networks, wholeMessage())
 }
@@ -41,8 +41,8 @@ const (
 	messageHead      = 16
 )
 
-// fromNetworks returns instructions that continue behind their end if a packet comes from one of the networks, and drop
-// all others.
+// fromNetworks returns instructions that continue with the instruction after them if a packet comes from one of the
+// networks, and drop all others.
 func fromNetworks(networks []netip.Prefix) (f []unix.SockFilter) {
 	f = []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: netHeader}, // the IP version is in the upper half

@@ -22,7 +22,7 @@ const LeastPassword = 12
 const (
 	most    = 10          // wrong passwords of a client within span before it must wait
 	span    = time.Minute // starts at the first wrong password
-	clients = 1024        // number of clients remembered
+	clients = 1024        // maximum number of clients remembered
 )
 
 // Guesses counts the wrong passwords of the last minute. The zero value is ready to use. Its methods may be called
@@ -39,8 +39,8 @@ type Client string
 // From returns the client with an address.
 func From(a netip.Addr) Client { return Client(flood.Network(a).String()) }
 
-// Of returns the client at the other end of a connection. On loopback that is the user whose process has connected, so
-// that one user cannot make another one wait.
+// Of returns the client at the other end of a connection. On loopback that is the user whose process has connected, if
+// known, so that one user cannot make another one wait.
 func Of(c net.Conn) Client {
 	from, to := endpoint(c.RemoteAddr()), endpoint(c.LocalAddr())
 	if from.Addr().IsLoopback() {
@@ -83,7 +83,8 @@ func (g *Guesses) Wait(client Client, now time.Time) time.Duration {
 	return 0
 }
 
-// Failed records that a client has sent a wrong password at a door, such as "rtsp". It logs that at most once a minute.
+// Failed records that a client has sent a wrong password to the service named door, such as "rtsp". It logs that at
+// most once a minute. If too many clients are remembered, it forgets all others.
 func (g *Guesses) Failed(client Client, door string, now time.Time, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -42,7 +42,8 @@ func (d *Disks) Hang(folder string) error {
 		ErrHangs, h.what, folder, h.since.Format(time.TimeOnly))
 }
 
-// Hanging reports whether anything waits for a disk that hangs. While it waits, it holds frames, files and memory.
+// Hanging reports whether anything waits for a disk that hangs. While it waits, it holds frames, files and memory. d
+// must not be nil.
 func (d *Disks) Hanging() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -98,7 +98,7 @@ type Image struct {
 	FrameID  string    `json:"frame_id"`   // name of its source
 	Height   int       `json:"height"`     // in lines
 	Width    int       `json:"width"`      // in pixels
-	Encoding string    `json:"encoding"`   // pixel format, by ROS's name
+	Encoding string    `json:"encoding"`   // pixel format, by ROS's name or, if it has none, V4L2's
 	Step     int       `json:"step_bytes"` // from line to line
 	Pixels   int       `json:"-"`          // offset of the pixels in the message
 	Size     int       `json:"size_bytes"` // of all pixels

@@ -28,7 +28,7 @@ type Report struct {
 	Image    *Image            `json:"image,omitempty"`    // the first frame
 	About    map[string]string `json:"about,omitempty"`    // metadata, texts by name
 	Settings []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
-	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed
+	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed; 0 with `record info`
 	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
 	Checked  int               `json:"checked"`            // frames with the right CRC; 0 with `record info`
 	Wrong    []string          `json:"wrong,omitempty"`    // texts about wrong frames and attachments

@@ -95,7 +95,7 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 	return errors.Join(err, r.Close())
 }
 
-// seek returns the first frame of a file, from frame at on, that has reached a position, or the number of frames in the
+// seek returns the first frame of a file, from frame at on, that has reached a position, or the number of chunks in the
 // file if there is none.
 func (p *Player) seek(r *Reader, to Position, at int) int {
 	switch {

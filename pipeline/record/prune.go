@@ -49,7 +49,7 @@ func (w *openFiles) open() (list []string) {
 var ErrFull = errors.New("the disk is full")
 
 // reserve makes sure that there is disk space for size more bytes of a file. If the disk is full it deletes the oldest
-// files, if configured. The error wraps ErrFull if that does not suffice.
+// files, if configured. The error wraps ErrFull if the disk remains full.
 func (s *Sink) reserve(g *segment, size int64) error {
 	err := g.reserve(size)
 	if errors.Is(err, unix.ENOSPC) {
@@ -76,8 +76,8 @@ func (s *Sink) reserve(g *segment, size int64) error {
 	return err
 }
 
-// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total; with
-// Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
+// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total;
+// with Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
 func (s *Sink) prune() error {
 	if s.config.Keep == 0 {
 		return nil

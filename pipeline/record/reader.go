@@ -36,7 +36,7 @@ const (
 	settingsName = "tegracast/Settings"
 )
 
-// A Reader reads a recording. Its frames are numbered from 0, like the chunks of the file.
+// A Reader reads a recording. Frame i is the one in chunk i of the file; a chunk may contain no frame.
 type Reader struct {
 	*mcap.File
 	Path   string
@@ -250,7 +250,7 @@ func (f *Frame) Pixels(b []byte) error {
 	return nil
 }
 
-// find returns the first frame of the file whose number is at least number, or the number of frames if there is none.
+// find returns the first frame of the file whose number is at least number, or the number of chunks if there is none.
 // Frames are in the order of their numbers.
 func (r *Reader) find(number uint64) int {
 	return sort.Search(len(r.Chunks), func(i int) bool {

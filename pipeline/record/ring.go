@@ -62,8 +62,8 @@ type event struct {
 // are forgotten.
 const slack = int64(time.Second)
 
-// longest is the maximum size of a ring's file, including its gap, before a new one is begun, because file systems
-// limit the size.
+// longest is the maximum size in bytes of a ring's file, including its gap, before a new one is begun, because file
+// systems limit the size.
 const longest = 1 << 40
 
 func newRing(r *run, w *Window) *ring {

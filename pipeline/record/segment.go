@@ -60,7 +60,7 @@ const (
 // stored.
 const unpackedKey = "unpacked"
 
-// ErrDirectory means that no file can be created in a folder, because it was deleted or is read-only.
+// ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
 var ErrDirectory = errors.New("the folder cannot hold recordings")
 
 // names calls take with the paths of files that begin at a time, until one is free: if there is a file for a

@@ -31,8 +31,8 @@ type Config struct {
 	Source    string // name of the frames' source, used for topics and frame_id
 	Library   string // name of the writing program for the files' headers
 	Driver    *cufile.Driver
-	Duration  time.Duration // maximum duration of a file; 0: unlimited
-	Size      int64         // maximum size of a file in bytes; 0: unlimited
+	Duration  time.Duration // duration of a file after which a new one begins; 0: unlimited
+	Size      int64         // size of a file in bytes after which a new one begins; 0: unlimited
 	Keep      int64         // maximum total bytes of the finished files, beyond which the oldest are deleted; 0: unlimited
 	// DeleteOldest makes the recording delete its oldest files when the disk is full; otherwise a full disk ends the
 	// recording.
@@ -40,8 +40,8 @@ type Config struct {
 	Sync         time.Duration // interval at which written data is made durable; 0: only at the end of each file
 	// Configuration is stored in each file; may be nil.
 	Configuration []byte
-	// Settings returns the camera's settings, and whether they are known. It is called once a second. If it is nil they
-	// are not recorded.
+	// Settings returns the camera's settings, and whether they are known. It is called before each frame until they are
+	// known, and then about once a second. If it is nil they are not recorded.
 	Settings func() (Settings, bool)
 	Pack     bool // pack samples of 10 and 12 bits
 	// Memory is the allocator of the frames. If it is CUDA's, the GPU packs them, with a kernel cached in the folder
@@ -135,7 +135,8 @@ func (s *Sink) checkFolder() error {
 // Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
 
-// Close frees what New has allocated, as Run does too. While the disk hangs, freeing is left to the end of the hang.
+// Close frees what New has allocated, as Run does too. While Run's goroutine still uses the disk, Close does nothing,
+// because that goroutine frees it when the disk answers.
 func (s *Sink) Close() error {
 	if s.busy.Load() {
 		return nil

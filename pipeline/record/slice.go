@@ -79,8 +79,8 @@ func (r *Reader) schema(m mcap.MessageInfo) string {
 // maxBeside is the maximum size in bytes of a message that is not a frame.
 const maxBeside = 1 << 20
 
-// Add adds a frame with the given pixels, which must have been read from it, and the messages between it and the
-// previous frame. Errors wrap ErrFormat or mcap.ErrDamaged, or are those of a file.
+// Add adds a frame with the given pixels, which must have been read from it, the messages between the previous frame
+// and it, and those after it that belong to it. Errors wrap ErrFormat or mcap.ErrDamaged, or are those of a file.
 func (s *Slice) Add(f *Frame, pixels []byte) error {
 	r := f.reader
 	if s.reader != r {
@@ -178,7 +178,7 @@ func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
 	return mcap.Part{Message: m.Message, Data: data}, err
 }
 
-// End writes the index.
+// End writes the index. It must be called last.
 func (s *Slice) End() error {
 	_, err := s.out.Write(s.w.End(nil))
 	return err

@@ -20,7 +20,7 @@ type Window struct {
 }
 
 // A Condition is a condition on a number that a stage finds in a frame. It triggers when the number exceeds a limit,
-// and the recording continues while it does.
+// and the recording continues as long as the number exceeds it.
 type Condition struct {
 	Stage, Number string
 	Above         float64

@@ -15,9 +15,9 @@ import (
 )
 
 const (
-	diskPatience  = 10 * time.Second        // with a system call while frames come
-	closePatience = 2500 * time.Millisecond // with all system calls after the context has ended
-	statPatience  = time.Second             // with checking the folder
+	diskPatience  = 10 * time.Second        // maximum wait for a system call while frames come
+	closePatience = 2500 * time.Millisecond // maximum wait for all system calls after the context has ended
+	statPatience  = time.Second             // maximum wait for the check of the folder
 	lookEvery     = 50 * time.Millisecond
 )
 
@@ -44,7 +44,7 @@ func (w *waits) begin(c call) { w[c].Store(time.Now().UnixNano()) }
 
 func (w *waits) end(c call) { w[c].Store(0) }
 
-// longest returns the call that has waited longest.
+// longest returns the call that has waited longest, and since when; since is zero if none is waiting.
 func (w *waits) longest() (what call, since time.Time) {
 	for c := range calls {
 		if at := w[c].Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {
@@ -56,7 +56,7 @@ func (w *waits) longest() (what call, since time.Time) {
 
 // Run implements pipeline.Sink. An error ends the recording; the current file then ends with its last complete frame.
 // An error that wraps ErrHangs means that the disk does not answer: the recording then keeps its files, its memory and
-// the frames in its hands until the disk answers or the process ends, and Close does not release them.
+// the frames that it holds until the disk answers or the process ends, and Close does not release them.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	if err := cmp.Or(s.hangs, s.config.Disks.Hang(s.config.Directory)); err != nil {
 		return errors.Join(err, s.Close())

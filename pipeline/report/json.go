@@ -13,7 +13,7 @@ import (
 )
 
 // AppendJSON appends the report to b in the encoding of encoding/json, at a fraction of its cost. It returns an error
-// for a number that JSON cannot represent.
+// for a number or a time that JSON cannot represent.
 func (r *Report) AppendJSON(b []byte) ([]byte, error) {
 	b = strconv.AppendUint(append(b, `{"frame":`...), r.Frame, 10)
 	b = append(b, `,"captured":"`...)

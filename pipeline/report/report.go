@@ -28,7 +28,7 @@ func Of(f *pipeline.Frame) Report {
 }
 
 // Append appends the report on a frame to b as one line of JSON, including the line feed. It returns an error for a
-// number that JSON cannot represent.
+// number or a time that JSON cannot represent.
 func Append(b []byte, f *pipeline.Frame) ([]byte, error) {
 	r := Of(f)
 	line, err := r.AppendJSON(b)

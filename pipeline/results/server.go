@@ -21,7 +21,7 @@ const (
 	maxClients   = 32
 	maxOfAddress = 24               // clients at one address of another machine, or in one IPv6 network of 64 bits
 	backlog      = 64               // lines that may wait for a client
-	patience     = 10 * time.Second // with a client that takes nothing
+	patience     = 10 * time.Second // time limit for a client to accept a line
 	sayBurst     = 10               // pieces of at most 4 KiB read before a client is slowed down
 	sayEvery     = 50 * time.Millisecond
 )
@@ -33,7 +33,7 @@ type server struct {
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
-	clients map[*client]struct{} // nil once closed
+	clients map[*client]struct{} // nil after close
 	dropped uint64
 	refused pipeline.FaultLog
 }

@@ -26,12 +26,14 @@ var (
 type Config struct {
 	UDP    []string // "host:port"; each gets one datagram for each frame
 	Listen string   // "host:port"; TCP clients that connect get every line from then on
-	// Publish, if not nil, receives the results of each frame. If it returns an error, they are lost.
+	// Publish, if not nil, receives the results of each frame, unless they could not be sent as a line. If it returns
+	// an error, the frame counts as dropped.
 	Publish func(report.Report) error
 	Logger  *slog.Logger // nil: slog.Default
 }
 
-// CheckAddress checks "host:port" without resolving the host.
+// CheckAddress returns an error unless address is "host:port", with a port from 1 to 65535. It does not resolve the
+// host.
 func CheckAddress(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && host != "" {
@@ -90,7 +92,7 @@ func New(c Config) (*Sink, error) {
 	return s, nil
 }
 
-// Needs implements pipeline.Sink. Frames of any format, also in device memory, will do, because no pixels are read.
+// Needs implements pipeline.Sink. Frames of any format are accepted, also in device memory, because no pixels are read.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{OnDevice: true} }
 
 // Run implements pipeline.Sink.
@@ -153,7 +155,7 @@ func (s *Sink) Stats() Stats {
 	return st
 }
 
-// Close frees a Sink that is not running. Further calls do nothing.
+// Close frees a Sink that is not running. Further calls only return the first one's error.
 func (s *Sink) Close() error {
 	s.closing.Do(func() {
 		var errs []error

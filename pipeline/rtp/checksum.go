@@ -12,9 +12,9 @@ import (
 type Checksum struct {
 	Timestamp uint32    // the frame's RTP timestamp
 	CRC       uint32    // CRC-32C, as sent: of the lines without padding, the JPEG scan, the H.264 units or the results
-	Sequence  uint64    // the frame's number, counted by the FPGA
+	Sequence  uint64    // the frame's number (pipeline.Frame.Sequence)
 	Captured  time.Time // the time from which the RTP timestamp was made
-	Bytes     uint32    // number of bytes covered by CRC
+	Bytes     uint32    // number of bytes that CRC covers
 	Packets   uint32    // number of packets of the frame
 	// Unverified means that the source has no checksum of its own (pipeline.FlagUnverified): CRC then proves what was
 	// sent, but not what the sensor delivered.
@@ -26,7 +26,7 @@ type Checksum struct {
 type Damage struct {
 	Timestamp uint32 // the frame's RTP timestamp
 	Packets   uint32 // number of packets of the frame that were sent
-	Sequence  uint64 // the frame's number, counted by the FPGA
+	Sequence  uint64 // the frame's number (pipeline.Frame.Sequence)
 }
 
 // Subtypes of a TGCR packet.
@@ -38,9 +38,9 @@ const (
 
 const (
 	appName      = "TGCR"
-	checksumSize = 32 // size of the data after the name
-	damageSize   = 16
-	appHeader    = 12
+	checksumSize = 32 // bytes of data after the name
+	damageSize   = 16 // likewise
+	appHeader    = 12 // bytes before the data
 )
 
 var (
@@ -90,7 +90,8 @@ func (d Damage) append(b []byte, ssrc uint32) []byte {
 	return be.AppendUint64(b, d.Sequence)
 }
 
-// ParseDamage returns the Damage in an APP packet with the given fields.
+// ParseDamage returns the Damage in an APP packet with the given fields, or an error if the packet is not one of a
+// Damage.
 func ParseDamage(subtype uint8, name string, data []byte) (Damage, error) {
 	if subtype != subtypeDamage || name != appName || len(data) != damageSize {
 		return Damage{}, errDamage

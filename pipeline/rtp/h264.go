@@ -26,12 +26,13 @@ type H264Encoder interface {
 const (
 	blockBytes = 400 // maximum bytes per macroblock, 3200 bits (H.264 §A.3.1)
 	unitRoom   = 4096
-	fuHeader   = 2   // FU indicator and FU header (RFC 6184 §5.8)
+	fuHeader   = 2   // bytes of the FU indicator and the FU header (RFC 6184 §5.8)
 	moreUnits  = 128 // additional packets that a frame may need because it has many units
 )
 
-// A key frame is sent every keySeconds seconds, and when a receiver requests one, but because of requests at most
-// keysASecond are sent per second.
+// A key frame is sent every keySeconds seconds, after a frame that could not be packetized, and when a receiver
+// requests one, but because of requests at most keysASecond are sent per second. If the frame rate is unknown, all
+// frames are key frames.
 const (
 	keySeconds  = 2
 	keysASecond = 2
@@ -46,8 +47,8 @@ type h264Packetizer struct {
 	room     int // maximum bytes of a frame
 	size     int // maximum bytes of a packet after the RTP header
 	every    int // frames from one key frame to the next
-	rest     int // frames after a key frame during which requests for another wait
-	since    int // frames since the last key frame, including that one
+	rest     int // minimum frames from a key frame to one that a receiver requested
+	since    int // frames since the last key frame, including the key frame
 	wanted   atomic.Bool
 }
 

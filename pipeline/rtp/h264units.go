@@ -48,9 +48,9 @@ func NextUnit(stream []byte) (unit, rest []byte) {
 // An H264Payload is the parsed payload of a packet.
 type H264Payload struct {
 	Type       byte   // type of the unit, or of the first of several units
-	Start, End bool   // the packet contains the start, or the end, of a unit
-	Data       []byte // of one unit; or several units, each preceded by its length in two bytes
-	Header     byte   // the unit's first byte if the packet contains a part of it, because Data then lacks it
+	Start, End bool   // whether the packet contains the first part, and the last part, of a unit
+	Data       []byte // bytes of one unit; or several units, each preceded by its length in two bytes
+	Header     byte   // for a part of a unit: the unit's first byte, which Data lacks; otherwise 0
 	Many       bool   // Data contains several units with lengths
 }
 
@@ -90,7 +90,8 @@ func ParseH264(payload []byte) (p H264Payload, ok bool) {
 	}
 }
 
-// Cut returns the first unit of data, which contains units with lengths, and the rest. ok is false if there is none.
+// Cut returns the first unit of data, which contains units with lengths, and the rest. ok is false if data does not
+// begin with a complete unit of at least one byte.
 func (p H264Payload) Cut(data []byte) (unit, rest []byte, ok bool) {
 	if len(data) < 2 {
 		return nil, nil, false
@@ -102,9 +103,9 @@ func (p H264Payload) Cut(data []byte) (unit, rest []byte, ok bool) {
 	return data[2:][:n], data[2+n:], true
 }
 
-// Begins reports whether the payload can be the first of an access unit: it contains an access unit delimiter,
-// supplemental information, a parameter set, or the first slice of a picture (H.264 §7.4.1.2.3). In the latter,
-// first_mb_in_slice is 0, which is coded as a 1 in its first bit.
+// Begins reports whether the payload can be the first of an access unit: it begins with an access unit delimiter,
+// supplemental information, a parameter set, or the first slice of a picture (H.264 §7.4.1.2.3). In such a slice
+// first_mb_in_slice is 0, so that the first bit after the unit's first byte is 1.
 func (p H264Payload) Begins() bool {
 	switch {
 	case !p.Start:

@@ -14,8 +14,8 @@ import (
 const ClockRate = 90000
 
 const (
-	rtpHeader   = 12 // RFC 3550 §5.1
-	ipUDPHeader = 48 // IPv6 and UDP; IPv4 headers are smaller, but one train serves both
+	rtpHeader   = 12 // bytes (RFC 3550 §5.1)
+	ipUDPHeader = 48 // bytes of IPv6 and UDP headers; IPv4 headers are smaller, but one train serves both
 )
 
 var (
@@ -28,7 +28,7 @@ var (
 type headerWriter struct {
 	ssrc   uint32
 	offset uint32 // added to the timestamps
-	next   uint32 // extended sequence number
+	next   uint32 // extended sequence number of the next packet
 	pt     uint8
 	head   int // bytes of the RTP header, including the extension
 }
@@ -37,8 +37,9 @@ func newHeaderWriter(s Stream) headerWriter {
 	return headerWriter{ssrc: s.Start.SSRC, offset: s.Start.Timestamp, next: s.Start.Sequence, pt: s.Payload.Type(), head: s.HeaderSize()}
 }
 
-// The header extension abs-capture-time in the one-byte form of RFC 8285 §4.2 consists of the extension header (profile
-// and length in words), the element header, an NTP timestamp and padding.
+// The URI, the identifier and the size in bytes of the header extension abs-capture-time. In the one-byte form of RFC
+// 8285 §4.2 it consists of the extension header (profile and length in words), the element header, an NTP timestamp and
+// padding.
 const (
 	captureTimeURI  = "http://www.webrtc.org/experiments/rtp-hdrext/abs-capture-time"
 	captureTimeID   = 1
@@ -58,7 +59,7 @@ func (w *headerWriter) claim(t *Train) {
 	}
 }
 
-// HeaderSize returns the length of the RTP header, which is the same in all packets.
+// HeaderSize returns the length of the RTP header in bytes, including the extension. It is the same in all packets.
 func (s Stream) HeaderSize() int {
 	if s.CaptureTime {
 		return rtpHeader + captureTimeSize
@@ -89,8 +90,8 @@ func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
 	}
 }
 
-// info returns the data about f that RTCP needs, except the number and the checksum of the pixels and, for a filling
-// frame, what complete sets later.
+// info returns the data about f that RTCP needs, except the checksum and the number of bytes that it covers and, for a
+// filling frame, the fields that complete sets later.
 func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	at := f.Times.Shown()
 	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at)}
@@ -100,7 +101,7 @@ func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	return i
 }
 
-// complete sets the fields that are known once f is complete.
+// complete sets the fields that are known only when f is complete.
 func (i *trainInfo) complete(f *pipeline.Frame) {
 	i.done, i.unverified = f.Times.Arrived(), f.Flags&pipeline.FlagUnverified != 0
 }
@@ -117,10 +118,10 @@ func NTP(t time.Time) uint64 {
 	return (ns/1e9+ntpEpoch)<<32 | (ns%1e9<<32)/1e9
 }
 
-// ntpEpoch is the year 1970 in seconds since 1900.
+// ntpEpoch is the number of seconds from the start of 1900 to the start of 1970.
 const ntpEpoch = 2208988800
 
-// FromNTP is the inverse of NTP, to within a nanosecond, for times after 1970.
+// FromNTP is the inverse of NTP, to within a nanosecond, for times from 1970 to February 2036.
 func FromNTP(n uint64) time.Time {
 	return time.Unix(int64(n>>32)-ntpEpoch, int64((n&0xffffffff)*1e9>>32))
 }

@@ -12,10 +12,10 @@ import (
 const (
 	maxJPEG     = 2040     // pixels: width and height are sent in units of 8, in 8 bits (RFC 2435 §3.1.5)
 	maxFragment = 1 << 24  // the fragment offset has 24 bits (RFC 2435 §3.1.2)
-	jpegHeader  = 8        // RFC 2435 §3.1
-	tableHeader = 4 + 2*64 // RFC 2435 §3.1.8
+	jpegHeader  = 8        // bytes (RFC 2435 §3.1)
+	tableHeader = 4 + 2*64 // bytes (RFC 2435 §3.1.8)
 	jpegType    = 1        // 4:2:0, no restart markers (RFC 2435 §4.1)
-	jpegFile    = 2 << 10  // room for a file's bytes before and after the scan: 623 by image/jpeg; libjpeg-turbo requires this much
+	jpegFile    = 2 << 10  // bytes of room for a file's parts outside the scan: 623 by image/jpeg; libjpeg-turbo requires 2048
 	jpegQ       = 255      // quantization tables are sent in every frame (RFC 2435 §4.2)
 )
 
@@ -30,7 +30,7 @@ type jpegPacketizer struct {
 	encoder  JPEGEncoder
 	parser   *jpegParser
 	headers  int // header bytes of a packet
-	size     int // bytes of a packet after the RTP and JPEG headers
+	size     int // maximum bytes of a packet after the RTP and JPEG headers
 }
 
 func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
@@ -44,8 +44,8 @@ func newJPEGPacketizer(s Stream, f pipeline.Format) *jpegPacketizer {
 }
 
 // NewTrain implements Packetizer. The room for the encoder is four times the picture in whole MCUs, plus the parts of a
-// file outside the scan. A scan exceeds that only if it is constructed to (each coefficient with the longest code, each
-// byte stuffed).
+// file outside the scan, but at most maxFragment. A scan exceeds four times the picture only if it is constructed to
+// (each coefficient with the longest code, each byte stuffed).
 func (p *jpegPacketizer) NewTrain() (*Train, error) {
 	mcus := ((p.format.Width + 15) / 16) * ((p.format.Height + 15) / 16)
 	room := min(4*mcus*16*16*3/2+jpegFile, maxFragment)
@@ -98,13 +98,14 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	return nil
 }
 
-// JPEGHeader holds the header fields common to all payloads of a frame (RFC 2435 §3.1).
+// JPEGHeader holds the header fields common to all payloads of a frame (RFC 2435 §3.1). Width and Height are in units
+// of 8 pixels.
 type JPEGHeader struct{ Type, Q, Width, Height byte }
 
-// JPEGFragment is a parsed payload.
+// A JPEGFragment is a parsed payload of RFC 2435.
 type JPEGFragment struct {
 	Header JPEGHeader
-	Offset int       // offset of Scan in the frame's scan
+	Offset int       // offset of Scan in the frame's scan, in bytes
 	Tables [2][]byte // quantization tables of luma and chroma, 64 bytes each, if Offset is 0; otherwise nil
 	Scan   []byte
 }
@@ -126,8 +127,9 @@ func ParseJPEG(payload []byte) (f JPEGFragment, ok bool) {
 	return f, len(f.Scan) > 0 && f.Offset+len(f.Scan) <= maxFragment
 }
 
-// takeTables moves the quantization tables from the beginning of Scan to Tables (RFC 2435 §3.1.8). They have 8 bits. If
-// there is one, as from ffmpeg, it is for luma and chroma; more than two are not used. It returns false if there are none.
+// takeTables moves the quantization tables from the beginning of Scan to Tables (RFC 2435 §3.1.8). If there is one, as
+// from ffmpeg, it is for luma and chroma; more than two are not used. takeTables returns false if there are none, they
+// are malformed, or their entries do not have 8 bits.
 func (f *JPEGFragment) takeTables() bool {
 	if len(f.Scan) < 4 {
 		return false

@@ -28,7 +28,8 @@ type jpegImage struct {
 }
 
 // jpegParser parses JPEG files that RFC 2435 type 1 can carry: baseline, 8 bits, Y'CbCr 4:2:0 in one interleaved scan,
-// 8-bit quantization tables, the standard Huffman tables, no restart intervals. It refuses all others.
+// 8-bit quantization tables, the same one for both chroma components, the standard Huffman tables, no restart
+// intervals. It refuses all others.
 type jpegParser struct {
 	huffman [4][]byte
 
@@ -151,7 +152,7 @@ func (p *jpegParser) scanHeader(s []byte) error {
 	return nil
 }
 
-// scan takes the rest of the file as the scan. In it, 0xff may occur only stuffed or in the final EOI.
+// scan sets the image's scan to the rest of the file without the final EOI. A byte 0xff in the scan must be stuffed.
 func (p *jpegParser) scan() error {
 	rest := p.b[p.pos:]
 	for at := 0; ; at += 2 {
@@ -173,13 +174,14 @@ func (p *jpegParser) scan() error {
 	}
 }
 
-// JFIFHeader is the length of a header appended by AppendJFIF.
+// JFIFHeader is the length in bytes of a header that AppendJFIF appends with the tables of HuffmanTables.
 const JFIFHeader = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
 
 // JPEGEnd is the EOI marker, which ends a file.
 const JPEGEnd = "\xff\xd9"
 
-// AppendJFIF appends a JFIF header for a scan of RFC 2435 type 1 (RFC 2435 Appendix B).
+// AppendJFIF appends a JFIF header for a scan of RFC 2435 type 1 to b (RFC 2435 Appendix B). quant contains the tables
+// of luma and chroma, 64 bytes each; huffman is as returned by HuffmanTables.
 func AppendJFIF(b []byte, width, height int, quant []byte, huffman *[4][]byte) []byte {
 	b = append(b, 0xff, markSOI)
 	b = append(b, 0xff, markAPP0, 0, 16, 'J', 'F', 'I', 'F', 0, 1, 2, 0, 0, 1, 0, 1, 0, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	rawPayloadHeader = 2 + 6     // extended sequence number and one line header (RFC 4175 §4.2)
+	rawPayloadHeader = 2 + 6     // bytes of the extended sequence number and one line header (RFC 4175 §4.2)
 	maxRaw           = 1<<15 - 1 // maximum width and height in pixels in the SDP (RFC 4175 §6.1)
 )
 
@@ -154,8 +154,8 @@ func (p *rawPacketizer) fillGaps(t *Train, b []byte) {
 	p.next = seq
 }
 
-// crc continues the CRC-32C sum with lines from to to, without their padding. It reads no fields that NewTrain and
-// Packetize write.
+// crc continues the CRC-32C sum with lines [from, to) of the frame b, without padding and gaps. It reads no fields that
+// NewTrain and Packetize write.
 func (p *rawPacketizer) crc(sum uint32, b []byte, from, to int) uint32 {
 	if p.ready {
 		pitch := p.format.PacketPitch

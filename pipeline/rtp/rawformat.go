@@ -50,8 +50,8 @@ func rawSamplings() string {
 	return strings.Join(names, ", ")
 }
 
-// cutLine splits a line of line bytes into the smallest number of packets of at most limit bytes. All packets are
-// multiples of a pixel group of group bytes and of the same size; only the last may be shorter.
+// cutLine splits a line of line bytes into the smallest number of packets of at most limit bytes. All packets have size
+// bytes, a multiple of group, the bytes of a pixel group; only the last may be shorter.
 func cutLine(line, limit, group int) (packets, size int) {
 	groups, most := line/group, limit/group
 	packets = (groups + most - 1) / most

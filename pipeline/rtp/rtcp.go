@@ -54,9 +54,9 @@ func SourceDescription(ssrc uint32) []byte {
 	return b
 }
 
-// SenderReport returns a sender report with the CNAME. packets and octets are the numbers sent so far. NTP time and RTP
-// timestamp denote the same instant by the clock from which frames' timestamps are made. The result is valid until the
-// next call.
+// SenderReport returns a sender report with the CNAME. packets and octets are the numbers of packets and of payload
+// bytes sent so far. NTP time and RTP timestamp denote the same instant by the clock from which frames' timestamps are
+// made. The result is valid until the next call.
 func (c *Compounds) SenderReport(now time.Time, packets, octets uint64) []byte {
 	b := append(c.buf[:0], 2<<6, rtcpSR, 0, 6)
 	b = be.AppendUint32(b, c.ssrc)

@@ -26,7 +26,7 @@ const (
 type Path struct {
 	From netip.Addr
 	To   netip.AddrPort
-	TTL  int // TTL of a multicast group; 0: 1
+	TTL  int // TTL of packets to a multicast group; 0 means 1
 	// Control is the stream's URL in an RTSP session, relative to that of the session, or empty.
 	Control string
 }
@@ -87,7 +87,7 @@ func Describe(s Stream, f pipeline.Format, p Path) ([]byte, error) {
 	return d.Marshal()
 }
 
-// JoinSDP adds the media of other session descriptions to the first one.
+// JoinSDP returns the first session description with the media of the others appended.
 func JoinSDP(first []byte, others ...[]byte) ([]byte, error) {
 	var d sdp.SessionDescription
 	if err := d.Unmarshal(first); err != nil {
@@ -136,7 +136,7 @@ func describeH264(m *sdp.MediaDescription, s Stream, f pipeline.Format) {
 	describeRate(m, f)
 }
 
-// describeRate adds the frame rate (RFC 8866 §6.13).
+// describeRate adds the frame rate (RFC 8866 §6.13), if it is known.
 func describeRate(m *sdp.MediaDescription, f pipeline.Format) {
 	if f.Rate.Num > 0 {
 		m.WithValueAttribute("framerate", strconv.FormatFloat(float64(f.Rate.Num)/float64(f.Rate.Den), 'f', -1, 64))
@@ -162,7 +162,7 @@ func ipVersion(a netip.Addr) string {
 	return "IP6"
 }
 
-// sourceSpecific reports whether a is in 232/8 or ff3x::/32 (RFC 4607 §1).
+// sourceSpecific reports whether a is in 232/8, or in ff30::/12, which includes the ranges ff3x::/32 (RFC 4607 §1).
 func sourceSpecific(a netip.Addr) bool {
 	if a.Is4() {
 		return a.As4()[0] == 232

@@ -15,13 +15,15 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
-// clockPattern matches a PTP clock of RFC 7273 §4.3: the profile's version, the grandmaster's identity, the domain.
+// clockPattern matches a PTP clock of RFC 7273 §4.3: the profile's version, optionally followed by the grandmaster's
+// identity, and that optionally by the domain.
 var clockPattern = regexp.MustCompile(`^ptp=IEEE1588-(2002|2008|2019)(:[0-9A-Fa-f]{2}(-[0-9A-Fa-f]{2}){7}(:[0-9]{1,3})?)?$`)
 
 // describeClock adds the meaning of the timestamps (RFC 7273 §4, §5.2): the clock from which they are made, and the
 // timestamp of its epoch. It names a PTP clock if one is configured and the kernel reports that its own clock is
 // synchronised. Otherwise it names this machine's clock, identified by the MAC address of the interface that sends the
-// packets, or without identification if there is no such address.
+// packets, or without identification if there is no such address. It adds nothing if s has no Start, because no stream
+// has started.
 func describeClock(m *sdp.MediaDescription, s Stream, origin netip.Addr) {
 	if s.Start == nil {
 		return // no stream has started
@@ -40,7 +42,7 @@ func describeClock(m *sdp.MediaDescription, s Stream, origin netip.Addr) {
 	}
 }
 
-// kernelClock returns the TAI offset in seconds, and whether the kernel's clock is synchronised.
+// kernelClock returns the offset of TAI from UTC in seconds, and whether the kernel's clock is synchronised.
 func kernelClock() (tai int32, synchronised bool) {
 	var t unix.Timex
 	if _, err := unix.Adjtimex(&t); err != nil {
@@ -49,8 +51,8 @@ func kernelClock() (tai int32, synchronised bool) {
 	return t.Tai, t.Status&unix.STA_UNSYNC == 0
 }
 
-// hardwareAddress returns the MAC address of the interface with a local address, in the notation of RFC 7273 §4.7, or
-// "".
+// hardwareAddress returns the MAC address of the interface that has the address local, in the notation of RFC 7273
+// §4.7, or "" if there is none.
 func hardwareAddress(local netip.Addr) string {
 	i, err := net.InterfaceByName(udp.InterfaceOf(local))
 	if err != nil || len(i.HardwareAddr) != 6 {

@@ -21,9 +21,9 @@ type Media struct {
 	PayloadType uint8
 	Address     netip.Addr           // destination address of the stream
 	Port        int                  // RTP port
-	RTCPPort    int                  // RTP's port + 1 unless a=rtcp says otherwise (RFC 3605)
+	RTCPPort    int                  // Port if Mux is true; otherwise the port of a=rtcp (RFC 3605), or else Port + 1
 	Mux         bool                 // RTCP comes to Port, too (a=rtcp-mux, RFC 5761)
-	Source      netip.Addr           // the only permitted sender, from a=source-filter (RFC 4570); invalid: any
+	Source      netip.Addr           // the only permitted sender, from a=source-filter (RFC 4570); the zero Addr: any
 	Pixel       pipeline.PixelFormat // of raw video; 0 means UYVY
 	Width       int                  // pixels; 0: given only by the pictures
 	Height      int                  // lines; 0: given only by the pictures
@@ -32,7 +32,7 @@ type Media struct {
 }
 
 // Format returns the format of the frames. For JPEG and H.264 it returns the zero Format, because only the pictures
-// contain the format.
+// contain the format. The error wraps pipeline.ErrFormat.
 func (m Media) Format() (pipeline.Format, error) {
 	if m.Payload != Raw {
 		return pipeline.Format{}, nil
@@ -71,7 +71,8 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 
 // ParseSDP returns the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in
 // YCbCr-4:2:2 with 8 or 10 bits and RGB with 8 bits, JPEG (RFC 2435), and H.264 (RFC 6184, modes 0 and 1). It ignores
-// media of other kinds. Errors wrap ErrSDP and state line, value and remedy.
+// media other than video. It returns an error that wraps ErrSDP if there is no video stream, or one that cannot be
+// received.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
@@ -251,8 +252,8 @@ func (p *mediaParser) attribute(key string) string {
 // parameters returns the media type parameters.
 func (p *mediaParser) parameters() map[string]string { return FormatParameters(p.attribute("fmtp")) }
 
-// FormatParameters returns the parameters of an a=fmtp line, without its payload type, by their names in lower case: names
-// of media type parameters are case-insensitive (RFC 4855 §3, RFC 2045 §5.1).
+// FormatParameters returns the parameters of an a=fmtp line, without its payload type, by their names in lower case:
+// names of media type parameters are case-insensitive (RFC 4855 §3, RFC 2045 §5.1).
 func FormatParameters(fmtp string) map[string]string {
 	params := map[string]string{}
 	for f := range strings.SplitSeq(fmtp, ";") {
@@ -300,7 +301,7 @@ func (p *mediaParser) raw() error {
 	return nil
 }
 
-// jpeg parses the exact size (RFC 6064 §4.2.1).
+// jpeg parses the exact size (RFC 6064 §4.2.1), if the SDP contains it.
 func (p *mediaParser) jpeg() error {
 	size := p.attribute("framesize")
 	if size == "" {
@@ -316,7 +317,8 @@ func (p *mediaParser) jpeg() error {
 	return nil
 }
 
-// rate parses a=framerate (RFC 8866 §6.13), a decimal number.
+// rate parses a=framerate (RFC 8866 §6.13), a decimal number, unless exactframerate has already given the rate. It uses
+// at most four decimal places.
 func (p *mediaParser) rate() error {
 	v, ok := p.desc.Attribute("framerate")
 	if !ok || p.media.Rate.Num != 0 {

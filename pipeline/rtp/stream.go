@@ -88,15 +88,15 @@ func random() uint32 {
 // Stream describes the contents of one RTP stream. Zero values mean defaults.
 type Stream struct {
 	Payload     Payload
-	MTU         int         // of the path: size of an IP packet in bytes; 0: 1500
+	MTU         int         // maximum size of an IP packet on the path, in bytes; 0: 1500
 	Clock       string      // clock that disciplines the machine's clock, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none
 	CaptureTime bool        // send abs-capture-time in every RTP header, 16 bytes each
 	Checksum    bool        // send an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality     int         // JPEG quality, 1 to 100; 0: 90
-	Encoder     JPEGEncoder // nil: image/jpeg with Quality
+	Encoder     JPEGEncoder // encoder for payload JPEG; nil: image/jpeg with Quality
 	H264        H264Encoder // encoder for payload H264; there is no default
 	Name        string      // session name in the SDP; empty: "tegracast"
-	Start       *Start      // nil: random
+	Start       *Start      // nil: random in NewPacketizer; in Describe, the stream has not started
 }
 
 // The default and the limits of Stream.MTU, in bytes.
@@ -144,8 +144,8 @@ func (s Stream) Validate() error {
 }
 
 // PacketReady returns f with the memory layout of this stream's packets; a producer that writes this layout saves the
-// transmitter from gathering packets. ok is false if there is no such layout: the payload is not raw, or the packets of
-// a line cannot all have the same size unless they are much smaller than necessary.
+// transmitter from gathering packets. ok is false if there is no such layout: the payload is not raw, the pixels cannot
+// be sent raw, or the packets of a line cannot all have the same size unless they are much smaller than necessary.
 func (s Stream) PacketReady(f pipeline.Format) (ready pipeline.Format, ok bool) {
 	s = s.WithDefaults()
 	if _, ok := rawOf(f.Pixel); s.Payload != Raw || !ok {

@@ -18,10 +18,10 @@ import (
 // numbers.
 type Packetizer interface {
 	// NewTrain returns a train with room for the largest frame, in which everything that is the same for all frames is
-	// already filled in.
+	// already filled in. The caller must close it.
 	NewTrain() (*Train, error)
 	// Packetize fills t, which was made by this packetizer, with f's packets. Their payloads may remain in f, so f must
-	// be held until t has been sent and its Sum has returned.
+	// be held until t has been sent and its Sum has returned. If Packetize returns an error, t must not be sent.
 	Packetize(t *Train, f *pipeline.Frame) error
 	// SetSSRC changes the SSRC of the trains that are packetized from now on. Sequence numbers continue.
 	SetSSRC(ssrc uint32)
@@ -34,7 +34,7 @@ type Slicer interface {
 	Packetizer
 	// Packets returns the number of packets for the first lines lines.
 	Packets(lines int) int
-	// SumLines continues the checksum of t with lines from to to of f.
+	// SumLines continues the checksum of t with lines [from, to) of f, if the stream has checksums.
 	SumLines(t *Train, f *pipeline.Frame, from, to int)
 	// Seal completes t, except for the checksum. f must be complete.
 	Seal(t *Train, f *pipeline.Frame)
@@ -67,22 +67,22 @@ func NewPacketizer(s Stream, f pipeline.Format) (Packetizer, error) {
 	return newRawPacketizer(s, f), nil
 }
 
-// A Train contains the packets of one frame. After Packetize it does not change until the next Packetize, so it can be
-// sent to any number of destinations. Each packet consists of a header in the train's arena and a payload elsewhere, or
-// is one piece of packet-ready memory.
+// A Train contains the packets of one frame. After Packetize its packets do not change until the next Packetize, so
+// they can be sent to any number of destinations. Each packet consists of a header in the train's arena and a payload
+// elsewhere, or is one piece of packet-ready memory.
 type Train struct {
-	mem     []byte        // memory that contains all of the following
-	headers []byte        // the arena
+	mem     []byte        // memory that contains headers, iov, msgs and scratch
+	headers []byte        // the arena of the packets' headers
 	vectors int           // vectors per packet: 2 for header and payload, or 1
 	iov     []udp.Vector  // of all packets
 	msgs    []udp.Message // one for each packet
 	scratch []byte        // room for an encoder's output
 
 	count   int                 // number of packets
-	uniform bool                // all packets have the same size
-	bytes   int                 // total UDP payload of the packets
+	uniform bool                // all packets are known to have the same size
+	bytes   int                 // total UDP payload of the packets, in bytes
 	payload []byte              // memory that payloads point into, kept alive by this reference
-	crc     func([]byte) uint32 // checksum of payload, for Sum; nil if Packetize has computed it, or there is none
+	crc     func([]byte) uint32 // computes payload's checksum, for Sum; nil if Packetize does or the stream has none
 	info    trainInfo
 }
 
@@ -93,10 +93,10 @@ type trainInfo struct {
 	sequence  uint64    // of the frame
 	captured  time.Time // time from which timestamp was made
 	ntp       uint64    // captured as an NTP timestamp
-	done      time.Time // end of the frame's DMA
+	done      time.Time // end of the frame's DMA or replay; zero if unknown
 	pixels    int       // number of bytes that the checksum covers
 	crc       uint32    // CRC-32C; 0 without checksum
-	summed    bool      // crc was computed by Sum
+	summed    bool      // crc was computed by Sum, or by SumLines
 
 	unverified bool // pipeline.FlagUnverified
 }
@@ -128,13 +128,13 @@ func (t *Train) Len() int { return t.count }
 // Bytes returns the total UDP payload of the packets in bytes.
 func (t *Train) Bytes() int { return t.bytes }
 
-// Uniform reports whether all packets have the same size.
+// Uniform reports whether all packets are known to have the same size. It returns false for all payloads but Raw.
 func (t *Train) Uniform() bool { return t.uniform }
 
 // Contiguous reports whether the packets are adjacent in packet-ready memory, each in one piece.
 func (t *Train) Contiguous() bool { return t.vectors == 1 }
 
-// Done returns the end of the frame's DMA, or the zero Time if unknown.
+// Done returns the end of the frame's DMA or replay, or the zero Time if unknown.
 func (t *Train) Done() time.Time { return t.info.done }
 
 // SSRC returns the SSRC of the packets.
@@ -147,15 +147,15 @@ func (t *Train) Timestamp() uint32 { return t.info.timestamp }
 // access unit of H.264 as a byte stream, or the text of results.
 func (t *Train) Payload() []byte { return t.payload }
 
-// Sum computes the checksum of the last packetized frame, unless it is already computed. It reads the frame's pixels,
-// and may run in another goroutine while the train is being sent.
+// Sum computes the checksum of the frame that was packetized last, unless it is already computed or the stream has no
+// checksums. It reads the frame's pixels, and may run in another goroutine while the train is being sent.
 func (t *Train) Sum() {
 	if t.crc != nil && !t.info.summed {
 		t.info.crc, t.info.summed = t.crc(t.payload), true
 	}
 }
 
-// Checksum returns the frame's checksum packet. It calls Sum.
+// Checksum returns the frame's Checksum. It calls Sum.
 func (t *Train) Checksum() Checksum {
 	t.Sum()
 	return Checksum{

@@ -73,7 +73,8 @@ type mapping struct {
 	unregister func() error // nil: not registered
 }
 
-// A SharedFrame is a frame in the memory of the program that shares it. It is read-only and valid until Release.
+// A SharedFrame is a frame in the memory of the program that shares it. It is read-only and valid until Release or
+// Client.Close.
 type SharedFrame struct {
 	Format   pipeline.Format
 	Bytes    []byte  // Format.Size() long
@@ -92,7 +93,7 @@ type SharedFrame struct {
 	client *Client
 }
 
-// Dial connects and subscribes.
+// Dial connects and subscribes. The caller must close the Client.
 func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "unixpacket", c.Socket)
@@ -239,7 +240,8 @@ func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	return k.text[:max(n, 0)], fd, err
 }
 
-// descriptor returns the single descriptor in the control messages, or -1 if there is none.
+// descriptor returns the single descriptor in the control messages, or -1 if there is none. If there are several, it
+// closes them and returns an error.
 func descriptor(rights []byte) (int, error) {
 	if len(rights) == 0 {
 		return -1, nil

@@ -34,7 +34,7 @@ type consumer struct {
 	wants   subscribe
 	turn    uint32 // frames to skip before the next one that it wants
 	credits uint32
-	last    uint64 // last lease given
+	last    uint64 // number of the last lease given
 	held    []lease
 	waiting message // the newest frame, waiting for a Latest consumer to become ready
 	armed   bool    // the watch reports the consumer's messages, because a frame waits
@@ -208,8 +208,8 @@ func (c *consumer) sendFrame(m message) {
 	c.sent++
 }
 
-// arm makes the watch report the consumer's messages while a frame waits for it. If that fails, they are read with the
-// next frame or the sweep. The lock must be held.
+// arm makes the watch report the consumer's messages if a frame waits for it, and not report them otherwise. If that
+// fails, they are read with the next frame or the sweep. The lock must be held.
 func (c *consumer) arm() {
 	wants := c.waiting.frame != nil
 	if wants == c.armed {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPath is the maximum length of a Unix socket's path (unix(7)), without the terminating zero.
+// maxPath is the maximum length of a Unix socket's path in bytes (unix(7)), without the terminating zero.
 const maxPath = 107
 
 // CheckSocket returns an error unless path is valid as the path of a socket.

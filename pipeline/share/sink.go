@@ -28,7 +28,7 @@ const (
 	maxFrames    = 16
 	MaxFrames    = maxFrames // that a consumer may hold
 
-	strangers = 8 // connections without a subscription
+	strangers = 8 // maximum number of connections without a subscription
 )
 
 // Errors of this package.
@@ -45,11 +45,11 @@ type Config struct {
 	Users     []uint32    // ids of users whose processes may have the frames
 	Groups    []uint32    // likewise for groups; without Users and Groups, every process that can connect
 	Consumers int         // maximum number of subscribers; 0: 1
-	Frames    int         // maximum number that each consumer may hold; 0: 1
+	Frames    int         // maximum number of frames that each consumer may hold; 0: 1
 	Logger    *slog.Logger
 
-	patience time.Duration // with connections that have not subscribed
-	sweep    time.Duration // how often consumers' messages are read while no frames arrive
+	patience time.Duration // time limit for connections to subscribe; 0: defaultPatience
+	sweep    time.Duration // interval at which consumers' messages are read while no frames arrive; 0: defaultSweep
 }
 
 // Holds returns how many frames an output with these limits holds at most: for each consumer those that it holds and
@@ -60,7 +60,7 @@ func Holds(consumers, frames int) int { return consumers*(frames+1) + 1 }
 type Sink struct {
 	cfg      Config
 	format   pipeline.Format
-	visits   *slog.Logger // of consumers
+	visits   *slog.Logger // for messages about consumers
 	listener *net.UnixListener
 	watch    *watch
 	running  sync.WaitGroup
@@ -76,7 +76,8 @@ type Sink struct {
 // totals are the counters of consumers that have disconnected.
 type totals struct{ consumers, frames, lost uint64 }
 
-// New returns a Sink for frames of format f, and creates its socket. Consumers get frames while Run runs.
+// New returns a Sink for frames of format f, and creates its socket. Consumers get frames while Run runs. The caller
+// must close the Sink.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	c.Mode, c.Consumers, c.Frames, c.Logger = cmp.Or(c.Mode, 0o600), max(c.Consumers, 1), max(c.Frames, 1), cmp.Or(c.Logger, slog.Default())
 	c.patience, c.sweep = cmp.Or(c.patience, defaultPatience), cmp.Or(c.sweep, defaultSweep)
@@ -113,7 +114,8 @@ func (k *Sink) accept() {
 	}
 }
 
-// arrived adds a new connection. It returns nil if there is no room.
+// arrived adds a new connection. If there is no room, the sink has ended or the process cannot be identified, it closes
+// the connection and returns nil.
 func (k *Sink) arrived(conn *net.UnixConn) *consumer {
 	c, err := newConsumer(k, conn)
 	k.mu.Lock()

@@ -46,7 +46,7 @@ func (w *watch) control(operation, fd int, events uint32) error {
 	return unix.EpollCtl(w.epoll, operation, fd, &unix.EpollEvent{Events: events, Fd: int32(fd)})
 }
 
-// add watches the connection, and returns a duplicate of its descriptor.
+// add watches the connection, and returns the watched descriptor, a duplicate that the caller must close.
 func (w *watch) add(conn *net.UnixConn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -124,8 +124,8 @@ func (k *Sink) hear(c *consumer) {
 	}
 }
 
-// The following system calls never wait, and are made once for each frame and consumer. They bypass Go's scheduler:
-// otherwise it would wake its monitor, which then checks all threads every 20 µs for a while.
+// receive reads a message into room. Like send, it never waits, and bypasses Go's scheduler, because it is called for
+// each frame and consumer: the scheduler would wake its monitor, which then checks all threads every 20 µs for a while.
 
 func receive(fd int, room []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)), unix.MSG_DONTWAIT, 0, 0)

@@ -85,7 +85,7 @@ func add(to, counts []uint64) {
 }
 
 // Host returns the group for an address "host:port": the host without the port, which changes with each connection. For
-// an IPv6 address it is the network.
+// an IPv6 address it is the network, and for a text without a port Others.
 func Host(address string) string {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

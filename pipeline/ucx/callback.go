@@ -59,7 +59,7 @@ func (w *Worker) unregister() {
 // key returns the value that represents an object of the worker in the library. n is the object's number.
 func (w *Worker) key(n uint32) uintptr { return uintptr(uint64(w.number)<<32 | uint64(n)) }
 
-// keyed returns the worker of a key, and the object's number.
+// keyed returns the worker of a key, or nil if it does not exist any more, and the object's number.
 func keyed(key uintptr) (*Worker, uint32) {
 	workers.RLock()
 	defer workers.RUnlock()

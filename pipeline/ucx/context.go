@@ -33,7 +33,7 @@ type Context struct {
 }
 
 // Open opens libucp and creates a context with the settings from the environment (UCX_*; `ucx_info -c -f` lists them).
-// The error wraps ErrNoLibrary if libucp is missing or unsuitable.
+// The error wraps ErrNoLibrary if libucp is missing or unsuitable. The caller must close the Context.
 func Open(cfg Config) (*Context, error) {
 	if cfg.Library == "" {
 		cfg.Library = LibraryName

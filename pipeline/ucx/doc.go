@@ -14,7 +14,8 @@
 // # Goroutines
 //
 // All methods may be called by any goroutine at any time. A worker has one goroutine, on a dedicated thread, which
-// makes all progress and calls all functions given to the worker and its objects. It sleeps when there is nothing to
-// do. These functions must return soon, because nothing else happens on the worker in the meantime. They may call every
-// method except [Worker.Close], [Endpoint.Close] and [Context.Close], which wait for that goroutine.
+// makes progress and calls the functions given to the worker and its objects; only the function given to
+// [Endpoint.Send] may also be called by Send itself. The goroutine sleeps when there is nothing to do. These functions
+// must return soon, because nothing else happens on the worker in the meantime. They may call every method except
+// [Worker.Close], [Endpoint.Close] and [Context.Close], which wait for that goroutine.
 package ucx

@@ -52,7 +52,8 @@ func (r *ConnRequest) refuse() error {
 }
 
 // drain waits until every connection that the listener has accepted has sent its request and has been answered. The
-// kernel accepts no further ones; connections that stay silent are shut down.
+// kernel accepts no further ones; connections that stay silent are shut down. drain refuses pending requests, and waits
+// for at most unheardFor + lingering.
 func (l *Listener) drain() {
 	begin := time.Now()
 	for clean := 0; clean < 2 && time.Since(begin) < unheardFor+lingering; time.Sleep(glance) { // a connection may arrive during the first pass
@@ -98,7 +99,8 @@ func listens(fd int) bool {
 	return err == nil && v != 0
 }
 
-// answered reports whether anything was sent to the peer. Nothing is sent before there is an endpoint.
+// answered reports whether anything was sent to the peer. It also returns true if the kernel does not tell. Nothing is
+// sent before there is an endpoint.
 func answered(fd int) bool {
 	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
 	return err != nil || info.Data_segs_out > 0

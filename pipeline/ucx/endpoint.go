@@ -125,8 +125,8 @@ func (e *Endpoint) Err() error {
 func (e *Endpoint) String() string { return "endpoint " + e.peer }
 
 // Close waits until everything has been sent and everything being fetched has arrived, and then closes the connection
-// together with the peer. If ctx ends before that, or the connection has failed, Close aborts it and returns the
-// reason.
+// together with the peer. If ctx ends before that, the connection has failed, or another Close is in progress, Close
+// aborts the connection and returns the reason.
 func (e *Endpoint) Close(ctx context.Context) error {
 	flushed, err := e.beginCall(symEpFlush)
 	if err == nil {
@@ -167,8 +167,9 @@ func (e *Endpoint) beginCall(call symbol) (<-chan error, error) {
 	return result, nil
 }
 
-// rest starts the orderly close that was waiting for the messages in progress. The library itself does not wait for a
-// rendezvous: the close would never end, or fail an assertion and end the process.
+// rest starts the orderly close that was waiting for the messages in progress, or forces the close if the connection
+// has failed. The library itself does not wait for a rendezvous: the close would never end, or fail an assertion and
+// end the process.
 func (e *Endpoint) rest() {
 	result := e.ending
 	e.ending = nil

@@ -50,7 +50,8 @@ func (l *Listener) isAt(at netip.AddrPort) bool {
 	return at.Port() == l.addr.Port() && (at.Addr() == l.addr.Addr().WithZone("") || l.addr.Addr().IsUnspecified())
 }
 
-// guard attaches a filter for networks to the process's listening sockets at the selected addresses.
+// guard attaches a filter for networks to the process's listening sockets at the selected addresses, and makes the
+// kernel hold back silent connections to them.
 func guard(meant func(at netip.AddrPort) bool, networks []netip.Prefix, filter func(fd int, networks []netip.Prefix) error) error {
 	var errs []error
 	sockets(func(fd int, at netip.AddrPort, _ bool) {

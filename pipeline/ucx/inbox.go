@@ -39,7 +39,7 @@ type key struct {
 
 func (k *key) address() uintptr { return uintptr(unsafe.Pointer(k)) }
 
-// Entry points for the library: an ucp_am_recv_callback_t, an ucp_am_recv_data_nbx_callback_t and an
+// Entry points for the library: a ucp_am_recv_callback_t, a ucp_am_recv_data_nbx_callback_t and a
 // ucp_send_nbx_callback_t.
 var atMessage, atReceived, atSent uintptr
 

@@ -156,7 +156,8 @@ func (l *library) call(f symbol, args ...uintptr) uintptr {
 	return r
 }
 
-// try calls a function that returns a ucs_status_t, which is one byte.
+// try calls a function that returns a ucs_status_t, which is one byte, and returns the error for it. what is the object
+// that the error names.
 //
 //go:uintptrescapes
 func (l *library) try(f symbol, what string, args ...uintptr) error {

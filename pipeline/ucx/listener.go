@@ -101,7 +101,7 @@ func (l *Listener) newRequest(handle uintptr) *ConnRequest {
 	return r
 }
 
-// From returns the address of the peer.
+// From returns the address of the peer, or the zero AddrPort if it is unknown.
 func (r *ConnRequest) From() netip.AddrPort { return r.from }
 
 // Accept accepts the connection and returns its endpoint. The error is ErrClosed if the request has been answered

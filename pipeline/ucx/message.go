@@ -22,14 +22,14 @@ type Outgoing struct {
 	ID       uint16   // selects the receiver's Worker.Handle function
 	Header   []byte   // at most Worker.MaxHeader bytes; it is copied
 	Data     [][]byte // parts that are sent as one; they must not change until the message has been sent
-	Memory   *Memory  // that contains all of the data, or nil
+	Memory   *Memory  // registered memory that contains all of the data, or nil
 	Protocol Protocol
 }
 
 // Send sends a message. Unless Send returns an error, done, which may be nil, is called once: with nil when the data
-// may be reused, or with the reason why the message was not sent. If the data may be reused before Send returns, Send
-// itself calls it; otherwise the worker's goroutine does. Only for a rendezvous does nil mean that the message has
-// arrived. Send does not wait for the worker: if the worker's goroutine is awake, that goroutine sends the message.
+// may be reused, or with the reason why the message was not sent. It is called by Send itself or by the worker's
+// goroutine. Only for a rendezvous does nil mean that the message has arrived. Send does not wait for the worker: if
+// the worker's goroutine is awake, that goroutine sends the message.
 func (e *Endpoint) Send(m *Outgoing, done func(error)) error {
 	w := e.worker
 	if !w.sleeping.Load() || !w.mu.TryLock() {
@@ -136,7 +136,7 @@ func (m *Message) release() {
 
 // Receive fetches the data of a rendezvous into parts, whose total length must be at least Length. After the call the
 // message must not be used. memory is the registered memory that contains the parts, or nil. Unless Receive returns an
-// error, the worker's goroutine calls done with the number of bytes that arrived.
+// error, the worker's goroutine calls done, if it is not nil, with the number of bytes that arrived, or with an error.
 func (m *Message) Receive(parts [][]byte, memory *Memory, done func(n int, err error)) error {
 	w := m.worker
 	w.mu.Lock()

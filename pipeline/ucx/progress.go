@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An event is something that a callback has recorded. Exactly one field is set.
+// An event is something for which the worker's goroutine has to call a function of the user. Exactly one field is set.
 type event struct {
 	request *request
 	message *Message
@@ -25,13 +25,14 @@ const (
 	// about as long.
 	spin = 100 * time.Microsecond
 	// pause limits how long the goroutine sleeps while the library refuses to be armed, as it does while waiting for
-	// room in the shared memory of a peer. Such a peer may be stopped for a long time.
+	// room in the shared memory of a peer, which may be stopped for a long time; or while the worker is being closed.
 	pause = time.Millisecond
 	// lingering limits how long a worker that is being closed waits for its operations to end.
 	lingering = time.Second
 )
 
-// makeProgress makes progress until the worker is closed and no operation is in progress.
+// makeProgress makes progress until the worker is closed and no operation is in progress, but for at most lingering
+// after the worker was closed.
 func (w *Worker) makeProgress() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -15,7 +15,7 @@ type request struct {
 	endpoint *Endpoint
 	message  *Message // being received
 	active   bool
-	handle   uintptr // of the library's request, once finished
+	handle   uintptr // of the library's request, set when it has finished
 	status   Status
 	length   int
 	done     func(error)

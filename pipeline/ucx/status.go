@@ -93,8 +93,8 @@ func (s Status) Error() string {
 
 // An Error is an error that a call of the library returned at once or reported later.
 type Error struct {
-	Call   string // function of the library, such as ucp_ep_create
-	What   string // its object, such as an address
+	Call   string // function of the library, such as ucp_ep_create; "connection" if an existing connection failed
+	What   string // its object, such as an address; may be empty
 	Status Status // found by errors.Is
 }
 
@@ -110,8 +110,8 @@ func (e *Error) Unwrap() error { return e.Status }
 var (
 	// ErrNoLibrary means that libucp could not be loaded or is too old; the error that wraps it gives the reason.
 	ErrNoLibrary = errors.New("no libucp")
-	// ErrClosed is returned by the methods of a closed object, and passed to the functions of operations that its
-	// closing ended.
+	// ErrClosed is returned by the methods of a closed object, and passed to the functions of messages that had not
+	// been handed to the library when it was closed.
 	ErrClosed = errors.New("ucx: closed")
 	// ErrOpen is wrapped by the error of a Close that had to close other objects first.
 	ErrOpen = errors.New("ucx: closed while in use")

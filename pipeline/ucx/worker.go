@@ -26,7 +26,7 @@ type Worker struct {
 	number    uint32
 	fd        int // readable when there is something to do
 	maxHeader int
-	ports     map[netip.AddrPort]bool // at which the library listens for it
+	ports     map[netip.AddrPort]bool // addresses at which the library listens for it
 	stopped   chan struct{}           // closed when the goroutine has ended
 
 	sleeping atomic.Bool // the goroutine waits for fd; set and cleared with the lock held
@@ -163,7 +163,7 @@ func (w *Worker) call(f symbol, args ...uintptr) uintptr {
 	return r
 }
 
-// wake makes the goroutine look for work.
+// wake makes the goroutine look for work. The worker's lock must be held.
 func (w *Worker) wake() {
 	if w.sleeping.Load() {
 		w.sleeping.Store(false)

@@ -22,7 +22,7 @@ type Number struct {
 	Epoch, Sequence uint64
 }
 
-// Limits of a message.
+// Limits of a message, in bytes.
 const (
 	MaxSubject = 1 << 10
 	MaxData    = 8 << 20
@@ -38,7 +38,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// Errors of parse.
+// Errors of parse; errLimits is one of Append.
 var (
 	errCut     = errors.New("the record is cut off")
 	errDamaged = errors.New("the record is damaged")
@@ -66,7 +66,7 @@ func checksum(record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(record[:4], castagnoli), castagnoli, record[recordHead:])
 }
 
-// length returns the length in bytes of the record at the beginning of b.
+// length returns the length in bytes of the record at the beginning of b, or the errors of parse.
 func length(b []byte) (int, error) {
 	if len(b) < recordHead {
 		return 0, errCut
@@ -79,7 +79,8 @@ func length(b []byte) (int, error) {
 }
 
 // parse parses the record at the beginning of b and returns its length. The message's data share b's memory. The error
-// is errCut if b holds only part of the record, or errDamaged if the record is invalid.
+// is errCut if b holds only part of the record, whose length is then returned too if it is known; or errDamaged if the
+// record is invalid.
 func parse(b []byte) (m Message, n int, err error) {
 	if n, err = length(b); err != nil {
 		return m, 0, err

@@ -20,7 +20,7 @@ type segment struct {
 	path   string
 	from   int64 // offset of the first record that is not safe elsewhere
 	size   int64
-	left   int // records from there on
+	left   int // number of records from that offset on
 	gone   bool
 }
 
@@ -56,8 +56,8 @@ func (s *Store) segmentsIn() ([]*segment, error) {
 	return list, nil
 }
 
-// scan counts the records at offset from or later. It stops at the end, or returns an error at the first record that is
-// incomplete or damaged.
+// scan counts the records at offset from or later, and returns the offset at which the last valid record ends. It stops
+// at the end, or returns an error at the first record that is incomplete or damaged.
 func scan(r io.Reader, from int64) (end int64, records int, err error) {
 	in := bufio.NewReaderSize(r, chunk)
 	head := make([]byte, len(magic))

@@ -20,7 +20,7 @@ var ErrTaken = errors.New("another process keeps its messages there")
 // Config configures a Store.
 type Config struct {
 	Folder string // used by this store only; created if missing
-	Limit  int64  // bytes of all files together; a message may take an eighth of it
+	Limit  int64  // maximum bytes of all files together; a message may take at most an eighth of it
 	Logger *slog.Logger
 }
 
@@ -181,7 +181,8 @@ func (s *Store) writeRecords(b []byte, n int) error {
 	return nil
 }
 
-// dropOldest removes the oldest file. Messages of it that Next has returned may still become safe elsewhere.
+// dropOldest removes the oldest file. Messages in it that Next has returned are not yet counted as dropped, because
+// they may still become safe elsewhere.
 func (s *Store) dropOldest() {
 	g := s.segments[0]
 	lost := g.left

@@ -54,11 +54,11 @@ type maker func(ctx context.Context, f pipeline.Format, out string) (writer, err
 // A Result is the result of an export.
 type Result struct {
 	Frames  int
-	Lost    int     // frames omitted because they are damaged
-	Damaged []error // errors of files as a whole, and of the first hundred damaged frames
+	Lost    int     // frames omitted because they cannot be read
+	Damaged []error // errors of files as a whole, and of omitted frames until the list has maxDamaged errors
 }
 
-// maxDamaged is the maximum number of damaged frames that a Result lists.
+// maxDamaged is the number of errors in a Result from which on it lists no more omitted frames.
 const maxDamaged = 100
 
 // Run exports frames. progress is called with the completed part, from 0 to 1. If Run fails, it removes the file that

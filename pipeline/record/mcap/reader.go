@@ -22,7 +22,7 @@ type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
 	Channels         map[uint16]Channel
-	Chunks           []Chunk // in the order of the file; messages outside of chunks, in a file without chunks, are grouped into chunks of their own
+	Chunks           []Chunk // in the order of the file; if no index lists any, messages outside of chunks are grouped into chunks too
 	Attachments      []AttachmentInfo
 	Metadata         map[string]map[string]string
 	// Finished is true if the file has its end and its index. A file without them is read from the beginning up to the
@@ -59,15 +59,15 @@ type AttachmentInfo struct {
 
 // Limits of the memory used for a file.
 const (
-	maxRecord = 64 << 20 // of a record that is neither a chunk nor an attachment
-	maxKept   = 64 << 20 // of all such records that are kept, and of names of attachments
+	maxRecord = 64 << 20 // bytes of a record that is neither a chunk nor an attachment
+	maxKept   = 64 << 20 // bytes of all such records that are kept, and of names of attachments
 	maxItems  = 1 << 24  // chunks of a file
 	// MaxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
 	MaxMessage = 512 << 20
 	maxLoose   = 4 << 20 // bytes of consecutive messages outside of chunks that are treated as one chunk
 	// maxMessages limits the number of messages of a chunk.
 	maxMessages = 1 << 20
-	maxTexts    = 1 << 16 // of metadata
+	maxTexts    = 1 << 16 // number of texts in one map of metadata
 )
 
 // Open reads the structure of a file of size bytes from its index or, if there is no valid one, from the beginning. An
@@ -111,7 +111,7 @@ func (f *File) forget() {
 	f.Chunks, f.Attachments, f.kept = nil, nil, 0
 }
 
-// entry is the approximate memory of an entry of a map or a list, besides its texts.
+// entry is the approximate memory of an entry of a map or a list in bytes, besides its texts.
 const entry = 256
 
 func (s Schema) size() int { return entry + len(s.Name) + len(s.Encoding) + len(s.Data) }
@@ -302,5 +302,5 @@ func (f *File) attachment(h recordAt, at int64) error {
 	return nil
 }
 
-// maxName is the maximum total length of the name and the media type of an attachment.
+// maxName is the maximum total length in bytes of the name and the media type of an attachment.
 const maxName = 64 << 10

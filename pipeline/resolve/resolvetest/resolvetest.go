@@ -12,7 +12,7 @@ import (
 )
 
 // Silence replaces the process's name server with one that receives queries but never replies, until the test ends.
-// Queries are signalled on the channel, which holds at most one value.
+// Queries are signalled on the channel, which holds at most one value and is closed at the end.
 func Silence(t *testing.T) (asked <-chan struct{}) {
 	t.Helper()
 	questions := make(chan struct{}, 1)
@@ -37,7 +37,7 @@ func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 }
 
 // Reply returns the message that replies to a query with a code and IPv4 addresses (RFC 1035), or nil if question is
-// not a query.
+// not a query with exactly one question.
 func Reply(question []byte, code dnsmessage.RCode, addrs ...netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {

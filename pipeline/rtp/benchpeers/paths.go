@@ -130,7 +130,7 @@ func in(ctx context.Context, ns *os.File, lines ...string) error {
 	return nil
 }
 
-// inside returns a command that runs in a namespace, which is its descriptor 3.
+// inside returns a command that runs in a namespace. Its descriptor 3 is the namespace.
 func inside(ctx context.Context, ns *os.File, argv ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "nsenter", append([]string{"--net=/proc/self/fd/3", "--"}, argv...)...)
 	c.ExtraFiles = []*os.File{ns}

@@ -63,7 +63,8 @@ func runSender(args []string) error {
 
 func to(host string, n int) string { return fmt.Sprintf("%s:%d", host, port+2*n) }
 
-// stream sends through the graph, like the appliance.
+// stream sends through the graph, as the appliance does. Then it calls after, if that is not nil, with the first
+// stream's counters.
 func stream(c send.Config, ready bool, streams, frames, rate int, after func(send.Stats)) error {
 	f, err := pipeline.NewFormat(pipeline.UYVY, width, height, pipeline.Rate{Num: 60, Den: 1})
 	if err != nil {

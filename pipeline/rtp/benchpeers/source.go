@@ -108,7 +108,7 @@ func (s *source) refill() {
 	}
 }
 
-// ticker waits for the time of the next frame, or not at all.
+// A ticker waits for the time of the next frame, or not at all if its period is 0.
 type ticker struct {
 	next   time.Time
 	period time.Duration

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bitrate determines the bit rate of an encoder from the reports of receivers: it falls when packets are lost,
-// and slowly rises again when they are not.
+// Package bitrate determines the bit rate of an encoder from the reports of receivers: the rate falls when packets are
+// lost or a receiver estimates a lower capacity, and slowly rises otherwise.
 package bitrate
 
 import (
@@ -16,13 +16,13 @@ const (
 	lossy  = 0.10                   // above this, the rate falls by half the share of lost packets
 	clean  = 0.02                   // while any receiver is above this, the rate does not rise
 	rise   = 1.05                   // factor by which the rate otherwise rises per second
-	settle = 900 * time.Millisecond // minimum time between two decreases, as reports refer to the time before; they come every second or less often
+	settle = 900 * time.Millisecond // minimum time between two decreases: a report, which comes every second or less often, refers to the time before
 	rest   = 6 * time.Second        // minimum time between a report of loss and a rise: receivers report every 5 s or more often (RFC 3550 §6.2)
 )
 
 const (
 	window       = time.Second     // minimum time over which sent bits are counted
-	estimateEnds = 6 * time.Second // after which a receiver's estimate is forgotten
+	estimateEnds = 6 * time.Second // time after which a receiver's estimate is forgotten
 	maxEstimates = 64              // maximum number of estimates
 )
 
@@ -51,7 +51,7 @@ type sent struct {
 // lately returns a lower limit of the bits per second that are being sent, or 0 before two windows have passed.
 func (s *sent) lately() float64 { return min(s.last, s.older) }
 
-// estimate is a receiver's estimate of its network's capacity.
+// estimate is a receiver's estimate of its network's capacity in bits per second, made at the time at.
 type estimate struct {
 	bits float64
 	at   time.Time
@@ -62,7 +62,7 @@ func New(least, most int) *Control {
 	return &Control{least: float64(min(least, most)), most: float64(most), rate: float64(most), estimates: map[string]estimate{}}
 }
 
-// Lost reports the share of packets, 0 to 1, that a receiver has lost since its previous report.
+// Lost records the share of packets, 0 to 1, that a receiver has lost since its previous report.
 func (c *Control) Lost(share float64, now time.Time) {
 	if share <= clean {
 		return
@@ -77,10 +77,10 @@ func (c *Control) Lost(share float64, now time.Time) {
 	}
 }
 
-// Estimate reports a receiver's estimate of its network's capacity in bits per second (REMB,
-// draft-alvestrand-rmcat-remb). receiver identifies the receiver. The estimate only counts while more than that is sent
-// (Sent): receivers estimate little more than what arrives, so with a still scene the limit is the scene, not the
-// network.
+// Estimate records a receiver's estimate of its network's capacity in bits per second (REMB,
+// draft-alvestrand-rmcat-remb). receiver identifies the receiver. The estimate counts until estimateEnds after now, and
+// only while more than that is sent (Sent): receivers estimate little more than what arrives, so with a still scene the
+// limit is the scene, not the network. Estimates of more than maxEstimates receivers are ignored.
 func (c *Control) Estimate(receiver string, bits float64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,7 +89,7 @@ func (c *Control) Estimate(receiver string, bits float64, now time.Time) {
 	}
 }
 
-// Sent reports the size of a picture that is sent, in bits.
+// Sent records the size of a picture that is sent, in bits.
 func (c *Control) Sent(bits int, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +121,8 @@ func (c *Control) Bits(now time.Time) int {
 	return int(c.rate)
 }
 
-// advance increases the rate as time has passed. The lock must be held.
+// advance increases the rate for the time since c.at, except for the part before c.restUntil, and sets c.at to now. The
+// lock must be held.
 func (c *Control) advance(now time.Time) {
 	from := c.at
 	if c.at = now; from.Before(c.restUntil) {

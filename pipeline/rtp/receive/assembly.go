@@ -12,7 +12,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// errMalformed means that a payload violates its RFC, or is not allowed by the SDP.
+// errMalformed means that a payload violates its RFC, is not allowed by the SDP, or makes its frame too large.
 var errMalformed = errors.New("rtp: malformed payload")
 
 // An assembly is a frame that is being put together from packets in any order.
@@ -23,7 +23,7 @@ type assembly struct {
 	first     uint64 // lowest extended sequence number so far
 	last      uint64 // highest extended sequence number so far
 	got       coverage
-	total     int // size in bytes; -1: not yet known. For H.264, so far
+	total     int // size in bytes (of H.264: so far); -1: not yet known
 	mem       []byte
 	summed    int    // crc covers the bytes before this offset
 	crc       uint32 // CRC-32C
@@ -64,7 +64,7 @@ func (a *assembly) placed(at int) {
 
 // A depacketizer implements one payload format.
 type depacketizer interface {
-	// sequence returns the extended sequence number of a packet.
+	// sequence returns the sequence number of a packet: the extended one in raw video (RFC 4175), otherwise low.
 	sequence(low uint16, payload []byte) (uint32, error)
 	// beginFrame starts a frame.
 	beginFrame(a *assembly, timestamp uint32, joined bool)
@@ -72,8 +72,8 @@ type depacketizer interface {
 	// it has stored nothing.
 	addPayload(a *assembly, number uint64, payload []byte, marker bool) error
 	complete(a *assembly) bool
-	// frame returns the picture of a complete frame, which is valid until the assembly begins again, and the CRC-32C
-	// and the number of the bytes that the sender's checksum covers.
+	// frame returns the picture of a complete frame, which is valid until the next call of frame or beginFrame, and the
+	// CRC-32C and the number of the bytes that the sender's checksum covers.
 	frame(a *assembly) (picture []byte, crc, bytes uint32)
 }
 
@@ -201,7 +201,7 @@ func (d *jpegDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32
 
 // FrameInfo describes a received frame.
 type FrameInfo struct {
-	Format    pipeline.Format // set for raw frames
+	Format    pipeline.Format // format of raw frames; zero for other payloads
 	Timestamp uint32          // RTP timestamp
 	CRC       uint32          // CRC-32C of the bytes that the sender's checksum covers
 }

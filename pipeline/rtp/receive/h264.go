@@ -23,9 +23,10 @@ const (
 	remembered = 8        // number of markers that are remembered
 )
 
-// h264Depacketizer implements RFC 6184, packetization modes 0 and 1. It recognises the start of an access unit by its
-// first packet or by the marker of the packet before. The latter is required if the first packet has an IDR picture or
-// a picture parameter set, because parameter sets before it may be lost.
+// h264Depacketizer implements RFC 6184, packetization modes 0 and 1. It recognises the start of an access unit by the
+// content of its first packet (rtp.H264Payload.Begins). If this packet begins with an IDR picture or a picture
+// parameter set, the packet before it must have had a marker, because otherwise parameter sets before it may have been
+// lost.
 type h264Depacketizer struct {
 	markers [remembered]uint64 // numbers of recent packets with a marker, plus 1
 	next    int

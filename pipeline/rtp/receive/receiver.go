@@ -20,8 +20,8 @@ import (
 // Config configures a Receiver.
 type Config struct {
 	Media     rtp.Media // a result of rtp.ParseSDP
-	Interface string    // for multicast; empty: determined by the route
-	Buffer    int       // requested receive buffer of the socket in bytes; 0: as large as a raw frame, from 8 to 64 MiB
+	Interface string    // for multicast and link-local addresses; empty: determined by the route
+	Buffer    int       // requested receive buffer of the socket in bytes; 0: a raw frame's size, limited to 8 to 64 MiB
 	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, or a byte stream of
 	// H.264 (Annex B). The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of
 	// memory, and then in the socket's buffer.
@@ -34,8 +34,8 @@ type Config struct {
 // (UDP_GRO_CNT_MAX, 64).
 const MaxSegments = 128
 
-// Limits of the requested buffer size in bytes. A frame arrives within a frame period, and a receiver may be held up
-// for as long.
+// Limits of the default buffer size in bytes. A frame arrives within a frame period, and a receiver may be held up for
+// as long.
 const (
 	leastReceiveBuffer = 8 << 20
 	mostReceiveBuffer  = 64 << 20
@@ -51,7 +51,7 @@ type Receiver struct {
 	rtcp   int
 	ring   *ring
 	buffer int
-	told   time.Time // time of the last receiver report
+	told   time.Time // time of the latest receiver report
 	over   time.Time // end of Run's context; zero until then
 
 	drops   atomic.Int64 // Stats.Drops
@@ -69,9 +69,9 @@ type Stats struct {
 	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload of these packets
 	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
 	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
-	Reordered        uint64               `json:"reordered"`              // packets after a later one
+	Reordered        uint64               `json:"reordered"`              // packets that came after a later one
 	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
-	Late             uint64               `json:"late"`                   // packets that arrived after their frame was given up
+	Late             uint64               `json:"late"`                   // packets that came after their frame, or a newer one, was completed or given up
 	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP
 	Foreign          uint64               `json:"foreign"`                // packets of another sender or payload type, or with an implausible sequence number
 	OtherSender      string               `json:"other_sender,omitempty"` // SSRC of another sender to this port, and where its reports come from
@@ -147,7 +147,7 @@ func (r *Receiver) Stats() Stats {
 	return r.stats
 }
 
-// Close frees a Receiver that is not running. A second Close does nothing.
+// Close frees a Receiver that is not running. A second Close only returns the first one's error.
 func (r *Receiver) Close() error {
 	r.closing.Do(func() {
 		var errs []error

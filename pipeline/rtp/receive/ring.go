@@ -43,7 +43,7 @@ type ring struct {
 	awake  bool      // the taker should check the time
 	ended  bool      // reception has ended; later datagrams do not count
 	endAt  time.Time // when it ended
-	before int       // datagrams of count that arrived before the end; -1 once takeDatagrams has returned over
+	before int       // datagrams of count that arrived before the end; -1 after takeDatagrams has returned over
 	closed bool
 	err    error // from the reader
 }
@@ -157,7 +157,8 @@ func (g *ring) endReception(now time.Time) {
 }
 
 // takeDatagrams waits for datagrams and returns the oldest n, from place i on; done must return them. n may be 0 after
-// a wake. over is true once, when all datagrams from before the end of reception have been taken.
+// a wake, at the end of reception or after fail, whose error it then returns. over is true in one call only: the first
+// after the taker is done with all datagrams from before the end of reception.
 func (g *ring) takeDatagrams() (i, n int, over bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -17,7 +17,7 @@ type rival struct {
 	again bool // after then, a packet of a rival arrived once more
 }
 
-// settle resets the state when the stream changes hands from SSRC old to next. If next was the rival, old becomes the
+// settle resets the state when the SSRC of the stream changes from old to next. If next was the rival, old becomes the
 // rival.
 func (r *rival) settle(old, next uint32) {
 	if r.came, r.then = false, false; r.ssrc == next {

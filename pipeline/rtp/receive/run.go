@@ -31,7 +31,7 @@ const readerNice = -10
 // checksums of the last two frames, are still expected. It then returns nil, or an error if the sockets cannot be read
 // or closed. Stats still returns the last counts.
 //
-// One thread reads the sockets into the ring. The caller's thread puts frames together and verifies them.
+// One thread reads the sockets into the ring. The caller's goroutine puts frames together and verifies them.
 func (r *Receiver) Run(ctx context.Context) error {
 	var reader sync.WaitGroup
 	reader.Go(func() {
@@ -95,7 +95,8 @@ func socketDrops(fd int) (n uint32, ok bool) {
 	return info[len(info)-1], errno == 0 && size == uint32(unsafe.Sizeof(info))
 }
 
-// drain reads datagrams from the sockets into the ring, for at most a few milliseconds.
+// drain reads a limited number of datagrams from the RTP socket, the RTCP socket or both into the ring. It waits while
+// the ring is full.
 func (r *Receiver) drain(rtp, rtcp bool) error {
 	for i := 0; rtp && i < 16; i++ {
 		at, n := r.ring.space()

@@ -6,7 +6,7 @@ package receive
 // duplicates among the last window numbers.
 type sequence struct {
 	bits    uint   // size of the numbers: 16 in RTP, 32 with the extension of RFC 4175
-	limit   uint64 // a jump of this size must be confirmed by a second packet
+	limit   uint64 // a jump of at least this size must be confirmed by a second packet
 	started bool
 	base    uint64
 	max     uint64
@@ -112,7 +112,7 @@ func (s *sequence) note(ext uint64) {
 }
 
 // unheard reports whether the packet ext may have arrived before reception began, that is, whether it is so close to
-// the first packet received that this one may have overtaken it. far is the greatest distance seen so far; twice that
+// the first packet received that the latter may have overtaken it. far is the greatest distance seen so far; twice that
 // is a safe limit.
 func (s *sequence) unheard(ext uint64) bool { return s.midway && ext <= s.base+min(2*s.far, window-1) }
 
@@ -147,7 +147,7 @@ func (s *sequence) gaps() bool {
 	return false
 }
 
-// lost returns the number of missing packets up to the highest one (RFC 3550 A.3).
+// lost returns the number of missing packets up to the highest one (RFC 3550 A.3), plus before.
 func (s *sequence) lost() uint64 {
 	if !s.started {
 		return s.before

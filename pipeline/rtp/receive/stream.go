@@ -30,7 +30,7 @@ type stream struct {
 	joined  bool // the first frame has begun
 	open    [2]assembly
 	closed  bool   // a frame has been closed
-	newest  uint32 // highest timestamp of the closed frames; in decoding order, that of the last one
+	newest  uint32 // highest timestamp of the closed frames; for H.264, that of the frame closed last
 	passed  uint64 // highest extended sequence number of the closed frames
 	told    bool   // the sender has reported a damaged frame
 	spoilt  uint32 // timestamp of the last such frame
@@ -45,7 +45,7 @@ type stream struct {
 	stats   Stats
 }
 
-// senderReport is the last sender report.
+// senderReport is the latest sender report of the stream. from is invalid if it came to the RTP port (Media.Mux).
 type senderReport struct {
 	at   time.Time // time of arrival; zero if there was none
 	ntp  uint64
@@ -53,7 +53,7 @@ type senderReport struct {
 	from netip.AddrPort
 }
 
-// silence is the time for which an SSRC must be silent before another one can take its place.
+// silence is the time for which an SSRC must be silent before another one can take its place, unless it has sent BYE.
 const silence = 500 * time.Millisecond
 
 // staleFrames is the maximum age of a late timestamp, in ticks of the RTP clock. If a timestamp is older, the sender's
@@ -78,7 +78,7 @@ func newStream(m rtp.Media, onFrame func([]byte, FrameInfo)) (*stream, error) {
 // maxReserve is the size in bytes of the largest frame for which memory is allocated in advance.
 const maxReserve = 256 << 20
 
-// frameBytes returns the size of a raw frame, or 0 for other payloads.
+// frameBytes returns the size of a raw frame in bytes without padding, or 0 for other payloads.
 func (s *stream) frameBytes() int {
 	if s.media.Payload != rtp.Raw {
 		return 0
@@ -226,8 +226,8 @@ func (s *stream) place(number uint32, payload []byte, now time.Time) {
 	}
 }
 
-// inDecodingOrder reports whether frames come in another order than that of their timestamps: H.264 with B pictures is
-// sent in decoding order (RFC 6184 §5.1), so only sequence numbers tell which frame is older.
+// inDecodingOrder reports whether frames may come in another order than that of their timestamps: H.264 with B pictures
+// is sent in decoding order (RFC 6184 §5.1), so only sequence numbers tell which frame is older.
 func (s *stream) inDecodingOrder() bool { return s.media.Payload == rtp.H264 }
 
 // jumped reports whether the sequence numbers have jumped back since frame a began.
@@ -261,9 +261,9 @@ func (s *stream) tooLate(ts uint32, number uint64) bool {
 	return s.closed && late >= 0 && late < staleFrames
 }
 
-// find returns the open frame with that timestamp, and begins it if it is new. It returns nil if the frame has been
-// closed. At most two frames are open: before find begins another, it gives up each open frame that is older than a
-// closed one, and the older of two open frames.
+// find returns the open frame with that timestamp, and begins it if it is new. It returns nil if the frame, or a newer
+// one, has been closed. At most two frames are open: before find begins another, it gives up each open frame that is
+// older than a closed one, and the older of two open frames.
 func (s *stream) find(ts uint32, number uint64) *assembly {
 	for i := range s.open {
 		if a := &s.open[i]; a.open && a.timestamp == ts {

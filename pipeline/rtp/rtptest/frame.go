@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// SSRC, Sequence and Timestamp are the initial values of test streams. They are just before the sequence number (in
-// both halves) and the timestamp wrap around.
+// SSRC, Sequence and Timestamp are the initial values of test streams. Sequence is just before the lower half of the
+// extended sequence number wraps around, and Timestamp just before the timestamp does.
 const (
 	SSRC      = 0x1234abcd
 	Sequence  = 0x0001fffe
@@ -115,7 +115,7 @@ func Packets(t testing.TB, tr Train) [][]byte {
 	return out
 }
 
-// PackReady copies frame f into packet-ready memory of format ready.
+// PackReady returns a copy of frame f in packet-ready memory of format ready, with gaps of zeros.
 func PackReady(f *pipeline.Frame, ready pipeline.Format) *pipeline.Frame {
 	out := &pipeline.Frame{Format: ready, Sequence: f.Sequence, Times: f.Times}
 	for pixels := Lines(f); len(pixels) > 0; {
@@ -126,7 +126,7 @@ func PackReady(f *pipeline.Frame, ready pipeline.Format) *pipeline.Frame {
 	return out
 }
 
-// PSNR returns the peak signal-to-noise ratio of two pictures of 8-bit samples, in dB.
+// PSNR returns the peak signal-to-noise ratio of two pictures of 8-bit samples, in dB; +Inf if they are equal.
 func PSNR(a, b []byte) float64 {
 	var sum float64
 	for i := range a {
@@ -139,7 +139,8 @@ func PSNR(a, b []byte) float64 {
 	return 10 * math.Log10(255*255*float64(len(a))/sum)
 }
 
-// PerPacket reports the cost of a packet.
+// PerPacket reports the time per packet, and packets per second, of a benchmark that has sent packets packets per
+// iteration.
 func PerPacket(b *testing.B, packets int) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*packets), "ns/packet")
 	b.ReportMetric(float64(b.N*packets)/b.Elapsed().Seconds(), "packets/s")

@@ -13,7 +13,7 @@ import (
 
 // Lateness describes how much a machine has disturbed a test.
 type Lateness struct {
-	Longest time.Duration // longest time for which a thread of the test was ready to run but had no CPU
+	Longest time.Duration // upper bound of the time that a thread of the test waited for a CPU, or a timer was late
 	Total   time.Duration // sum of such times over all threads of the test
 	Dropped uint64        // datagrams that the kernel has dropped because a socket was full
 }

@@ -47,7 +47,8 @@ func Tries(t testing.TB, f func() error) error {
 	}
 }
 
-// Need fails the test if one of the errors is not nil, or skips it if the machine was too busy.
+// Need ends the test if one of the errors is not nil: it skips the test if all such errors wrap ErrDisturbed and the
+// test has not failed yet, and otherwise fails it.
 func Need(t testing.TB, errs ...error) {
 	t.Helper()
 	var busy error

@@ -16,11 +16,11 @@ type Source struct {
 	format pipeline.Format
 	pool   *pipeline.Pool
 	frames int
-	Fill   []*pipeline.Frame // used in turn
-	Ready  chan struct{}     // closed when frames may be emitted
+	Fill   []*pipeline.Frame // frames whose bytes are emitted in turn
+	Ready  chan struct{}     // to be closed by the test when frames may be emitted
 }
 
-// NewSource returns a source of that many frames; 0: unlimited.
+// NewSource returns a source that emits the given number of frames of format f, 0 for unlimited, after Ready is closed.
 func NewSource(t testing.TB, f pipeline.Format, frames int) *Source {
 	t.Helper()
 	s := &Source{format: f, frames: frames, Ready: make(chan struct{})}

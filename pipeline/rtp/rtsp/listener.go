@@ -19,7 +19,7 @@ import (
 // conn is a client's connection, on which trains may be sent between answers.
 type conn struct {
 	*send.Conn
-	close    func() // can be called several times
+	close    func() // stops counting the connection; can be called several times
 	server   *Server
 	messages *messages
 	digest   digest
@@ -31,12 +31,12 @@ type conn struct {
 	reads atomic.Bool // it is set up to read a stream
 
 	// Guarded by listener.mu.
-	first *time.Timer // closes the connection unless it sends a request
+	first *time.Timer // closes the connection unless it has sent a request in time
 	since time.Time   // time of the last request, or of the connection
 	asked bool
 }
 
-// Read reads from the client, at a limited rate. A client that sends more is slowed down by its network.
+// Read reads from the client, at a limited rate. A client that sends more is slowed down by TCP's flow control.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	time.Sleep(c.read.Pause(time.Now()))
@@ -52,8 +52,9 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// listener limits the number of connections. To make room for a new one beyond the limit, it closes one that is not
-// reading a stream: one that has sent no request, if any, or else the one that has been silent for longest.
+// listener limits the number of connections, and of those per address that are not reading a stream. To make room for a
+// new one beyond a limit, it closes one that is not reading: one that has sent no request, if any, or else the one that
+// has been silent for longest.
 type listener struct {
 	net.Listener
 
@@ -64,7 +65,7 @@ type listener struct {
 }
 
 const (
-	maxConnections = 128 // more than readers, so that there is always one that can be closed
+	maxConnections = 128 // more than maxReaders, so that there is always one that can be closed
 	maxIdle        = 64  // maximum number of connections per address that are not reading
 	firstLimit     = 10 * time.Second
 
@@ -134,7 +135,7 @@ func quieter(a, b *conn) *conn {
 	return a
 }
 
-// countConn counts a connection until it is closed.
+// countConn counts a connection until it is closed, and closes it if it sends no request in time. It returns c.
 func (l *listener) countConn(c *conn) *conn {
 	c.close = sync.OnceFunc(func() {
 		l.mu.Lock()

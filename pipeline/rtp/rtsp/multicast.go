@@ -29,9 +29,9 @@ const (
 	groupPorts = 10000
 )
 
-// CheckGroups returns an error if a range cannot be used for readers: if it is not a range of IPv4 multicast groups, or
-// overlaps 224.0.0.0/24, whose packets go to all hosts, or 232.0.0.0/8, where receivers must name the source (RFC
-// 4607).
+// CheckGroups returns an error if a range cannot be used for readers: if it is not a range of IPv4 multicast groups
+// that begins at its first address, or overlaps 224.0.0.0/24, whose packets go to all hosts, or 232.0.0.0/8, where
+// receivers must name the source (RFC 4607).
 func CheckGroups(within netip.Prefix) error {
 	no := []netip.Prefix{netip.MustParsePrefix("224.0.0.0/24"), netip.MustParsePrefix("232.0.0.0/8")}
 	if !within.IsValid() || !within.Addr().Is4() || !within.Addr().IsMulticast() || within.Masked() != within ||

@@ -36,7 +36,8 @@ type Remote struct {
 	Logger   *slog.Logger
 }
 
-// CheckURL returns an error if a stream cannot be published at an address.
+// CheckURL returns an error that wraps ErrURL unless address has the form of the URL of a stream. It does not contact
+// the server.
 func CheckURL(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "rtsp" || u.Hostname() == "" || u.Path == "" || u.Path == "/" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -52,10 +53,10 @@ type Publisher struct {
 	sink   *send.Sink
 	stop   context.CancelFunc
 	done   chan struct{}
-	clear  sync.Once // warns that the password goes in clear text
+	clear  sync.Once // for the warning that the password is sent in clear text
 }
 
-// Publish starts publishing a sink's stream.
+// Publish starts publishing a sink's stream. The caller must close the Publisher.
 func Publish(sink *send.Sink, r Remote) (*Publisher, error) {
 	if err := CheckURL(r.URL); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func Publish(sink *send.Sink, r Remote) (*Publisher, error) {
 	return p, nil
 }
 
-// Close ends the session.
+// Close ends the session, and waits until it has ended.
 func (p *Publisher) Close() {
 	p.stop()
 	<-p.done // ends: stop has ended its context

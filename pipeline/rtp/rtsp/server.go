@@ -24,7 +24,7 @@ var ErrPassword = errors.New("rtsp: others can reach this address: give it a use
 // Config configures a Server.
 type Config struct {
 	Listen   string // address:port
-	User     string // required user; empty: everyone may read
+	User     string // required user; empty: everyone may read, which is allowed only on a loopback address
 	Password string
 	Guesses  *guesses.Guesses // failed passwords, shared by all servers of the process; nil: not shared
 	Groups   netip.Prefix     // groups for multicast readers; the zero value: none
@@ -41,7 +41,7 @@ const (
 // A Server offers streams to readers by RTSP 1.0 (RFC 2326): over UDP, over TCP, and by multicast.
 type Server struct {
 	config   Config
-	visits   *slog.Logger // of readers
+	visits   *slog.Logger // logger for messages about readers
 	addr     net.Addr
 	groups   groups
 	listener *listener
@@ -58,7 +58,7 @@ type stream struct {
 	sink *send.Sink
 }
 
-// Listen starts a server.
+// Listen starts a server. The caller must close it.
 func Listen(c Config) (*Server, error) {
 	address, err := netip.ParseAddrPort(c.Listen)
 	switch {
@@ -166,7 +166,7 @@ func (s *Server) heardFrom(x *group, from netip.Addr) {
 	}
 }
 
-// Close ends all sessions and connections.
+// Close stops the server and ends all sessions.
 func (s *Server) Close() {
 	_ = s.listener.Close()
 	s.listener.closeAll()

@@ -17,14 +17,14 @@ type adaptation struct {
 	encoder rtp.H264Encoder
 	log     *slog.Logger
 	most    int
-	bits    atomic.Int64 // current bit rate of the encoder, per second
+	bits    atomic.Int64 // current bit rate of the encoder in bits per second; 0 if it is fixed
 	logged  time.Time    // when a reduced bit rate was last logged
-	refused bool         // the encoder has refused the last change, and this was logged
+	refused bool         // the encoder has refused the latest change, and this was logged
 	again   time.Time    // earliest time of the next attempt
 }
 
-// 1/nearly of the current bit rate is the smallest change that is passed to the encoder. A change to the maximum always
-// is.
+// nearly limits the changes that are passed to the encoder to those of at least 1/nearly of the current bit rate, and
+// those to the maximum.
 const nearly = 20
 
 // refusedFor is the pause after the encoder has refused a change.

@@ -42,9 +42,10 @@ func (b *bucket) set(n int, period time.Duration, p Pacing) {
 	}
 }
 
-// span returns the time over which to spread n packets from start on: most, or the time until end if that is less. It
-// is at least half of most, and at least the time that the buffer needs for them: a full buffer accepts packets only as
-// fast as it drains.
+// span returns the time over which to spread n packets from start on: most, or the time until end if that is less. In
+// the latter case it is at least half of most, and at least the time that the buffer needs for them, because a full
+// buffer accepts packets only as fast as it drains; but it is not extended beyond most or, if longer, the time in which
+// n packets drain.
 func (b *bucket) span(n int, start, end, most time.Duration) time.Duration {
 	if end-start >= most {
 		return most

@@ -18,8 +18,8 @@ type identity struct {
 	wanted atomic.Uint32 // SSRC of the next frame after a collision; 0: unchanged
 
 	mu        sync.Mutex
-	changed   time.Time                    // time of the last collision
-	conflicts map[netip.AddrPort]time.Time // addresses that used an SSRC of ours, with the last time
+	changed   time.Time                    // time of the last change of the SSRC
+	conflicts map[netip.AddrPort]time.Time // addresses that used an SSRC of ours, with the time of the latest use
 }
 
 const (
@@ -30,8 +30,8 @@ const (
 
 // collide records that from used the stream's SSRC, and returns the stream's next SSRC if changes is true. Usually the
 // stream changes its SSRC. It does not if from collided within the last conflictEnds, because that means that our own
-// packets are looped. Nor does it, and nothing is recorded, within collisionRest of another collision or if
-// maxConflicts addresses are recorded.
+// packets are looped. Nor does it, and nothing is recorded, within collisionRest of the last change or if maxConflicts
+// addresses are recorded.
 func (i *identity) collide(from netip.AddrPort, now time.Time) (fresh uint32, changes bool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -58,7 +58,7 @@ func (i *identity) collide(from netip.AddrPort, now time.Time) (fresh uint32, ch
 	return fresh, true
 }
 
-// next returns the new SSRC for the next frame, and whether the SSRC changes.
+// next returns and clears the new SSRC for the next frame, and reports whether there is one.
 func (i *identity) next() (ssrc uint32, changes bool) {
 	if i.wanted.Load() == 0 {
 		return 0, false
@@ -66,7 +66,7 @@ func (i *identity) next() (ssrc uint32, changes bool) {
 	return i.wanted.Swap(0), true
 }
 
-// RTCP packet types (RFC 3550 §12.1, RFC 4585 §6.1).
+// RTCP packet types (RFC 3550 §12.1, RFC 4585 §6.1); rtcpLast is the highest one that uses examines.
 const (
 	rtcpSDES = 202
 	rtcpBYE  = 203
@@ -132,8 +132,8 @@ func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now 
 	}
 }
 
-// adopt returns the destinations of t, or nil if the transmitter is closed. If t has a new SSRC, it ends the old stream
-// with BYE, and restarts the counts of the sender reports (RFC 3550 §6.4.1).
+// adopt returns the destinations of t, or nil if the transmitter is closed. If there are destinations and t has a new
+// SSRC, adopt ends the old stream with BYE, and restarts the counts of the sender reports (RFC 3550 §6.4.1).
 func (x *transmitter) adopt(t *train) []*destination {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -23,7 +23,7 @@ var ErrDestination = errors.New("rtp: destination cannot be used")
 type Pacing uint8
 
 const (
-	PaceFrame  Pacing = iota // over nine tenths of the frame period, in bursts of at most 16 packets
+	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets
 	PaceWide                 // like PaceFrame, in bursts of at most 8
 	PaceNarrow               // like PaceFrame, in bursts of at most 4
 	PaceBurst                // as fast as the socket accepts them
@@ -54,12 +54,12 @@ type Config struct {
 	TTL          int          // of multicast and unicast packets; 0: 1 for multicast, the system's default for unicast
 	DSCP         int          // RFC 2474, 0 to 63
 	Pacing       Pacing       // how packets are spread over the frame period
-	MostBits     int          // initial bit rate of H264 per second, reduced when receivers report losses; 0: fixed bit rate
-	LeastBits    int          // minimum bit rate of H264 per second
+	MostBits     int          // initial and maximum bits per second of H264; receivers' reports reduce it; 0: fixed bit rate
+	LeastBits    int          // minimum bit rate of H264 in bits per second
 	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
 	Burst        int          // maximum number of packets sent to a destination without a pause; 0: according to Pacing, or 16 without pacing
 	Threads      *Threads     // threads shared with other streams; nil: one thread for this stream
-	Way          Way          // how packets are handed to the kernel; others than Automatic are for comparisons
+	Way          Way          // how packets are handed to the kernel; ways other than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default
 }
 
@@ -133,7 +133,8 @@ func (c Config) CheckFormat(f pipeline.Format) error {
 }
 
 // Holds returns the number of frames of format f that an output holds, not counting those in its queue: the next frame
-// is packetized while one is sent, and the kernel may still be sending the previous one from packet-ready memory.
+// is packetized while one is sent, and the kernel may still be sending the previous one from packet-ready memory. For
+// results it is one.
 func (c Config) Holds(f pipeline.Format) int {
 	switch {
 	case c.Payload == rtp.Results:
@@ -144,8 +145,8 @@ func (c Config) Holds(f pipeline.Format) int {
 	return 2
 }
 
-// CheckDestination checks "host:port" without resolving the host. RTP's port must be even, because RTCP uses the next
-// one.
+// CheckDestination returns an error unless dest is "host:port". It does not resolve the host. The port must be even and
+// not 0, because RTCP uses the next one.
 func CheckDestination(dest string) error {
 	host, port, err := net.SplitHostPort(dest)
 	if err != nil || host == "" {

@@ -35,7 +35,7 @@ type Conn struct {
 	call    func(fd uintptr) // sendmsg of message; a field so that it is allocated only once
 	query   func(fd uintptr) // gets the number of unsent bytes
 	message unix.Msghdr
-	n       int // result of call or query
+	n       int // result of the latest call or query
 	errno   unix.Errno
 }
 
@@ -90,8 +90,9 @@ func (c *Conn) queue(b []byte) bool {
 // SetWriteDeadline does nothing, because Write sets its own deadline.
 func (c *Conn) SetWriteDeadline(time.Time) error { return nil }
 
-// offer sends the data of count vectors, after the rest of the previous packet, as far as the socket accepts it. The
-// caller must hold mu. The vectors are kernel structs; the memory they point to must not move.
+// offer sends the data of count vectors, after the rest of the previous packet, as far as the socket accepts it, and
+// returns how many bytes of the data it accepted. The caller must hold mu. The vectors are kernel structs; the memory
+// they point to must not move.
 func (c *Conn) offer(vectors unsafe.Pointer, count int) (n int, errno unix.Errno) {
 	if len(c.rest) > 0 {
 		v := unix.Iovec{Base: &c.rest[0], Len: uint64(len(c.rest))}
@@ -135,8 +136,8 @@ func (c *Conn) wait() {
 	}
 }
 
-// behind returns the number of unsent bytes, or 0 while an answer waits for room. It calls wait if there are no fewer
-// of them than at the previous call.
+// behind returns the number of unsent bytes, or 0 while an answer waits for room or if the connection is closed. It
+// calls wait if there are unsent bytes and no fewer than at the previous call.
 func (c *Conn) behind() int {
 	if !c.mu.TryLock() {
 		return 0

@@ -24,8 +24,8 @@ func (c *counters) sent(packets, bytes int) {
 	c.bytes.Add(uint64(bytes))
 }
 
-// reported returns the counts for sender reports: packets and their payload sent with the current SSRC (RFC 3550
-// §6.4.1).
+// reported returns the counts for sender reports: packets, and bytes of their payload, sent with the current SSRC (RFC
+// 3550 §6.4.1).
 func (c *counters) reported() (packets, octets uint64) {
 	packets = c.packets.Load() - c.since[0]
 	return packets, c.bytes.Load() - c.since[1] - c.head*packets

@@ -44,10 +44,10 @@ type start struct {
 
 // progress is the progress of the current train.
 type progress struct {
-	next    int        // next packet
+	next    int        // number of the next packet to send
 	clogged bool       // stopped for lack of buffers below the socket
-	stale   bool       // a refusal before the train's first packet was seen
-	why     unix.Errno // why the rest of the train was given up
+	stale   bool       // a refusal was seen before the train's first packet was sent
+	why     unix.Errno // why the rest of the train was given up; 0 if it was not
 }
 
 // open reports whether packets before to remain to be sent.
@@ -85,7 +85,8 @@ func (d *destination) beginTrain(t *train) {
 // lagging reports whether the destination is away, or its last train was cut because the socket buffer stayed full.
 func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.late() == unix.EHOSTUNREACH }
 
-// late returns the reason for giving up a train of which packets are still unsent.
+// late returns the reason for giving up a train of which packets are still unsent: EHOSTUNREACH if the host is away,
+// otherwise EAGAIN.
 func (d *destination) late() unix.Errno {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -102,7 +103,8 @@ func (d *destination) ahead() int {
 	return d.way.ahead
 }
 
-// push sends packets before to, until the socket buffer is full. A connection may wait until there are more of them.
+// push sends packets before to, until the socket buffer is full or the train is given up. For a connection it may send
+// none, until there are more of them.
 func (d *destination) push(t *train, to int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,7 +114,7 @@ func (d *destination) push(t *train, to int) {
 	d.offer(t, to)
 }
 
-// flush sends packets before to, until the socket buffer is full.
+// flush is push, but it does not wait for more packets.
 func (d *destination) flush(t *train, to int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -166,7 +168,7 @@ func (d *destination) offer(t *train, to int) {
 	}
 }
 
-// giveUp drops the rest of the train.
+// giveUp drops the rest of the train, for the reason why.
 func (d *destination) giveUp(t *train, why unix.Errno) {
 	d.progress.why = why
 	d.counters.cut.Add(1)
@@ -200,8 +202,8 @@ func (d *destination) endTrain() (failed bool) {
 	return why != 0 && why != unix.ECONNREFUSED
 }
 
-// logEvery is the minimum time between log messages about a destination: a host without a receiver sends refusals for
-// every other frame.
+// logEvery is the minimum time between log messages about a destination, or about a reduced bit rate: a host without a
+// receiver sends refusals for every other frame.
 const logEvery = time.Minute
 
 // logState records that the state of the destination has changed, and logs the change unless another one was logged

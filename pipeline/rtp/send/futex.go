@@ -18,7 +18,8 @@ const (
 	futexAnyBit     = 0xffffffff
 )
 
-// futexWait blocks the thread while *word is value, until time t or a futexWake.
+// futexWait blocks the thread while *word is value, until a signal, a futexWake, or time t of the monotonic clock;
+// never means no time limit.
 func futexWait(word *atomic.Uint32, value uint32, t time.Duration) {
 	var until *unix.Timespec
 	if t != never {
@@ -34,7 +35,7 @@ func futexWake(word *atomic.Uint32) {
 	_, _, _ = unix.RawSyscall6(unix.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWakeOne, 1, 0, 0, 0)
 }
 
-// ownThread runs a function on a dedicated thread, which the scheduler wakes before busy threads if the process has the
+// ownThread runs a function on a dedicated thread, which the scheduler prefers to busy threads if the process has the
 // right to request that (CAP_SYS_NICE or LimitNICE). The thread ends with the calling goroutine. ownThread does not use
 // the process's first thread, because its name is the name of the program, also in the journal.
 func ownThread(run func()) {

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxInterleaved  = 256              // packets per call; the kernel accepts 1024 vectors, and a packet has up to three
+	maxInterleaved  = 256              // maximum packets per call; the kernel accepts 1024 vectors, a packet has up to three
 	leastOfSlices   = 64               // minimum number of packets of a filling frame per call
 	interleavedHead = 4                // bytes before a packet: '$', channel, length
 	fullAgain       = time.Millisecond // pause after which a full socket is tried again
@@ -25,7 +25,7 @@ type interleaved struct {
 	channel byte // RTCP uses the next channel
 	heads   [maxInterleaved][interleavedHead]byte
 	vectors [3 * maxInterleaved]udp.Vector
-	full    time.Time // when the socket was last found full; zero if it was not
+	full    time.Time // when the latest send found the socket full; zero if it did not
 }
 
 // send implements sender.
@@ -51,7 +51,7 @@ func (l *interleaved) send(_ int, t *train, from, to int) (packets, bytes int, e
 	return packets, bytes, 0
 }
 
-// prepare fills the vectors for packets from to to, and returns the number of vectors.
+// prepare fills the vectors for packets [from, to), and returns the number of vectors.
 func (l *interleaved) prepare(t *train, from, to int) (n int) {
 	each := 2
 	if t.Contiguous() {
@@ -85,8 +85,8 @@ func (l *interleaved) keep(t *train, i, n int) {
 }
 
 // portion returns the end of the packets of t to be sent now, given the first unsent packet next and the end to of
-// those that may be sent. A connection is not paced, because TCP does that: all available packets are sent, in portions
-// between which the other destinations are served.
+// those that may be sent; it is next if none are to be sent now. A connection is not paced, because TCP does that: all
+// available packets are sent, in portions between which the other destinations are served.
 func (l *interleaved) portion(t *train, next, to int) int {
 	switch {
 	case !l.full.IsZero() && time.Since(l.full) < fullAgain:

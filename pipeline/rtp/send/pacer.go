@@ -11,7 +11,7 @@ type pacer struct {
 	clock    clock
 	turn     *turn         // the turn whose thread sleeps
 	start    time.Duration // of the frame, by the monotonic clock
-	due      time.Duration // scheduled time of the last burst
+	due      time.Duration // scheduled time of the latest burst
 	interval time.Duration // between bursts; 0: no pauses
 	least    time.Duration // minimum interval between late bursts
 }

@@ -13,9 +13,9 @@ const (
 	againLate = 30 * time.Second // maximum pause
 )
 
-// Persist sends a stream to a server until ctx ends. It calls the function once for one session after another, with
-// growing pauses in between. That function must return an error: the reason why the session ended. Each new reason is
-// logged.
+// Persist sends a stream to a server until ctx ends. Each session is one call of the given function, which must return
+// an error: the reason why the session ended. A reason is logged if it differs from the previous one. The pauses
+// between sessions grow, and are short again after a session longer than againLate.
 func Persist(ctx context.Context, log *slog.Logger, server string, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {

@@ -29,7 +29,8 @@ func (d *destination) leaves() bool {
 }
 
 // trial returns the end of the packets that may be sent to a host that was away: one burst while the kernel's queue is
-// empty, and the rest of the train once that burst has left without an error.
+// empty, and the rest of the train after that burst has left without an error. Before that, it is the next packet, so
+// that none is sent.
 func (d *destination) trial(to int) int {
 	next := d.progress.next
 	if queued(d.socket.fd) > 0 {

@@ -34,8 +34,9 @@ type First struct {
 // readerBuffer is the maximum size requested for a connection's socket buffer, in bytes.
 const readerBuffer = 8 << 20
 
-// ReaderTo opens the sockets for a reader that receives packets at to. Nothing is sent before Begin. heard is called for
-// each RTCP compound that the reader sends, with its address; it must not block.
+// ReaderTo opens the sockets for a reader that receives packets at to. No packet of the stream is sent before Begin.
+// heard is called for each RTCP compound that the reader sends, with its address; it must not block, and may be nil. The
+// caller must close the reader.
 func (s *Sink) ReaderTo(to netip.AddrPort, heard func(from netip.Addr)) (*Reader, error) {
 	return s.readerAt(to, s.config, "RTSP over UDP", heard)
 }
@@ -43,7 +44,8 @@ func (s *Sink) ReaderTo(to netip.AddrPort, heard func(from netip.Addr)) (*Reader
 // Interface returns the configured network interface for multicast, or "".
 func (s *Sink) Interface() string { return s.config.Interface }
 
-// ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent by the network interface iface.
+// ReaderGroup is ReaderTo for readers that share a multicast group. Packets are sent through the network
+// interface iface.
 func (s *Sink) ReaderGroup(to netip.AddrPort, iface string, heard func(from netip.Addr)) (*Reader, error) {
 	c := s.config
 	c.Interface = iface
@@ -141,7 +143,8 @@ func (r *Reader) Hear(p rtcp.Packet) {
 // Stats returns the reader's counters.
 func (r *Reader) Stats() DestinationStats { return r.d.stats() }
 
-// Close sends BYE to the reader and frees its sockets. The reader does not get the rest of the frame being sent.
+// Close frees the reader's sockets. If Begin has been called, it sends BYE first, and the reader does not get the rest
+// of the frame being sent.
 func (r *Reader) Close() error {
 	if !r.begun {
 		return r.d.close()
@@ -242,8 +245,8 @@ func (x *transmitter) takeBack(d *destination) bool {
 	return was
 }
 
-// detach removes the destination for which meant returns true, sends it BYE and closes it. It reports whether there was
-// one.
+// detach removes the first destination for which meant returns true, sends it BYE and closes it. It reports whether
+// there was one; if the transmitter is closed, it does nothing and returns false.
 func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -22,7 +22,7 @@ type Report struct {
 	At           time.Time     `json:"at"`            // time of arrival
 	FractionLost float64       `json:"fraction_lost"` // since the previous report, 0 to 1
 	Lost         int32         `json:"lost"`          // total number of lost packets; duplicates reduce it
-	Highest      uint32        `json:"highest"`       // extended sequence number
+	Highest      uint32        `json:"highest"`       // highest extended sequence number received
 	Jitter       time.Duration `json:"jitter_ns"`
 	RoundTrip    time.Duration `json:"round_trip_ns"` // 0 if unknown
 }
@@ -37,7 +37,8 @@ const (
 	hearEvery = 20 * time.Millisecond
 )
 
-// hear reads RTCP packets until the socket is closed, at most as many as the limit allows; the kernel drops the rest.
+// hear reads RTCP packets and calls listen with them until the socket is closed, at most as many as the limit allows;
+// the kernel drops the rest.
 func (d *destination) hear(listen func(d *destination, b []byte, from netip.AddrPort, now time.Time)) {
 	buf, limit := make([]byte, 2048), flood.Limit{Burst: hearBurst, Every: hearEvery}
 	for {
@@ -59,8 +60,8 @@ func (d *destination) hear(listen func(d *destination, b []byte, from netip.Addr
 	}
 }
 
-// heardFrom stores and returns the reports of an RTCP compound, and reports whether it requests a key frame. The error
-// means that it is no RTCP.
+// heardFrom stores and returns the reports about ssrc in an RTCP compound, and reports whether the compound requests a
+// key frame. An error means that b is not an RTCP compound.
 func (c *counters) heardFrom(b []byte, ssrc uint32, from netip.AddrPort, now time.Time) (reports []Report, lostPicture bool, err error) {
 	packets, err := rtcp.Unmarshal(b)
 	if err != nil {
@@ -93,7 +94,8 @@ func asksKeyFrame(p rtcp.Packet, ssrc uint32) bool {
 	return false
 }
 
-// storeReport replaces the receiver's previous report, or the oldest report if there are too many.
+// storeReport stores r in place of the receiver's previous report, if there is one, or of the oldest report if there
+// are too many.
 func (c *counters) storeReport(r Report) {
 	oldest := 0
 	for i, old := range c.heard {

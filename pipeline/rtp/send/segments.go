@@ -23,7 +23,7 @@ const (
 // into packets late. All packets of a datagram have the same size, except that the last one may be shorter.
 type segments struct {
 	caller   caller
-	burst    int // packets per message
+	burst    int // maximum number of packets per message
 	msgs     [volley]udp.Message
 	packets  [volley]int
 	vecs     [volley]udp.Vector // for packet-ready memory
@@ -49,7 +49,8 @@ func (s *segments) send(fd int, t *train, from, to int) (packets, bytes int, err
 	return packets, bytes, errno
 }
 
-// offer sends up to most messages. It returns the numbers of packets, bytes and messages that the kernel took.
+// offer sends packets [from, to), or as many of them as fit into most messages. It returns the numbers of packets,
+// bytes and messages that the kernel accepted.
 func (s *segments) offer(fd int, t *train, from, to, most int, flags uintptr) (packets, bytes, taken int, errno unix.Errno) {
 	n := 0
 	for most = s.caller.most(most); n < most && from < to; n++ {
@@ -66,7 +67,7 @@ func (s *segments) offer(fd int, t *train, from, to, most int, flags uintptr) (p
 	return packets, bytes, taken, 0
 }
 
-// prepare fills message i with as many packets as fit.
+// prepare fills message i with as many of packets [from, to) as fit, and returns their number.
 func (s *segments) prepare(i int, t *train, from, to int) (packets int) {
 	size := t.Size(from)
 	most := min(to-from, maxSegments, maxDatagram/size)

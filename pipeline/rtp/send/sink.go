@@ -80,8 +80,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 }
 
 // Needs implements pipeline.Sink. It requires the format given to New, with any frame rate, and holds one frame for
-// each train. For results it accepts any format and memory, because no pixels are read; otherwise the CPU writes
-// packets of pixels.
+// each train. For results it accepts any format and memory, because no pixels are read.
 func (s *Sink) Needs() pipeline.SinkNeeds {
 	if s.config.Payload == rtp.Results {
 		return pipeline.SinkNeeds{Holds: len(s.trains), OnDevice: true}
@@ -100,7 +99,7 @@ type job struct {
 func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 
 // Run implements pipeline.Sink. It packetizes one frame while it sends the previous one, and holds both, plus those
-// that the kernel is sending from their own memory. It returns after the frames in hand were sent and BYE was sent by
+// that the kernel is sending from their own memory. It returns after it has sent the frames that it holds, and BYE by
 // RTCP.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	return s.sendFrames(ctx, q, func(send func()) { s.config.Threads.startTurn(&s.sender.turn, s.sender.bits, send) })
@@ -149,8 +148,8 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 	}
 }
 
-// next packetizes the next frame that somebody receives. It takes a frame only when a train is free; until then the
-// queue's policy applies.
+// next packetizes the next frame that somebody receives; other frames count as delivered. It takes a frame only when a
+// train is free; until then the queue's policy applies.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 	var t *train
 	select {
@@ -196,7 +195,7 @@ func (s *Sink) packetize(t *train, f *pipeline.Frame) error {
 	return err
 }
 
-// Close frees a Sink that is not running. A second Close does nothing.
+// Close frees a Sink that is not running. A second Close only returns the first one's error.
 func (s *Sink) Close() error {
 	s.closing.Do(func() {
 		var errs []error
@@ -224,12 +223,12 @@ func (s *Sink) Destinations() (list []Destination) {
 	return list
 }
 
-// Remove removes a destination while the sink is running. The destination gets BYE instead of the rest of the frame
-// being sent.
+// Remove removes the destination with the name or address dest while the sink is running. The destination gets BYE
+// instead of the rest of the frame being sent.
 func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 
 // Exchange replaces the destinations in gone, which must be among those that Destinations returns, by those in fresh,
-// while the sink is running. If one of fresh cannot be used, nothing changes.
+// while the sink is running. If one of fresh cannot be opened, or the stream is sent there already, nothing changes.
 func (s *Sink) Exchange(gone, fresh []Destination) error { return s.sender.Exchange(gone, fresh) }
 
 // Watch makes the sink call take with each frame and its train before packets are sent, until the next call of Watch;
@@ -251,7 +250,8 @@ func (s *Sink) Payload() rtp.Payload { return s.config.Payload }
 // in rapid succession are combined.
 func (s *Sink) KeyFrame() { s.sender.keyFrame() }
 
-// SDP describes the stream as sent to the first destination, or without a specific destination if there is none.
+// SDP returns the session description of the stream as sent to the first destination, not counting readers, or without
+// a specific destination if there is none.
 func (s *Sink) SDP() ([]byte, error) {
 	to, from := netip.AddrPortFrom(netip.IPv4Unspecified(), rtp.DefaultPort), netip.IPv4Unspecified()
 	for _, d := range *s.sender.dests.Load() {
@@ -263,7 +263,7 @@ func (s *Sink) SDP() ([]byte, error) {
 	return s.describe(from, to)
 }
 
-// SDPTo describes the stream as sent to the destination that was added with this name.
+// SDPTo returns the session description of the stream as sent to the destination that was added with this name.
 func (s *Sink) SDPTo(dest string) ([]byte, error) {
 	for _, d := range *s.sender.dests.Load() {
 		if d.reader == "" && d.name == dest {

@@ -21,14 +21,14 @@ type fillingFrame struct {
 	frame  *pipeline.Frame // nil if the frame was already complete
 	packer rtp.Slicer
 	waiter pipeline.Waiter
-	waited bool  // the last await had to wait
-	ended  error // why the frame did not become complete
+	waited bool  // the latest await had to wait
+	ended  error // why the frame did not become complete; nil if it did
 }
 
 // frame waits for the next frame. In a stream with slices, that may be a filling frame, whose packets can be sent as
-// its lines arrive. Such a stream skips to the newest frame if it is more than a period late, or three quarters of a
-// period if it is paced: a receiver's buffer drains 10 % faster than the stream's rate, so each frame can make up for
-// at most an eleventh of a period.
+// its lines arrive. A stream with slices skips to the newest frame if it is more than a period behind, or three
+// quarters of a period if it is paced: a receiver's buffer drains 10 % faster than the stream's rate, so each frame can
+// make up for at most an eleventh of a period.
 func (s *Sink) frame(ctx context.Context, q *pipeline.Queue, t *train) (*pipeline.Frame, error) {
 	t.filling = fillingFrame{}
 	if _, can := s.packer.(rtp.Slicer); !s.config.Slices || !can {
@@ -134,7 +134,8 @@ func (t *train) awaitEnd(turn *turn) {
 }
 
 // abandon ends a train whose frame is damaged or whose stream has ended. It sends each destination the packets that some
-// other destination already has. The other packets are not sent, so there is no marker and no checksum. For a damaged frame, an RTCP packet reports the damage.
+// other destination already has. The remaining packets are not sent, so there is no marker and no checksum. For a
+// damaged frame, an RTCP packet reports the damage.
 func (x *transmitter) abandon(t *train, dests []*destination, why error) {
 	sent := 0
 	for _, d := range dests {

@@ -64,18 +64,18 @@ func resolveEach(ctx context.Context, dests []string) ([]Destination, error) {
 
 // A socket is connected to the RTP port of a destination. Its RTCP socket has the next local port.
 type socket struct {
-	addr       netip.AddrPort // address of RTP
+	addr       netip.AddrPort // destination's address, with the port of RTP
 	rtcp       netip.AddrPort
 	fd         int
 	conn       *net.UDPConn  // RTCP in both directions
 	ended      chan struct{} // closed with conn
 	rtcpSender *rtcpSender
 	link       string // name of the interface; "" if unknown
-	buffer     int    // size granted in bytes
+	buffer     int    // granted size of the RTP socket's send buffer in bytes
 }
 
 // open opens the sockets for RTP to addr and for RTCP to the port after it. buffer is the requested size of the RTP
-// socket's buffer.
+// socket's send buffer in bytes.
 func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
 	s = socket{addr: addr, rtcp: netip.AddrPortFrom(addr.Addr(), addr.Port()+1), ended: make(chan struct{})}
 	for range 16 { // the port after a free one may be in use
@@ -170,7 +170,8 @@ func (t *rtcpSender) sendRTCP(b []byte) bool {
 	return t.raw.Write(t.call) == nil && t.err == nil
 }
 
-// ipOptions contains the numbers of socket options for one version of IP.
+// ipOptions contains the numbers of socket options for one version of IP; dont is the value of discover that forbids
+// fragmentation.
 type ipOptions struct{ level, hops, multicastHops, class, discover, dont, errors int }
 
 func optionsOf(a netip.Addr) ipOptions {
@@ -265,8 +266,8 @@ func pathMTU(fd int, dest netip.Addr) (int, error) {
 }
 
 // PathMTU returns the maximum size in bytes of a packet that can be sent to each of the destinations, ignoring those
-// that cannot be resolved or have no route. It returns 0 if rtp.DefaultMTU is possible. It sends nothing, and returns
-// within resolve.Limit. iface is the multicast interface; it may be empty.
+// that cannot be resolved or have no route. It returns 0 if rtp.DefaultMTU is possible. It sends the destinations
+// nothing, and returns within resolve.Limit. iface is the multicast interface; it may be empty.
 func PathMTU(ctx context.Context, destinations []string, iface string) int {
 	list, _ := resolveEach(ctx, destinations)
 	least := rtp.DefaultMTU

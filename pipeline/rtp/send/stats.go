@@ -14,7 +14,7 @@ type Stats struct {
 	Failed       uint64               `json:"failed"`         // could not be packetized
 	Packets      uint64               `json:"packets"`        // sent to the current destinations
 	Bytes        uint64               `json:"bytes"`          // UDP payload of these packets
-	Bits         int                  `json:"bits,omitempty"` // bit rate of the encoder per second; 0: it is fixed
+	Bits         int                  `json:"bits,omitempty"` // encoder's bit rate in bits per second; 0: it is fixed
 	Bucket       Occupancy            `json:"bucket"`         // computed level of a receiver's buffer in packets
 	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
 	First        pipeline.Percentiles `json:"first_packet"`   // from the end of a frame's DMA until the kernel gets its first packet; negative: before
@@ -32,10 +32,10 @@ type DestinationStats struct {
 	Cut        uint64   `json:"frames_cut"`           // given up, wholly or in part
 	Dropped    uint64   `json:"packets_dropped"`      // packets of these frames that were not sent
 	Refused    uint64   `json:"refused"`              // answers that no program listens there
-	Errors     uint64   `json:"errors"`               // of system calls
+	Errors     uint64   `json:"errors"`               // failed system calls, and RTCP packets that were not sent
 	LastError  string   `json:"last_error,omitempty"` // why the last frame was not sent completely, and the remedy; empty if it was
 	SendBuffer int      `json:"send_buffer"`          // bytes of socket buffer granted by the kernel
-	Reports    []Report `json:"reports,omitempty"`    // of the receivers
+	Reports    []Report `json:"reports,omitempty"`    // the receivers' latest reports
 }
 
 // Stats returns the counters of the destinations.
@@ -64,7 +64,7 @@ func (d DestinationStats) LastReport() (r Report, ok bool) {
 	return r, ok
 }
 
-// String returns one line: what was sent, what went wrong here, and the receiver's last report.
+// String returns one line: what was sent, what went wrong here, and the latest report of a receiver.
 func (d DestinationStats) String() string {
 	s := d.Address
 	if d.Reader != "" {

@@ -45,8 +45,8 @@ func (s *summing) await(turn *turn) {
 	}
 }
 
-// sum computes the checksum of t. For a filling frame it sums the lines as they arrive, unless the frame turns out to
-// be damaged.
+// sum computes the checksum of t. For a filling frame it sums the lines as they arrive, until the frame turns out to be
+// damaged or the stream ends.
 func (t *train) sum() {
 	g := &t.filling
 	if g.frame == nil {
@@ -68,7 +68,7 @@ func (t *train) sum() {
 // goroutine wakes up.
 const sumSteps = 16
 
-// end ends the goroutine.
+// end ends the goroutine, if it was started, after the current train.
 func (s *summing) end() {
 	if s.todo != nil {
 		close(s.todo)

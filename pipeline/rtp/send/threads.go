@@ -38,12 +38,12 @@ type thread struct {
 
 	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next two fields
 	streams int     // streams on this thread or moving to it
-	full    bool    // the thread was once too busy, and gets no further streams
+	full    bool    // was once too busy; gets further streams only if all threads are full and none can be started
 
 	mu    sync.Mutex
 	fresh []*turn // turns that have not yet begun on this thread
 
-	turns  []*turn       // used only by the thread itself, like the following fields
+	turns  []*turn       // used only by the thread itself, like the following fields except asleep
 	asleep atomic.Uint32 // futex(2): 1 while the thread sleeps
 	clock  clock
 	since  time.Duration // time of the last review
@@ -53,7 +53,7 @@ type thread struct {
 // A turn is a stream's share of a thread: a coroutine that yields the thread whenever it waits.
 type turn struct {
 	thread atomic.Pointer[thread]
-	bits   float64       // of the stream, per second
+	bits   float64       // bit rate of the stream in bits per second; 0 if unknown
 	send   func()        // returns when moves returns true, or when the stream has ended
 	to     *thread       // thread to which the stream is to move; nil if it stays
 	due    time.Duration // when it continues, by the monotonic clock
@@ -77,7 +77,7 @@ func (s *Threads) startTurn(t *turn, bits float64, send func()) {
 }
 
 // choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
-// if possible; otherwise the one with the fewest bits. The caller must hold mu.
+// if possible; otherwise the one with the fewest bits, full threads last. The caller must hold mu.
 func (s *Threads) choose(bits float64) *thread {
 	var best *thread
 	for _, l := range s.list {
@@ -106,7 +106,8 @@ func (s *Threads) choose(bits float64) *thread {
 	})
 }
 
-// relieve moves half of the streams of l to a thread that is not too busy, if there is one or a new one can be started.
+// relieve moves half of the streams of l to threads that are not full, as long as there is one or a new one can be
+// started. It marks l as full.
 func (s *Threads) relieve(l *thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,14 +253,14 @@ func (l *thread) rouse() {
 // roused reports whether the turn was woken while it listens for that, and so should continue before it is due.
 func (t *turn) roused() bool { return t.listen && t.woken.Load() }
 
-// until waits until the given time.
+// until waits until the given time of the monotonic clock.
 func (t *turn) until(at time.Duration) {
 	t.due, t.listen = at, false
 	t.yield(struct{}{})
 }
 
-// wait waits until wake is called, or returns immediately if that was called since the last wait. Callers must check
-// their condition after each wait.
+// wait waits until wake is called, or continues at once if wake was called since the previous wait ended. Callers must
+// check their condition after each wait.
 func (t *turn) wait() {
 	t.due, t.listen = never, true
 	t.yield(struct{}{})

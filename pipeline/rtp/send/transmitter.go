@@ -19,7 +19,7 @@ type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
 	began     time.Duration // when its first packet was handed to the kernel, by the same clock
-	departure time.Duration // of the packets being sent
+	departure time.Duration // departure time of the packets being sent, by the same clock
 	filling   fillingFrame  // for a filling frame
 	inFlight  atomic.Int32  // MSG_ZEROCOPY messages that the kernel has not finished with; until it has, the frame must be kept
 }
@@ -118,7 +118,7 @@ func (x *transmitter) Remove(dest string) error {
 }
 
 // Exchange replaces the destinations in gone by those in fresh. It may be called while trains are being sent. If one of
-// fresh cannot be used, nothing changes.
+// fresh cannot be opened, or the stream is sent there already, nothing changes.
 func (x *transmitter) Exchange(gone, fresh []Destination) error {
 	var opened []*destination
 	for _, to := range fresh {
@@ -161,8 +161,9 @@ func (x *transmitter) warn(d *destination) {
 
 // Send sends t to all destinations, paced, and then the RTCP packets about it. A destination whose socket buffer stays
 // full falls behind without delaying the others, and loses the rest of the frame if it has not caught up at the end of
-// the frame's time. Send reports whether all destinations failed. A destination added meanwhile gets the next train;
-// one that is removed gets no more packets of this one.
+// the frame's time. Send reports whether all destinations failed; it returns false if there are none, or if the frame
+// or the stream ended early. A destination added meanwhile gets the next train; one that is removed gets no more
+// packets of this one.
 func (x *transmitter) Send(t *train) (failed bool) {
 	dests := x.adopt(t)
 	if len(dests) == 0 {
@@ -270,8 +271,7 @@ func (x *transmitter) step(k int) int {
 }
 
 // finish waits for the destinations that are behind, for at most patience in total, and gives up what is then unsent.
-// Destinations whose last frame was cut would delay the others frame after frame, so it does not wait for them, unless
-// the last frame of all was cut.
+// Destinations that are lagging would delay the others frame after frame, so it waits for them only if all are lagging.
 func (x *transmitter) finish(t *train, dests []*destination) {
 	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
 	for until := x.pacer.now() + x.patience; ; {
@@ -332,7 +332,7 @@ func (x *transmitter) sendReports(dests []*destination, add func([]byte) []byte)
 	}
 }
 
-// bye ends the stream for a destination. The caller must hold mu.
+// bye sends BYE to a destination. The caller must hold mu.
 func (x *transmitter) bye(d *destination) {
 	packets, octets := d.counters.reported()
 	d.report(x.control.Bye(x.control.SenderReport(time.Now(), packets, octets)))

@@ -100,7 +100,7 @@ func (d departure) set(fd int) error {
 	return nil
 }
 
-// tuned returns d with the current offset of its clock. The offset changes only as the clocks are slewed.
+// tuned returns d with the current offset of its clock. The offset changes only when a clock is adjusted.
 func (d departure) tuned() departure {
 	var t unix.Timespec
 	if d.clock != unix.CLOCK_MONOTONIC && unix.ClockGettime(d.clock, &t) == nil {
@@ -112,7 +112,7 @@ func (d departure) tuned() departure {
 // at converts a time of the monotonic clock to d's clock, including the lead.
 func (d departure) at(t time.Duration) time.Duration { return t + d.lead + d.offset }
 
-// queued returns the number of bytes that wait below the socket.
+// queued returns the number of bytes that wait below the socket, or 0 if it is unknown.
 func queued(fd int) int {
 	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	if err != nil {

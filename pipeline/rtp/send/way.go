@@ -26,9 +26,9 @@ func (w Way) String() string {
 	return [...]string{"automatic", "zero-copy segments", "segments", "messages", "single"}[w]
 }
 
-// A sender hands packets to one socket, in one non-blocking system call.
+// A sender hands packets to one socket, without blocking.
 type sender interface {
-	// send offers packets from to to of t to the socket, and returns the numbers of packets and bytes that it accepted:
+	// send offers packets [from, to) of t to the socket, and returns the numbers of packets and bytes that it accepted:
 	// without an error at least one packet, but not always all.
 	send(fd int, t *train, from, to int) (packets, bytes int, errno unix.Errno)
 }
@@ -42,7 +42,7 @@ type way struct {
 	errors    errorQueue
 	departure *departure // used if the kernel paces; otherwise nil
 	ahead     int        // maximum number of bursts that the kernel may hold until they are due; 0: none
-	burst     int        // packets that leave together
+	burst     int        // number of packets that leave together
 	log       *slog.Logger
 }
 
@@ -119,9 +119,9 @@ func (w *way) chooseSender(safe bool) {
 	}
 }
 
-// reap finds out which messages the kernel has finished with, and returns the error of the last ICMP answer. If the
-// kernel has made copies after all, as for a receiver on this machine, zero-copy is given up, because it then costs
-// more than it saves.
+// reap finds out which messages the kernel has finished with, and returns the error of the last ICMP answer since the
+// previous call, or 0. If the kernel has made copies after all, as for a receiver on this machine, zero-copy is given
+// up, because it then costs more than it saves.
 func (w *way) reap(fd int) unix.Errno {
 	if w.zero == nil {
 		w.errors.next(fd) // there are no zero-copy notifications, so this empties the queue

@@ -9,11 +9,11 @@ import (
 )
 
 // zeroCopy is segments with MSG_ZEROCOPY (Linux Documentation/networking/msg_zerocopy.rst): the kernel sends from the
-// frame's own memory, and reports on the socket's error queue when it has finished with it.
+// frame's own memory, and reports on the socket's error queue when it has finished with that memory.
 type zeroCopy struct {
 	segments
 	next   uint32      // number of the next message, as counted by the kernel
-	trains []*train    // trains of the last messages, by number
+	trains []*train    // trains of the unfinished messages, by number modulo maxInFlight; nil: finished
 	copied bool        // the kernel has made copies after all, so zero-copy costs more than it saves
 	errors *errorQueue // of the socket
 }

@@ -19,7 +19,8 @@ func Family(a netip.Addr) int {
 	return unix.AF_INET6
 }
 
-// Sockaddr converts an address to the type used in system calls.
+// Sockaddr converts an address to the type used in system calls. It drops a zone that is neither a number nor the name
+// of an interface.
 func Sockaddr(a netip.AddrPort) unix.Sockaddr {
 	if a.Addr().Is4() {
 		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
@@ -61,7 +62,7 @@ func SetBuffer(fd, opt, want int) (granted int, err error) {
 	return n / 2, os.NewSyscallError("getsockopt buffer", err)
 }
 
-// InterfaceOf returns the name of the interface with the local address a, or "".
+// InterfaceOf returns the name of the interface with the local address a, or "" if there is none.
 func InterfaceOf(a netip.Addr) string {
 	all, _ := net.Interfaces()
 	for _, i := range all {

@@ -55,7 +55,8 @@ func (n *guardedNet) ListenUDP(network string, at *net.UDPAddr) (transport.UDPCo
 }
 
 // connected sets the address from which the session's packets now come. From other addresses (strangers) only ICE
-// checks are admitted, a few per second, because the session may move to another address (RFC 8445 §7.3.1.3).
+// checks are admitted, at a limited rate; they are needed because the session may move to another address (RFC 8445
+// §7.3.1.3).
 func (n *guardedNet) connected(peer netip.Addr) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,7 +65,8 @@ func (n *guardedNet) connected(peer netip.Addr) {
 	}
 }
 
-// A guard is a UDP socket with limits. While it pauses or is deaf the kernel drops packets.
+// A guard is a UDP socket with limits. While it pauses, the kernel drops packets that do not fit into its buffer; while
+// it is deaf, the kernel drops those of strangers.
 type guard struct {
 	*net.UDPConn
 	all, strangers flood.Limit
@@ -132,7 +134,7 @@ func (g *guard) admits(from netip.Addr, now time.Time) bool {
 	return false
 }
 
-// know records the session's address.
+// know records the address of the session's peer.
 func (g *guard) know(peer netip.Addr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

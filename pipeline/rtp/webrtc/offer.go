@@ -168,8 +168,8 @@ func negotiate(peer *pion.PeerConnection, offer string) (answer string, err erro
 	return reachable(peer.LocalDescription().SDP)
 }
 
-// reachable moves the candidates to a section of the answer that is not refused. pion puts them into the first section,
-// which may be for sound.
+// reachable moves the candidates to the first section of the answer that is not refused. pion puts them into the first
+// section, which may be for sound.
 func reachable(answer string) (string, error) {
 	var d sdp.SessionDescription
 	if err := d.UnmarshalString(answer); err != nil {

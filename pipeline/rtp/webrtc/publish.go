@@ -42,7 +42,8 @@ type Remote struct {
 	Token func() (string, error) // returns the "Bearer" token of the requests (RFC 6750), called for each session; nil if the server requires none
 }
 
-// CheckURL returns an error if a stream cannot be published at an address, with or without a token.
+// CheckURL returns an error that wraps ErrURL if address is not a URL of the form of Remote.URL, or ErrToken if token
+// is true and a token would be sent unencrypted.
 func CheckURL(address string, token bool) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -68,7 +69,8 @@ type Publisher struct {
 	done   chan struct{}
 }
 
-// Publish starts publishing the stream with the given name, which must have been added.
+// Publish starts publishing the stream with the given name, which must have been added. The caller must close the
+// Publisher.
 func (s *Server) Publish(name string, r Remote) (*Publisher, error) {
 	if err := CheckURL(r.URL, r.Token != nil); err != nil {
 		return nil, err
@@ -110,7 +112,7 @@ func (p *Publisher) redirected(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Close ends the session, and any attempts to begin one.
+// Close ends the session and any attempts to begin one, and waits until they have ended.
 func (p *Publisher) Close() {
 	p.stop()
 	<-p.done // ends: stop has ended its context
@@ -149,7 +151,7 @@ func (p *Publisher) once(ctx context.Context) error {
 }
 
 // towards returns this machine's addresses from which packets go to a server, and the server's addresses: at most one
-// of each for each version of IP.
+// of each for each version of IP. It returns an error if there are none.
 func towards(ctx context.Context, u *url.URL) (from, to []netip.Addr, err error) {
 	for _, network := range []string{"udp4", "udp6"} { // dialing UDP sends nothing
 		c, derr := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "443")))
@@ -216,7 +218,7 @@ func agree(v *session, answer io.Reader, to []netip.Addr) error {
 }
 
 // endSession tells the server that the session at a URL is over. A server that does not answer, or has given a URL on
-// another server, has to find out on its own.
+// another server, has to find out by itself.
 func (p *Publisher) endSession(place string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
 	defer cancel()
@@ -236,7 +238,8 @@ func sameOrigin(a, b *url.URL) bool {
 	return a.Scheme == b.Scheme && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// request sends a request, with the token, to a URL of the configured origin, which may have come from the server.
+// request sends a request, with the token if there is one, to a URL that may have come from the server. It returns an
+// error if the URL is not one of the configured origin.
 func (p *Publisher) request(ctx context.Context, method, address, offer string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(offer))
 	if err != nil {

@@ -24,7 +24,7 @@ var usual = limits{sessions: 64, connect: 15 * time.Second, disconnected: 5 * ti
 // A Server offers streams to viewers. As an http.Handler it begins and ends their sessions.
 type Server struct {
 	log    *slog.Logger
-	visits *slog.Logger // of viewers
+	visits *slog.Logger // logger for messages about viewers
 	limits limits
 
 	mu       sync.Mutex
@@ -35,7 +35,7 @@ type Server struct {
 	running  sync.WaitGroup      // counts sessions
 }
 
-// New returns a server without streams. It opens no sockets until there is a viewer.
+// New returns a server without streams. It opens no sockets before the first session.
 func New(log *slog.Logger) *Server {
 	return &Server{log: log, visits: flood.Logger(log), limits: usual, streams: map[string]*stream{}, sessions: map[string]*session{}}
 }
@@ -47,7 +47,8 @@ func (s *Server) Add(name string, sink *send.Sink) {
 	s.streams[name] = &stream{name: name, sink: sink, log: s.visits}
 }
 
-// Remove removes a stream and ends its sessions. It does nothing if there is no such stream.
+// Remove removes a stream, ends its sessions and waits until they have ended. It does nothing if there is no such
+// stream.
 func (s *Server) Remove(name string) {
 	s.mu.Lock()
 	gone := s.streams[name]
@@ -61,7 +62,8 @@ func (s *Server) Remove(name string) {
 	}
 }
 
-// Close ends all sessions, and waits until they have ended. No new session can begin.
+// Close ends the sessions of all viewers, and waits until they have ended. No viewer can begin a new session.
+// Publishers must be closed separately.
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -72,7 +74,7 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// Viewers returns the connected sessions of a stream as destinations.
+// Viewers returns the connected sessions of a stream, including those of publishers, as destinations.
 func (s *Server) Viewers(name string) (list []send.DestinationStats) {
 	s.mu.Lock()
 	st := s.streams[name]
@@ -88,7 +90,8 @@ func (s *Server) Viewers(name string) (list []send.DestinationStats) {
 	return list
 }
 
-// reserve reserves a place for a session of a stream. The caller must call startSession or giveBack.
+// reserve reserves a place for a session of a stream. The caller must then call startSession, or giveBack if there will
+// be no session.
 func (s *Server) reserve(name string) (*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

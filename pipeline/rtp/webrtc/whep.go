@@ -58,7 +58,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuseMethod answers OPTIONS, and refuses every method that the endpoint, or a session, does not have (RFC 9725 §4.2).
+// refuseMethod answers OPTIONS, and refuses every method that the endpoint, or a session, does not have (RFC 9725
+// §4.2).
 func (s *Server) refuseMethod(w http.ResponseWriter, method string, session bool) {
 	allowed, remedy := "POST, OPTIONS", "send an SDP offer by POST, as "+mediaType
 	if session {

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// An attempt is one connection of a receiver. The receiver's lock guards it.
+// An attempt is one connection of a receiver. The receiver's lock guards link and the fields from state on.
 type attempt struct {
 	receiver *Receiver
 	link     link
@@ -30,7 +30,7 @@ type attempt struct {
 	granting bool            // a credit message is being sent
 	begun    bool            // the sender has accepted, so frames may arrive
 	came     uint64
-	last     frameHeader // of the previous frame
+	last     frameHeader // header of the previous frame
 	books    books       // as last reported by the sender
 	results  [4]found    // of the latest frames, a ring
 	turn     int
@@ -132,8 +132,8 @@ func (a *attempt) fail(err error) {
 	})
 }
 
-// check ends the connection if the sender has been silent for too long, and sends a sign of life if this side has been
-// silent for a while.
+// check ends the connection if the sender has been silent for too long, and sends a credit message without credits if
+// this side has been silent for a while.
 func (a *attempt) check(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()

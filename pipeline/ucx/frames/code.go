@@ -13,7 +13,7 @@ type Code uint16
 
 // The codes. Unknown numbers come from a later version.
 const (
-	CodeEnd     Code = 1 // the side that sends this code shuts down
+	CodeEnd     Code = 1 // the side that sends this code ends the stream or shuts down
 	CodeVersion Code = 2 // no common version of the protocol or of UCX
 	CodeStream  Code = 3 // no such stream
 	CodeRegion  Code = 4 // no such region
@@ -25,7 +25,7 @@ const (
 // final reports whether reconnecting is pointless.
 func (c Code) final() bool { return c == CodeVersion || c == CodeRegion }
 
-// A ByeError is the reason that the peer gave for ending the connection.
+// A ByeError is the reason for ending the connection that the peer gave, or that this side gives.
 type ByeError struct {
 	Code   Code
 	Reason string

@@ -41,7 +41,7 @@ type buffer struct {
 
 // Connect creates a receiver, connects it, and waits until the stream's format is known. If ctx ends first, it returns
 // an error that includes the last problem. It also returns an error if reconnecting is pointless. The error wraps
-// ucx.ErrNoLibrary if UCX is not available.
+// ucx.ErrNoLibrary if UCX is not available. The caller must close the Receiver.
 func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	k := &client{attempts: map[*ucx.Endpoint]*attempt{}}
 	var err error
@@ -60,7 +60,7 @@ func Connect(ctx context.Context, c ReceiverConfig) (*Receiver, error) {
 	return r, nil
 }
 
-// CheckRemote returns an error unless address is the valid address of a sender.
+// CheckRemote returns an error unless address has the form host:port. It does not resolve the host.
 func CheckRemote(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || host == "" || bad != nil || n == 0 {

@@ -119,8 +119,8 @@ func (j *job) checksum() uint32 {
 	return j.crc
 }
 
-// release drops one reference to the frame and returns the frame once nobody needs it. by is the flight that has ended,
-// or nil.
+// release drops one reference to the frame, and returns the frame to its queue when nobody needs it any more. by is the
+// flight that has ended, or nil.
 func (j *job) release(by *flight) {
 	h, f, q := j.sink.hub, j.frame, j.queue
 	last := j.holders.Add(-1) == 0

@@ -10,7 +10,7 @@ import (
 
 // Timeouts and intervals of a connection.
 const (
-	patience = 5 * time.Second // with a peer that sends nothing, or does not take what it requested
+	patience = 5 * time.Second // how long a peer may send nothing, or not take what it requested
 	tick     = 2 * time.Second // interval of the checks, each of which wakes the process
 	alive    = time.Second     // at a tick, a side that has sent nothing for this long sends something
 	linger   = time.Second     // maximum time for sending the last message
@@ -21,7 +21,7 @@ type link interface {
 	// Send sends a message. Its data must not change until done is called, which happens once, on any goroutine,
 	// possibly before Send returns. If Send returns an error, done is not called.
 	Send(m *ucx.Outgoing, done func(error)) error
-	// end closes the connection once everything has been sent, or by force after linger. It does not wait; ended is
+	// end closes the connection when everything has been sent, or by force after linger. It does not wait; ended is
 	// called when the connection is completely gone.
 	end(ended func())
 }
@@ -39,7 +39,7 @@ type incoming struct {
 	id     uint16
 	header []byte
 	data   []byte // nil for a rendezvous
-	length int    // of the data to fetch, for a rendezvous
+	length int    // of the data, or of those to fetch, in bytes
 	// fetch transfers the data into a slot; done is called once, on any goroutine, unless fetch returns an error. It is
 	// nil for an eager message.
 	fetch func(slot int, done func(n int, err error)) error

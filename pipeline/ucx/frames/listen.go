@@ -40,7 +40,7 @@ type Server struct {
 	address netip.AddrPort
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	devices atomic.Pointer[map[string]bool] // known to UCX
+	devices atomic.Pointer[map[string]bool] // names of the network devices known to UCX
 	comes   flood.Limit                     // limits connections: each costs a scan of the network devices, and log lines
 	refused atomic.Bool                     // a connection arrived through a network device that UCX does not know
 
@@ -50,7 +50,7 @@ type Server struct {
 	sessions map[*ucx.Endpoint]*session
 	listener *ucx.Listener // nil: not listening yet, because the address is not available
 
-	unguarded bool // the log says that the kernel keeps nobody away
+	unguarded bool // it was logged that the kernel does not filter clients
 }
 
 // CheckAddress returns an error unless listen is a valid address to listen at.
@@ -62,7 +62,7 @@ func CheckAddress(listen string) error {
 }
 
 // Listen opens a server. If its address is not available, the server logs that and tries again. The error wraps
-// ucx.ErrNoLibrary if UCX is not available.
+// ucx.ErrNoLibrary if UCX is not available. The caller must close the Server.
 func Listen(c ServerConfig) (*Server, error) {
 	address, err := netip.ParseAddrPort(c.Listen)
 	if err != nil {
@@ -185,8 +185,8 @@ func devices() *map[string]bool {
 	return &found
 }
 
-// usable reports whether UCX would use a network device: one that is up and has an address. The loopback is left out,
-// because UCX always knows it.
+// usable reports whether UCX would use a network device: one that is up and has an address that is not link-local. The
+// loopback is left out, because UCX always knows it.
 func usable(i net.Interface) bool {
 	if i.Flags&net.FlagRunning == 0 || i.Flags&net.FlagLoopback != 0 {
 		return false
@@ -206,8 +206,8 @@ func (s *Server) grown() bool {
 	return slices.ContainsFunc(list, func(i net.Interface) bool { return !known[i.Name] && usable(i) })
 }
 
-// reopen opens UCX again to include a new network device. It disconnects the receivers, which reconnect once the caller
-// listens again. If UCX cannot be opened, nothing changes.
+// reopen opens UCX again to include a new network device. It disconnects the receivers, which reconnect after the
+// caller has listened again. If UCX cannot be opened, nothing changes.
 func (s *Server) reopen() error {
 	known := devices()
 	c, w, err := openContext(s.receive)
@@ -275,7 +275,7 @@ func (s *Server) accept(r *ucx.ConnRequest) {
 	}
 }
 
-// forget is called when a connection is completely gone.
+// forget forgets the session of a connection that is completely gone.
 func (s *Server) forget(e *ucx.Endpoint) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -306,7 +306,7 @@ func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
 	})
 }
 
-// Close closes all connections. The streams must have been closed.
+// Close ends listening and closes all connections. The streams must have been closed.
 func (s *Server) Close() error {
 	s.cancel()
 	s.running.Wait()

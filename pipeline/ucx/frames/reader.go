@@ -46,7 +46,7 @@ func (r *reader) word64() uint64 {
 	return 0
 }
 
-// small reads a number of pixels.
+// small reads a number of pixels, which must be at most 32768.
 func (r *reader) small() int {
 	n := r.word32()
 	r.bad = r.bad || n > 1<<15
@@ -71,7 +71,7 @@ func (r *reader) text(most int) string {
 	return printable.Text(string(r.takeBytes(int(n[0]))))
 }
 
-// checkEnd returns an error if something was missing or is left over.
+// checkEnd returns an error if something was missing or invalid, or is left over.
 func (r *reader) checkEnd(what string) error {
 	if r.bad || len(r.rest) > 0 {
 		return fmt.Errorf("%w: %s, %d bytes behind its end", errWire, what, len(r.rest))

@@ -22,14 +22,14 @@ type ReceivedStats struct {
 	Frames      uint64        `json:"frames"`            // complete and undamaged
 	Bytes       uint64        `json:"bytes"`             // of their pixels
 	Results     uint64        `json:"results"`           // frames with results of stages
-	Lost        uint64        `json:"lost"`              // frames that the sender could not send because it had no credits
+	Lost        uint64        `json:"lost"`              // frames that the sender did not send for lack of credits or room
 	Broken      uint64        `json:"broken"`            // frames lost when connections broke
 	Missing     uint64        `json:"missing"`           // frames that never reached the stream, by their numbers
 	Matched     uint64        `json:"matched"`           // frames with the right CRC
 	Traced      uint64        `json:"traced"`            // matched frames with a CRC by their source, such as an FPGA
 	Mismatched  uint64        `json:"mismatched"`        // frames with a wrong CRC
 	Unverified  uint64        `json:"unverified"`        // frames without a CRC, or whose CRC was not checked
-	Silence     time.Duration `json:"silence_ns"`        // since the last frame
+	Silence     time.Duration `json:"silence_ns"`        // since the last undamaged frame; 0 if there was none
 
 	Latency  pipeline.Percentiles `json:"latency"`  // from what the frame shows to its last byte here
 	Transfer pipeline.Percentiles `json:"transfer"` // from the start of sending to the last byte here

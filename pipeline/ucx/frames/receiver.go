@@ -18,7 +18,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
-// Pauses before a receiver reconnects: the first one, doubled up to the last one.
+// Pauses before a receiver reconnects, or a server tries again to listen: the first one, and the longest. Pauses
+// double.
 const (
 	firstWait = 100 * time.Millisecond
 	lastWait  = 5 * time.Second
@@ -67,12 +68,12 @@ type Receiver struct {
 	tally   tally
 
 	mu      sync.Mutex
-	now     *attempt // nil if there is none
+	now     *attempt // current attempt; nil if there is none
 	format  pipeline.Format
 	pool    *pipeline.Pool
 	free    int   // buffers without a frame
-	failed  error // why it does not reconnect
-	trouble error // of the last attempt
+	failed  error // why it does not reconnect; nil if it does
+	trouble error // error of the last attempt; nil after a success
 }
 
 // An arrival is a frame whose pixels have arrived. It is not yet verified.

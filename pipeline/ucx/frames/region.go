@@ -43,7 +43,7 @@ func (g *Region) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// of returns the format of the region in frames of format f.
+// of returns the format of the region in frames of format f, or an error that wraps ErrRegion.
 func (g Region) of(f pipeline.Format) (pipeline.Format, error) {
 	if g == (Region{}) {
 		return f, nil

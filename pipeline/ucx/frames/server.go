@@ -33,7 +33,7 @@ var (
 // A hub manages the streams of a server and its connections.
 type hub struct {
 	release string       // of UCX
-	log     *slog.Logger // of receivers
+	log     *slog.Logger // for messages about receivers
 	changed func() error // called when other addresses than before may take streams; may be nil
 
 	mu       sync.Mutex
@@ -68,7 +68,7 @@ func (h *hub) room(from netip.Addr) bool {
 // plain returns the address without a zone, and IPv4 addresses in IPv4 form.
 func plain(a netip.AddrPort) netip.Addr { return a.Addr().Unmap().WithZone("") }
 
-// connected adds a new connection. It returns nil if there is no room.
+// connected adds a new connection. It returns nil if the address is not admitted.
 func (h *hub) connected(l link, from string, now time.Time) *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -162,7 +162,8 @@ func (h *hub) forget() error {
 	return errors.Join(errs...)
 }
 
-// check drops connections that have been silent or slow for too long, and sends the other receivers a sign of life.
+// check drops connections that have been silent or slow for too long, and sends the other receivers their counters, so
+// that they are not without a message for too long.
 func (h *hub) check(now time.Time) {
 	type late struct {
 		*session
@@ -205,7 +206,8 @@ func (h *hub) find(name string, from netip.Addr) (*Sink, error) {
 	return nil, fmt.Errorf("there is no stream %q, only: %s", name, strings.Join(names, ", "))
 }
 
-// allowed returns the streams that an address may take. To that address, the others do not exist.
+// allowed returns the streams that an address may take. The lock must be held. To that address, the others do not
+// exist.
 func (h *hub) allowed(from netip.Addr) []*Sink {
 	return slices.DeleteFunc(slices.Clone(h.sinks), func(k *Sink) bool { return !k.allows(from) })
 }

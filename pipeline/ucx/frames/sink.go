@@ -110,7 +110,7 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 // ErrStuck means that UCX has not returned a frame: its receiver does nothing, yet its connection has not broken.
 var ErrStuck = errors.New("ucx: a receiver that does nothing still has a frame")
 
-// endConnections ends all connections of the stream, and waits for the frames in flight.
+// endConnections ends all connections of the stream, and waits for the frames in flight, for at most patience.
 func (k *Sink) endConnections() error {
 	k.hub.mu.Lock()
 	k.ended = true
@@ -206,7 +206,7 @@ type Stats struct {
 	Receivers []ReceiverStats `json:"receivers"` // currently connected
 	Gone      uint64          `json:"gone"`      // number of receivers that have disconnected
 	Frames    uint64          `json:"frames"`    // sent to all receivers, including those that have disconnected
-	Lost      uint64          `json:"lost"`      // frames that receivers wanted but had no room for
+	Lost      uint64          `json:"lost"`      // frames that receivers wanted but had no credits or room for
 	Bytes     uint64          `json:"bytes"`
 }
 

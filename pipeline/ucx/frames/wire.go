@@ -25,7 +25,7 @@ const (
 	idBye       = 3 // either: why the connection ends
 	idSubscribe = 4 // receiver: which frames it wants
 	idAccept    = 5 // sender: format of the frames
-	idCredit    = 6 // receiver: number of further frames that it can take; 0: sign of life
+	idCredit    = 6 // receiver: number of further frames that it can take; 0: the receiver only shows that it is alive
 	idFrame     = 7 // sender
 	idResults   = 8 // sender: results of the next frame
 	idState     = 9 // sender, every two seconds: the receiver's counters
@@ -35,7 +35,7 @@ const (
 // magic is the number that begins each hello: "TCUX".
 const magic = 'T' | 'C'<<8 | 'U'<<16 | 'X'<<24
 
-// Limits of messages.
+// Limits of messages: of texts in bytes, and of numbers.
 const (
 	maxName    = 64
 	maxRelease = 64

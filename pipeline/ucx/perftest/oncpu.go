@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// OnCPU returns how long the threads of this process have run.
+// OnCPU returns how long the threads of this process have run in total, not counting threads that have ended.
 func OnCPU(t testing.TB) time.Duration {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")

@@ -13,7 +13,7 @@ import (
 )
 
 // Run runs ucx_perftest against itself, with the same error handling as package ucx (-e), and returns a column of its
-// last line: 1 is the median of the latency, 5 the overall bandwidth.
+// last line, counted from 0: 1 is the median of the latency, 5 the overall bandwidth.
 func Run(b *testing.B, column int, args ...string) float64 {
 	b.Helper()
 	return run(b, nil, column, args...)
