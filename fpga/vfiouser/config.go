@@ -78,7 +78,7 @@ func (c *configSpace) put32(off int, v, writable uint32) {
 	le.PutUint32(c.writable[off:], writable)
 }
 
-// putBAR makes the address bits above the size writable, so that writing all ones reads back as the size.
+// putBAR makes the address bits above the size writable, so that the size can be read back after all ones were written.
 func (c *configSpace) putBAR(b BAR) {
 	at, kind := cfgBAR0+4*b.Index, uint32(0)
 	if b.Prefetchable {
