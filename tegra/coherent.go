@@ -13,7 +13,7 @@ type Coherent struct {
 	Segments []Segment // bus addresses in the order of Bytes
 
 	mu      sync.Mutex
-	release func() error // nil once closed
+	release func() error // nil after Close
 }
 
 // NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; Close calls it once.

@@ -110,7 +110,7 @@ type Pin struct {
 
 // NewPin returns the Pin of a back end. After the back end has taken the memory away from the device on its own, it
 // must call revoke, which runs the free callbacks and returns when they have ended. If Unpin was faster, revoke only
-// waits for it.
+// waits until the callbacks run by Unpin have ended.
 func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Reason)) {
 	pin = &Pin{
 		Request: r, Segments: segments, mapping: m,
