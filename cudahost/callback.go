@@ -12,7 +12,7 @@ import (
 type callbacks struct {
 	mu      sync.Mutex
 	entry   uintptr // address that CUDA calls; 0: not created yet. It is never freed, so there is one per driver.
-	last    uintptr
+	last    uintptr // the key given out last
 	waiting map[uintptr]func()
 }
 

@@ -43,8 +43,8 @@ type Async struct {
 	result     int64 // bytes; -1: an error of the file; otherwise the negative Status
 }
 
-// Result returns the number of bytes transferred, once the stream has passed the transfer. An error wraps a Status, or
-// EIO for any error of the file, because a stream does not report the errno.
+// Result returns the number of bytes transferred. It is valid after the stream has passed the transfer. An error wraps
+// a Status, or EIO for any error of the file, because a stream does not report the errno.
 func (a *Async) Result() (int, error) {
 	switch n := atomic.LoadInt64(&a.result); {
 	case n >= 0:

@@ -27,9 +27,9 @@ type File struct {
 
 // opened is a descriptor of a file.
 type opened struct {
-	fd    int // -1: none
-	own   bool
-	place int // in the engine's table
+	fd    int  // -1: none
+	own   bool // opened by this package, which must close it
+	place int  // in the engine's table; -1: none
 }
 
 // badFlags are the flags of open(2) that §4.2.1 refuses. O_NOCTTY is missing because the kernel does not keep it.

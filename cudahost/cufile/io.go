@@ -69,12 +69,12 @@ type movement struct {
 	call   string
 	op     Op
 	pieces []piece
-	left   atomic.Int32
-	ended  chan struct{}
+	left   atomic.Int32  // number of pieces whose transfers have not ended
+	ended  chan struct{} // closed when left is 0
 }
 
 // moveAll moves all pieces and waits for them. It first writes the pieces that go through the page cache, because the
-// kernel reports damage if a page becomes dirty beside a direct write.
+// kernel reports damage if a page of the cache becomes dirty during a direct write next to it.
 func (m *movement) moveAll(c *compat) {
 	var list []*transfer
 	for i := range m.pieces {
