@@ -169,8 +169,8 @@ func Throttles(root fs.FS) []Throttle {
 // powerModel matches a model's name in nvpmodel.conf: < POWER_MODEL ID=0 NAME=MAXN >
 var powerModel = regexp.MustCompile(`(?m)^< POWER_MODEL ID=([0-9]+) NAME=(\S+) >`)
 
-// PowerMode returns the name of nvpmodel's mode, such as MAXN, or its number if it has no name, or "" if there is no
-// nvpmodel. /var/lib/nvpmodel/status contains the mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
+// PowerMode returns the name of nvpmodel's mode, such as MAXN, or its number if it has no name, or "" if it is unknown.
+// /var/lib/nvpmodel/status contains the mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
 func PowerMode(root fs.FS) string {
 	digits, ok := strings.CutPrefix(text(root, "var/lib/nvpmodel/status"), "pmode:")
 	id, err := strconv.Atoi(strings.Fields(digits + " x")[0])
@@ -212,7 +212,7 @@ func number(root fs.FS, name string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// glob returns the matches, sorted by the numbers at the ends of their names.
+// glob returns the matches, sorted by length and then by name, so that numbers at the ends of names are in order.
 func glob(root fs.FS, pattern string) []string {
 	list, err := fs.Glob(root, pattern)
 	if err != nil {
@@ -235,7 +235,8 @@ type Reading struct {
 	Alarm bool   // the board is throttled
 }
 
-// Readings returns the temperatures of the board in °C and the power of its rails in W. root is /.
+// Readings returns the temperatures of the board in °C and the power of its rails in W. root is the machine's file
+// system.
 func Readings(root fs.FS) (list []Reading) {
 	for _, z := range Zones(root) {
 		list = append(list, Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})

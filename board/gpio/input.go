@@ -90,5 +90,5 @@ func (in *Input) Edges() <-chan Edge { return in.edges }
 // Lost returns the number of edges lost because the kernel's buffer or the channel was full.
 func (in *Input) Lost() uint64 { return in.lost.Load() }
 
-// Close releases the line. No edge is reported afterwards.
+// Close releases the line. Afterwards no edge is added to the channel.
 func (in *Input) Close() error { return in.line.Close() }

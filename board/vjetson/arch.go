@@ -24,7 +24,7 @@ type arch struct {
 	virtioIOMMU    bool     // its IOMMU is virtio's
 
 	makeArch   string // the kernel's name
-	gcc        string // the compiler on other architectures
+	gcc        string // the cross compiler, for hosts of other architectures
 	gccPackage string
 }
 

@@ -22,8 +22,8 @@ type diskCache struct {
 	file    *os.File
 	size    int64
 	sectors map[int64][]byte // sectors that are not on the disk, by place
-	lost    int              // number of sectors; read only after ended is closed
-	kept    int
+	lost    int              // number of lost sectors; read only after ended is closed
+	kept    int              // number of unflushed sectors that reached the disk in the power cut; read like lost
 	ended   chan struct{}
 }
 
@@ -129,7 +129,8 @@ func (d *diskCache) negotiate(rw *bufio.ReadWriter) error {
 	return err
 }
 
-// request handles one request. It returns io.EOF when the client disconnects or breaks the protocol.
+// request handles one request. It returns io.EOF when the client disconnects or breaks the protocol, or an error of the
+// connection.
 func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	var q struct {
 		Magic       uint32

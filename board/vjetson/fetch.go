@@ -21,7 +21,7 @@ import (
 const (
 	keyring      = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	fetchTimeout = 10 * time.Minute
-	completeMark = "complete" // a file beside the unpacked packages, written last
+	completeMark = "complete" // a file in the folder of the unpacked packages, written last
 )
 
 // defaultSeries is the series of Debian 12.
@@ -34,7 +34,7 @@ var Series = []string{"5.10", defaultSeries, "6.12"}
 type Kernel struct {
 	Arch    string // Debian's and Go's name: "arm64" or "amd64"
 	Release string // uname -r: "6.1.0-56-arm64"
-	Dir     string // the unpacked packages
+	Dir     string // folder of the unpacked packages
 }
 
 // Image returns the path of the kernel's file.
@@ -205,7 +205,8 @@ func place(made, at string) error {
 	return os.Rename(made, at)
 }
 
-// needTools looks for programs (or files, by absolute path) and reports the Debian packages of missing ones.
+// needTools looks for programs (or files, by absolute path). If any are missing, it returns an error that wraps
+// ErrMissing and names their Debian packages.
 func needTools(packageOf map[string]string) error {
 	var missing, packages []string
 	for tool, pkg := range packageOf {

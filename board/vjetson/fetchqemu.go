@@ -24,7 +24,7 @@ const oldestQEMU = "10.1"
 // QEMU is a newer QEMU than this host's, with all its dependencies, unpacked in the cache.
 type QEMU struct {
 	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
-	Dir     string
+	Dir     string // its folder in the cache
 }
 
 // FetchQEMU returns the newest QEMU in the cache that supports vfio-user. If there is none, it fetches the newest one

@@ -176,7 +176,7 @@ func configureFull(ctx context.Context, k Kernel, root string) error {
 	return command(ctx, "sh", "-c", line, "configure", root, k.Dir, k.Release)
 }
 
-// command runs a program of this host. Its output becomes the error's text.
+// command runs a program of this host. An error contains its output.
 func command(ctx context.Context, argv ...string) error {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	if ctx.Err() != nil {

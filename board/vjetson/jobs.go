@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxOutput = 64 << 20        // maximum number of bytes kept of each of a command's two outputs
+	maxOutput = 64 << 20        // maximum size in bytes of each of a command's two outputs in a Result
 	answerIn  = 5 * time.Second // time for the agent to end a job on request
 )
 
@@ -252,7 +252,7 @@ func (m *Machine) CopyOut(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// limited keeps output up to maxOutput.
+// limited keeps output. It refuses a write beyond maxOutput.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -171,8 +171,8 @@ func (m *Machine) awaitEnd(ctx context.Context) error {
 // Kernel returns the machine's kernel.
 func (m *Machine) Kernel() Kernel { return m.cfg.Kernel }
 
-// KernelLog returns the lines of the console so far, beginning with the kernel's first, or the last 10,000 or more if
-// there are very many.
+// KernelLog returns the lines of the console so far, beginning with the kernel's first. If there are more than 20,000,
+// it returns at least the last 10,000.
 func (m *Machine) KernelLog() []string { return m.log.all() }
 
 // Faults returns the kernel's unexpected faults.
@@ -181,7 +181,7 @@ func (m *Machine) Faults() []string { return m.log.found() }
 // Expect declares that kernel log lines matching pattern are no faults from now on.
 func (m *Machine) Expect(pattern string) (*Expectation, error) { return m.log.expect(pattern) }
 
-// PowerOff shuts the machine down regularly and waits for its end.
+// PowerOff makes the machine power itself off and waits for its end.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
@@ -197,7 +197,7 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return m.awaitEnd(ctx)
 }
 
-// Wait waits until the machine has ended by an action inside it.
+// Wait waits until the machine has ended by an action inside it, which Close then does not report.
 func (m *Machine) Wait(ctx context.Context) error {
 	m.want()
 	return m.awaitEnd(ctx)
@@ -214,7 +214,7 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 }
 
 // CacheLost returns how many sectors of Config.DiskCache were lost in the power cut, and how many other unflushed sectors
-// were kept. It waits for the end of the machine.
+// were kept. It waits for the end of the machine, which must have such a cache.
 func (m *Machine) CacheLost() (lost, kept int) {
 	<-m.ended
 	return m.cache.lost, m.cache.kept
@@ -235,9 +235,9 @@ func (m *Machine) Thaw(ctx context.Context) error { return m.qmp.execute(ctx, "c
 // want records that the end of the machine is expected.
 func (m *Machine) want() { m.cutOff.Do(func() { close(m.wanted) }) }
 
-// Close ends the machine in any state and releases everything. The error wraps ErrPanic, ErrEnded if the machine had
-// ended by itself, and ErrFault, with the kernel's unexpected reports, if there are any. Further calls return the same
-// error.
+// Close ends the machine in any state and releases everything. The error wraps ErrPanic or ErrEnded if the machine had
+// ended unexpectedly. Without such a panic it also wraps ErrFault, with the kernel's unexpected reports, if there are
+// any. Further calls return the same error.
 func (m *Machine) Close() error {
 	m.closing.Do(func() { m.closeErr = m.close() })
 	return m.closeErr

@@ -34,7 +34,7 @@ The options below go into ARGS.
 
 `
 
-// step prints on a terminal which step begins, because each step takes a while.
+// step prints which step begins, because each step takes a while. It prints nothing if standard error is no terminal.
 func step(format string, a ...any) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		fmt.Fprintf(os.Stderr, "vjetson: "+format+"\n", a...)
@@ -141,7 +141,8 @@ func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	return m.Bind(ctx, "tegra_p2p", "/dev/tegra_p2p0")
 }
 
-// configure builds tegracast for the machine and inserts the card into its slot. clean removes both.
+// configure builds tegracast for the machine and inserts the card, if o selects it, into its slot. clean removes both;
+// it is nil if err is not.
 func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func() error, err error) {
 	dir, err := os.MkdirTemp("", "vjetson-")
 	if err != nil {

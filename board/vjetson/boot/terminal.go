@@ -51,7 +51,8 @@ func (t *terminal) size() (rows, columns int) {
 	return rows, columns
 }
 
-// copy copies input to the machine's console until the input's end or ctrl-], and reports whether it was ctrl-].
+// copy copies input to the machine's console until an error, the input's end or, on a terminal, ctrl-]. It reports
+// whether it was ctrl-].
 func (t *terminal) copy(w io.Writer) (escaped bool) {
 	for b := make([]byte, 256); ; {
 		n, err := os.Stdin.Read(b)

@@ -19,21 +19,21 @@ const (
 	Request                 // harness: JSON of a Job
 	Data                    // harness: bytes of the file to write
 	Eof                     // harness: the file is complete
-	Kill                    // harness: end the command
+	Kill                    // harness: end the command, or the write, whose file is incomplete
 	Stdout                  // agent: bytes
 	Stderr                  // agent: bytes
 	Exit                    // agent: JSON of an Ending
-	kinds
+	kinds                   // one more than the last kind
 )
 
 // MaxPayload is the maximum payload of a frame in bytes. Piece is the size that senders of bulk data use.
 const (
 	MaxPayload = 1 << 20
 	Piece      = 64 << 10
-	header     = 9
+	header     = 9 // bytes before the payload
 )
 
-// ErrFrame is returned for bytes that are not a frame: the two ends are out of step.
+// ErrFrame is wrapped by the error for bytes that are not a frame: the two ends are out of step.
 var ErrFrame = errors.New("channel: not a frame")
 
 // Frame is one message of job ID.
@@ -101,7 +101,8 @@ func (c *Conn) SendJSON(kind Kind, id uint32, v any) error {
 	return c.Send(kind, id, b)
 }
 
-// Receive returns the next frame, io.EOF at a regular end, or ErrFrame for anything other than a frame.
+// Receive returns the next frame, io.EOF if the stream ends before it, an error that wraps ErrFrame for anything other
+// than a frame, or an error of reading.
 func (c *Conn) Receive() (Frame, error) {
 	if _, err := io.ReadFull(c.rw, c.head[:]); err != nil {
 		return Frame{}, err
