@@ -17,8 +17,8 @@ import (
 // steps before defects are repaired.
 const bandLines = 64
 
-// shortLines is the height of a band on the short way, which computes only two lines again. With so many bands no
-// worker has to wait long for another's last band.
+// shortLines is the height of a band on the short way (see columns.go), which computes only two lines again. With so
+// many bands no worker has to wait long for another's last band.
 const shortLines = 16
 
 // sliceLines is the maximum height of a band of a filling frame, whose lines are handed on band by band. Bands end
@@ -155,8 +155,8 @@ type scratch struct {
 	output  [3]line // luma and chroma, or R', G' and B', as written to the output
 
 	columns  [4]columns // linear samples on the short way
-	columnsY [4]int
-	bytes    []byte // a line of RGB24 that is written in several pieces
+	columnsY [4]int     // line of the frame in each of columns; -1: none
+	bytes    []byte     // a line of RGB24 that is written in several pieces
 }
 
 // ringLines is the number of lines that a ring keeps. It is greater than the range of lines that any step needs while a

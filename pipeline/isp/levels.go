@@ -9,7 +9,7 @@ const (
 	linearMax = 1<<14 - 1 // white of the linear samples
 	white     = White     // white of R'G'B' after the tone curve
 	gainOne   = 1 << 12   // gain 1
-	maxGain   = 16
+	maxGain   = 16        // largest gain of the white balance
 )
 
 // levels holds the values of docs/isp.md §2 and §5 by channel.
@@ -20,9 +20,9 @@ type levels struct {
 	shift uint8
 	black [4]uint16
 	light [4]int // white minus black, in 1/65536
-	set   uint64 // gains for which m and n were computed
+	set   uint64 // gains for which m and n were computed, see packGains
 	m     [4]uint16
-	n     [4]uint8
+	n     [4]uint8 // samples are multiplied by m/2^n
 }
 
 func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
@@ -61,7 +61,8 @@ func (l *levels) setGains(word uint64) {
 	}
 }
 
-// factor returns m and n such that m/2^n is gain/4096 * 16383/light, with as many bits as m may have.
+// factor returns m and n such that m/2^n is gain/4096 * 16383/light, with the largest m below 2^15 that n up to 29
+// permits.
 func factor(gain, light int) (uint16, uint8) {
 	for n := 29; ; n-- {
 		d := 2 * gainOne * light

@@ -74,8 +74,8 @@ func (e *Encoder) offered(q *queue) (list []uint32) {
 	return list
 }
 
-// setFormat sets the format of a queue, with the picture size of the stream. size is the size of a buffer of coded
-// data.
+// setFormat sets the format of a queue, with the picture size of the stream. size is the size of a buffer of coded data
+// in bytes, or 0 for pictures.
 func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	f := &e.args.format
 	*f = format{kind: q.kind}

@@ -100,7 +100,7 @@ func (e *Exposure) Refused() { copy(e.history[1:], e.history[:]) }
 // Limit returns -1 if the scene was too bright for the limits at the last Step, 1 if it was too dark, and otherwise 0.
 func (e *Exposure) Limit() int { return e.limit }
 
-// Freeze(true) keeps the setting until Freeze(false).
+// Freeze makes Step keep the setting if frozen is true, or change it again if not.
 func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 
 // Step processes a frame's statistics and returns the setting that the sensor should have, and whether it has changed.

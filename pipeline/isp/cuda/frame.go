@@ -253,8 +253,8 @@ func (j *job) note(in *pipeline.Frame, outs []*pipeline.Frame) {
 	}
 }
 
-// finish does the remaining work for a frame whose bytes are final: it sets Times.Processed, and passes on the
-// statistics.
+// finish does the remaining work for a frame whose bytes are final: it sets Times.Processed, reports err (see
+// reportLost), and, if err is nil, passes on the statistics.
 func (s *Stage) finish(j *job, err error) {
 	now := time.Now()
 	for _, out := range j.wanted {
