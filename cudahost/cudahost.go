@@ -56,7 +56,7 @@ type Config struct {
 	Backend     string       // "auto" or "", "cuda", or "host"
 	Invalidator Invalidator  // may be nil
 	Logger      *slog.Logger // nil: slog.Default()
-	Beside      Allocator    // another allocator of the same process, or nil; only one of the two logs the warning about host memory
+	Beside      Allocator    // another allocator of the process, or nil; only one of the two warns about host memory
 
 	library string // used instead of libcuda
 	root    fs.FS  // used instead of the machine's files

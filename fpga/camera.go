@@ -35,14 +35,14 @@ type CameraInfo struct {
 	Major, Minor        int // version of the register map
 	Caps                CameraCaps
 	MaxWidth, MaxHeight int
-	Buffers             int // frames that the FPGA's frame memory can hold
-	Align               int // the number of pixel bytes in a frame must be a multiple of max(Align, FrameAlign)
-	MinPeriod           time.Duration
-	Index, Cameras      int // number of this camera block, counted from 0, and total number of camera blocks
-	Channel             int // C2H channel that the camera feeds
+	Buffers             int           // frames that the FPGA's frame memory can hold
+	Align               int           // the number of pixel bytes in a frame must be a multiple of max(Align, FrameAlign)
+	MinPeriod           time.Duration // shortest frame period
+	Index, Cameras      int           // number of this camera block, counted from 0, and total number of camera blocks
+	Channel             int           // C2H channel that the camera feeds
 }
 
-// CameraCounters are counters since the camera was last started.
+// CameraCounters are counters since the camera was last started. Those of 32 bits wrap around.
 type CameraCounters struct {
 	Sequence      uint64 // sequence number of the next frame
 	Delivered     uint32 // frames sent completely

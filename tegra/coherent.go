@@ -16,7 +16,7 @@ type Coherent struct {
 	release func() error // nil after Close
 }
 
-// NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; Close calls it once.
+// NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; only the first Close calls it.
 func NewCoherent(b []byte, segments []Segment, release func() error) *Coherent {
 	return &Coherent{Bytes: b, Segments: segments, release: release}
 }

@@ -25,8 +25,8 @@ const buildKernelTimeout = 90 * time.Minute
 
 // Sanitized returns a kernel built from Debian's source with checks: KASAN, lockdep, the DMA API's debugging, kmemleak,
 // and the check for sleeping in the wrong place. It is built once, with this host's compiler for arm64. That takes a
-// quarter of an hour on two cores, and 4 GB of the cache. Progress goes to log. The kernel supports the small root, edu and the card,
-// but neither network nor disk.
+// quarter of an hour on two cores, and 4 GB of the cache. Progress goes to log. The kernel supports the small root, edu
+// and the card, but neither network nor disk.
 func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	stock, err := Fetch(ctx, "arm64", log)
 	if err != nil {

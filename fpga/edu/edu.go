@@ -57,7 +57,7 @@ type Config struct {
 
 const (
 	watchdog  = time.Second     // interval at which the command register is checked without an interrupt
-	stopBound = 5 * time.Second // how long a command may continue when nobody waits for it any more; in QEMU a command takes 100 ms
+	stopBound = 5 * time.Second // how long a command may run when nobody waits for it any more; it takes 100 ms in QEMU
 )
 
 // A Device is an edu device. Its methods may be called concurrently.

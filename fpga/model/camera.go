@@ -39,7 +39,7 @@ type camera struct {
 	made    made      // used only by the goroutine of takeFrames
 	lines   time.Time // when the host's engine will next be woken for lines that have arrived
 	buffers [FrameBuffers]frameBuffer
-	full    [FrameBuffers]*frameBuffer // the first nfull: buffers of frames to be sent, in the order of the frames
+	full    [FrameBuffers]*frameBuffer // buffers of the nfull frames to be sent, in the order of the frames
 	nfull   int
 	lent    *frameBuffer // being read by the engine
 	packet               // packet of full[0]

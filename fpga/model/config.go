@@ -37,7 +37,7 @@ const (
 	maxPPM         = 10_000 // for Config.ClockPPM, in either direction
 )
 
-// Config configures a Device. Loopback and Camera return the two usual configurations.
+// Config configures a Device. Loopback, Camera and Full return usual configurations.
 type Config struct {
 	Bus   Bus
 	Clock Clock // nil: RealClock

@@ -132,7 +132,7 @@ func (d *Device) BARs() []fpga.BAR {
 	}
 }
 
-// Interrupts delivers the vectors, numbered as in the vector registers of the IRQ block.
+// Interrupts returns the device's interrupts; the vectors are numbered as in the vector registers of the IRQ block.
 func (d *Device) Interrupts() fpga.Interrupts { return &d.msix }
 
 // Run runs the device until ctx ends, and then returns nil. The bus is not accessed after it has returned. A device

@@ -26,7 +26,7 @@ import (
 //	                       engine continues to write (H2C: read) its last descriptor
 //	F3   stuck busy        the next time the engine stops, Busy stays set until the device is reset; nothing moves
 //	F4   link loss         within: all registers read as all ones, writes vanish, no DMA, no interrupts for 3 to 8 frame
-//	                       periods, one time in 16 for ever; then the device is in its reset state
+//	                       periods, one time in 16 forever; then the device is in its reset state
 //	F5   corrupt fetch     a descriptor arrives with a wrong magic: magic_stopped
 //	F6   write-back        the frame's last stream write-back, or the next poll-mode one, is in turn late by 1 to 4 ms;
 //	                       preceded by an earlier value; written before the data that it announces (poll mode: twice,

@@ -41,7 +41,7 @@ type Function struct {
 // A BAR is a memory window.
 type BAR struct {
 	Index        int    // 0 to 5; a 64-bit BAR also occupies the next one
-	Size         uint64 // bytes: a power of two, at least 4 KiB
+	Size         uint64 // bytes: a power of two, at least 4 KiB, and at most 2 GiB unless Bits64
 	Bits64       bool
 	Prefetchable bool
 

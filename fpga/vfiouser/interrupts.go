@@ -28,8 +28,8 @@ const (
 // interrupts has the client's eventfds, and the interrupts that wait for one.
 //
 // A message that is raised while its vector has no eventfd is kept until the vector gets one, like a pending interrupt
-// of a masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not again until
-// the client has unmasked it, which QEMU does after the guest has accessed a BAR.
+// of a masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not
+// again until the client has unmasked it, which QEMU does after the guest has accessed a BAR.
 type interrupts struct {
 	level   func() bool // of the line; nil: none
 	vectors int         // number of MSI-X or MSI vectors, whichever is greater

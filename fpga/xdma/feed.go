@@ -27,7 +27,7 @@ const grantTries = 3
 // there. The head is a copy of the first descriptor of the slot's pixels and continues in the slot's own list. The
 // tail, for the trailer, is where that list ends. A tail always continues at the head of the next position. So all
 // descriptors of a frame may be fetched before it is known what follows, slots may come in any order, and the other
-// descriptors of a slot are made only once. If packets have no trailer, the tail takes the last pixels.
+// descriptors of a slot are made only once. If packets have no trailer, the tail is for the last pixels.
 //
 // The head of a position without a frame has no magic number. If an engine goes beyond its last frame, because it
 // ignores or miscounts credits, it stops there with magic_stopped and has overwritten nothing.

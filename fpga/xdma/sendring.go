@@ -172,7 +172,7 @@ func (r *SendRing) collect(hint bool) error {
 	}
 }
 
-// sent takes the oldest frame if it has been sent.
+// sent removes the oldest frame and returns its slot if it has been sent.
 func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	f := r.feed
 	f.mu.Lock()

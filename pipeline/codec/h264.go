@@ -187,8 +187,8 @@ func (h *H264) SetBitrate(bitrate int) error {
 }
 
 // Encode appends f's picture to dst as an H.264 byte stream (Annex B). If key is true, it is a key frame, which begins
-// with the parameter sets. Encode never writes beyond dst's capacity. Errors wrap ErrFormat if f has another format, and
-// otherwise ErrEncode; the result may then include a part of the picture.
+// with the parameter sets. Encode never writes beyond dst's capacity. Errors wrap ErrFormat if f has another format,
+// and otherwise ErrEncode; the result may then include a part of the picture.
 func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	w, ht, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := stride*ht, stride*ht/4

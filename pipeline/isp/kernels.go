@@ -95,7 +95,7 @@ func suspectsGo(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	return any
 }
 
-// A mosaicLine has the samples of one colour, red or blue, at the even or at the odd pixels, and green samples in
+// A mosaicLine holds the samples of one colour, red or blue, at the even or at the odd pixels, and green samples in
 // between. own, green and other are the results for that colour, for green, and for the third colour.
 type mosaicLine struct {
 	own, green, other line

@@ -56,7 +56,7 @@ const (
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
 	InfoNVP2PForeign // that provider was the desktop driver, whose nv-p2p is incompatible: rejected
 
-	InfoINTX        // the function's only interrupt is the legacy line, which is masked when raised, until ControlUnmask
+	InfoINTX        // the function's only interrupt is the legacy line: masked when raised, until ControlUnmask
 	InfoIsolatedMSI // the function cannot raise the interrupts of others by writing their messages
 )
 
@@ -112,7 +112,7 @@ type Pin struct {
 	NSegs      uint32 // out: number of Segments; Query returns those that did not fit
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
-	MmapOffset uint64 // out: offset for mmap of a driver's pages, with the attribute and the rights of the caller's mapping
+	MmapOffset uint64 // out: offset for mmap of a driver's pages with the attribute and rights of the caller's mapping
 }
 
 // Pin.Flags.

@@ -63,7 +63,8 @@ type library struct {
 }
 
 // Open starts a simulation of the design in dir, the path of fpga/rtl. With pattern, the design sends its test pattern
-// (see Sensor), otherwise the lines passed to Shoot. The test is skipped if Verilator is missing, and fails at its end if a rule of AXI was broken.
+// (see Sensor), otherwise the lines passed to Shoot. The test is skipped if Verilator is missing, and fails at its end
+// if a rule of AXI was broken.
 func Open(t testing.TB, dir string, pattern bool) *Design {
 	t.Helper()
 	if _, err := exec.LookPath("verilator"); err != nil {

@@ -17,7 +17,7 @@ import (
 type Camera interface {
 	Adjustable() (exposure, gain bool)                                         // which of the two SetExposure can change
 	Exposure() (exposure time.Duration, gain float64, err error)               // the current setting
-	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // 0: unchanged; from: the first frame with both
+	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // 0: unchanged; from: first frame with both
 }
 
 // A Balancer has a white balance controlled by a Loop: an isp.Stage.
