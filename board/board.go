@@ -188,7 +188,8 @@ func PowerMode(root fs.FS) string {
 // maxText is the maximum number of bytes read from a file; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
-// text reads a small file without trailing zero bytes and white space. It returns "" if the file cannot be read.
+// text returns a file without trailing zero bytes and white space, or "" if it cannot be opened. It stops reading after
+// about maxText bytes.
 func text(root fs.FS, name string) string {
 	file, err := root.Open(name)
 	if err != nil {

@@ -101,7 +101,7 @@ func (s *Stream) Read(to, from uintptr, size int) error {
 	return s.device.withContext(func(d *driver) error { return d.quick(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
 }
 
-// Clear enqueues the clearing of device memory.
+// Clear enqueues setting size bytes of device memory to zero.
 func (s *Stream) Clear(at uintptr, size int) error { return s.Fill(at, 0, size) }
 
 // Fill enqueues the filling of device memory, or of mapped host memory, with a byte value.

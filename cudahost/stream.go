@@ -105,7 +105,7 @@ func (s *Stream) event(d *driver, f *Fence) error {
 	return d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming)
 }
 
-// wait waits for the fences in the order of the stream.
+// wait waits for the events of the fences in the order of the stream, calls each fence's function and completes it.
 func (s *Stream) wait() {
 	for f := range s.waiting { // ends: Close closes it
 		f.err = s.device.withContext(func(d *driver) error {

@@ -172,7 +172,7 @@ func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	return writeFields(rw, uint32(nbdReply), uint32(0), q.Handle, data)
 }
 
-// write puts sectors into the cache, or on the disk. The cache retains b.
+// write puts sectors into the cache or, if through is true, on the disk. The cache retains b.
 func (d *diskCache) write(b []byte, at int64, through bool) error {
 	for i := 0; i < len(b); i += sectorSize {
 		if where := at + int64(i); through {

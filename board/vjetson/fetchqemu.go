@@ -75,7 +75,8 @@ func fetchQEMU(ctx context.Context, dir string, log *slog.Logger) (QEMU, error) 
 	return q, nil
 }
 
-// qemuVersion returns the version from the names of the fetched packages, where %3a stands for a colon.
+// qemuVersion returns the version from the names of the fetched packages, where %3a stands for a colon. It returns an
+// error if that is older than oldestQEMU.
 func qemuVersion(debs string) (string, error) {
 	names, _ := filepath.Glob(filepath.Join(debs, arches[0].qemuPackage+"_*.deb"))
 	if len(names) != 1 {

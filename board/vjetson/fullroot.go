@@ -150,7 +150,8 @@ func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error 
 	return nil
 }
 
-// configureFull performs the necessary parts of the packages' scripts, and adds the kernel's modules.
+// configureFull adds the overlay, the links and the kernel's modules, and performs the necessary parts of the packages'
+// scripts.
 func configureFull(ctx context.Context, k Kernel, root string) error {
 	files, err := fs.Sub(overlay, "fullroot")
 	if err == nil {

@@ -85,7 +85,7 @@ func start(ctx context.Context, cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// prepare finds or fetches QEMU and the kernel.
+// prepare checks that the host has the tools, and finds or fetches QEMU and the kernel.
 func (c *Config) prepare(ctx context.Context) error {
 	tools := map[string]string{"go": "golang-go"}
 	if len(c.Functions) == 0 {
@@ -134,7 +134,8 @@ func (m *Machine) boot(ctx context.Context) error {
 	return nil
 }
 
-// systemUp waits until systemd has started its units. A failed unit is no error of the machine.
+// systemUp waits until systemd has started its units and configured the network, if the machine has one. A failed unit
+// is no error of the machine.
 func (m *Machine) systemUp(ctx context.Context) error {
 	if _, err := m.Run(ctx, "systemctl", "is-system-running", "--wait"); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (m *Machine) bootError(why error) error {
 	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
 }
 
-// awaitEnd waits until QEMU has ended.
+// awaitEnd waits until QEMU has ended. The error wraps ErrHung if ctx ends first.
 func (m *Machine) awaitEnd(ctx context.Context) error {
 	select {
 	case <-m.ended:

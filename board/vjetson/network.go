@@ -53,7 +53,7 @@ func newNetwork(ctx context.Context) (*network, error) {
 	return n, nil
 }
 
-// open creates a namespace for the calling thread, with the tap in it.
+// open creates a network namespace for the calling thread, with the tap in it.
 func (n *network) open() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)

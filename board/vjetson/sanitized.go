@@ -100,7 +100,8 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 	return placeSanitized(ctx, stock, root, source, strings.TrimSpace(string(b)))
 }
 
-// fetchSource unpacks Debian's linux-source of a kernel's series into root: the named folders, or everything.
+// fetchSource unpacks Debian's linux-source of a kernel's series into root, and returns its path. It unpacks only the
+// named folders, or everything if none are named.
 func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, folders ...string) (string, error) {
 	series := strings.Join(strings.SplitN(k.Release, ".", 3)[:2], ".")
 	a, err := newApt(ctx, filepath.Dir(k.Dir), k.Arch, series, log)

@@ -94,7 +94,8 @@ func (d *Driver) DeregisterStream(s Stream) error {
 	})
 }
 
-// stream changes the flags of a stream. was is nil if the stream is not registered.
+// stream calls change with the flags of a stream, or nil if the stream is not registered. change is called with d.mu
+// held; its errors are wrapped as InvalidValue.
 func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) error) error {
 	if err := d.use(call); err != nil {
 		return err

@@ -91,7 +91,7 @@ func (c *configSpace) putBAR(b BAR) {
 	c.put32(at, kind, uint32(^(b.Size-1))&^0xf)
 }
 
-// putCapabilities links the function's capabilities. Power management and PCI Express are always present.
+// putCapabilities adds the function's capabilities and links them. Power management and PCI Express are always present.
 func (c *configSpace) putCapabilities(f *Function) {
 	chain := []int{capPM}
 	c.put16(capPM+2, 3, 0)              // version 1.2: D0 and D3hot

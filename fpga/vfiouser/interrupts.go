@@ -120,7 +120,7 @@ func (t *interrupts) signal(fd int) {
 	t.raised++
 }
 
-// flush delivers waiting interrupts.
+// flush delivers waiting interrupts. mu must be held.
 func (t *interrupts) flush() {
 	kind := t.active()
 	if kind == irqINTx {
@@ -183,6 +183,7 @@ func (t *interrupts) close() {
 }
 
 // assign sets the eventfds of count vectors from start on, or removes them if fds is nil. It closes the previous ones.
+// mu must be held.
 func (t *interrupts) assign(kind, start, count int, fds []int) {
 	for i := range count {
 		at := &t.fds[kind][start+i]

@@ -41,7 +41,7 @@ type feed struct {
 
 	mu      sync.Mutex // held for a few register accesses, never during a wait
 	state   feedState
-	stuck   bool // the engine has not stopped when stop was last called
+	stuck   bool // the engine did not stop when stop was last called
 	slots   []*slot
 	frames  []frame // owned by the engine, oldest first
 	next    int     // position of the next frame

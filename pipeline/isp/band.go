@@ -89,7 +89,8 @@ func (p *pass) fill() {
 	clear(p.done)
 }
 
-// finish records that a band is done, and hands on all lines that are done from the top.
+// finish records that a band is done, and hands on all lines that are done from the top. It does nothing if no output
+// is filling.
 func (p *pass) finish(band int) {
 	if len(p.done) == 0 {
 		return
@@ -261,7 +262,8 @@ func (w *worker) await(y int) {
 	}
 }
 
-// band makes lines y to end of the full size, and the corresponding lines of the other sizes.
+// band writes the lines from y to before end of the full size, and the corresponding lines of the other sizes, to the
+// outputs, and adds the observed ones to the statistics.
 func (w *worker) band(y, end int) {
 	for _, r := range []*ring{&w.black, &w.static, &w.dynamic, &w.even, &w.samples} {
 		r.clear()

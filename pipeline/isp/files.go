@@ -27,7 +27,7 @@ type textWords struct {
 
 func newTextWords(r io.Reader) *textWords { return &textWords{lines: bufio.NewScanner(r)} }
 
-// next returns the next word, or false at the end.
+// next returns the next word, or false at the end or after an error of reading.
 func (w *textWords) next() (string, bool) {
 	for len(w.rest) == 0 {
 		if !w.lines.Scan() {

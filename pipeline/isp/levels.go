@@ -39,7 +39,8 @@ func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
 // gainBits is the number of bits of a gain of up to 16 in units of 1/4096.
 const gainBits = 17
 
-// packGains packs gains in units of 1/4096 into one word, so that they can be exchanged without a lock.
+// packGains packs gains in units of 1/4096 into one word, so that they can be exchanged without a lock. A gain of 0 is
+// packed as 1.
 func packGains(g Gains) (word uint64) {
 	for i, gain := range [3]float64{g.R, g.G, g.B} {
 		if gain == 0 {

@@ -117,7 +117,7 @@ func run(o options) (status int, err error) {
 	return status, m.PowerOff(ctx)
 }
 
-// bind builds and loads the kernel module, and binds the device to it: /dev/tegra_p2p0.
+// bind builds and loads the kernel module, and binds the device, if there is one, to it: /dev/tegra_p2p0.
 func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if o.device == "none" {
 		return nil
@@ -195,7 +195,8 @@ func newCard() (*endpoint.Endpoint, error) {
 	return endpoint.New(endpoint.Config{Card: model.Full(nil, sensor), Function: vfiouser.Function{MSI: endpoint.Vectors}})
 }
 
-// console boots the machine with the terminal as its console, until the machine has ended or ctrl-] is pressed.
+// console boots the machine with the terminal as its console, binds the device, and waits until the machine has ended
+// or ctrl-] is pressed.
 func console(ctx context.Context, cfg vjetson.Config, o options) (err error) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

@@ -39,7 +39,7 @@ func (t *terminal) restore() {
 	}
 }
 
-// size returns the terminal's size, or 0, 0 for a pipe.
+// size returns the terminal's size, or 0, 0 if it is unknown, as for a pipe.
 func (t *terminal) size() (rows, columns int) {
 	if t.old == nil {
 		return 0, 0

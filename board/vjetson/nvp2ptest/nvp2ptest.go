@@ -33,7 +33,7 @@ const nvidiaKbuild = "obj-m := nvidia-p2p.o\nccflags-y += -I$(src)/include\n"
 // Here reports whether NVIDIA's provider is available.
 func Here() bool { return os.Getenv(Variable) != "" }
 
-// NVIDIA builds NVIDIA's provider, unmodified, in the new folder dir.
+// NVIDIA builds NVIDIA's provider from its unmodified source (see Variable), in the new folder dir.
 func NVIDIA(ctx context.Context, k vjetson.Kernel, dir string) (Provider, error) {
 	src, err := os.MkdirTemp("", "nvidia-p2p-")
 	if err != nil {

@@ -151,8 +151,8 @@ func (e *Encoder) control(bitrate int) error {
 	return e.SetBitrate(bitrate)
 }
 
-// level returns the lowest level for a format, as V4L2 numbers the levels (H.264 table A-1: blocks per picture, blocks
-// per second).
+// level returns the lowest level for a format, or 5.2 if no lower one is sufficient, as V4L2 numbers the levels (H.264
+// table A-1: blocks per picture, blocks per second).
 func level(f pipeline.Format) int {
 	blocks := (f.Width + 15) / 16 * ((f.Height + 15) / 16)
 	rate := blocks * f.Rate.Num / max(f.Rate.Den, 1)

@@ -30,7 +30,7 @@ type queue struct {
 // in one piece or in two planes.
 var pictureFormats = []uint32{fourcc("YU12"), fourcc("YM12"), fourcc("NV12"), fourcc("NM12")}
 
-// agree sets the format of the coded data, then that of the pictures.
+// agree sets the format of the coded data, then that of the pictures, and crops the pictures to the encoder's size.
 func (e *Encoder) agree() error {
 	if err := e.setFormat(&e.coded, e.coding, uint32(max(e.format.Size(), 1<<16))); err != nil {
 		return err
@@ -173,7 +173,7 @@ func errNone(n uint32) error {
 	return nil
 }
 
-// buffer returns the struct that identifies buffer i in calls.
+// buffer returns the struct that identifies buffer i in calls. The next call of buffer overwrites it.
 func (e *Encoder) buffer(q *queue, i int) *buffer {
 	b := &e.args.buffer
 	*b = buffer{index: uint32(i), kind: q.kind, memory: memoryMapped, field: fieldNone}

@@ -90,8 +90,8 @@ func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	return e, nil
 }
 
-// Holds records that the setting last returned by Step applies from a given frame on, if the sensor reports this.
-// Otherwise it is assumed to apply from two frames after the frame that led to it.
+// Holds records from which frame on the setting last returned by Step applies, for a sensor that reports this. Without
+// a call, it is assumed to apply from two frames after the frame that led to it.
 func (e *Exposure) Holds(from uint64) { e.history[historyLength-1].from = from }
 
 // Refused records that the sensor did not accept the setting last returned by Step.
