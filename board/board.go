@@ -92,8 +92,8 @@ type Rail struct {
 	Alarm bool    `json:"alarm"` // the current is or was above a limit, so the board is throttled
 }
 
-// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without a
-// label, or with the label NC.
+// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without
+// readings, without a label, or with the label NC.
 func Rails(root fs.FS) []Rail {
 	var list []Rail
 	for _, dir := range glob(root, "sys/class/hwmon/hwmon*") {
@@ -185,7 +185,7 @@ func PowerMode(root fs.FS) string {
 	return strconv.Itoa(id)
 }
 
-// maxText is the maximum number of bytes read from a file; nvpmodel.conf has tens of thousands.
+// maxText is the number of bytes after which text stops reading; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
 // text returns a file without trailing zero bytes and white space, or "" if it cannot be opened. It stops reading after

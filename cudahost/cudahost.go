@@ -37,7 +37,7 @@ var (
 
 // An Allocator allocates buffers.
 type Allocator interface {
-	// AllocHost returns size bytes of zeroed memory, 4 KiB aligned.
+	// AllocHost returns a buffer of size bytes of zeroed memory, 4 KiB aligned. The caller must close it.
 	AllocHost(size int, flags Flags) (*Buffer, error)
 	// Backend returns "cuda" or "host".
 	Backend() string
@@ -62,8 +62,8 @@ type Config struct {
 	root    fs.FS  // used instead of the machine's files
 }
 
-// Open returns the back end selected by cfg. "auto" selects CUDA if it works; otherwise it selects host and logs the
-// reason, as a warning if there is a GPU.
+// Open returns the back end selected by cfg. "auto" (or "") selects CUDA if it works; otherwise it selects host and
+// logs the reason, as a warning if there is a GPU.
 func Open(cfg Config) (Allocator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()

@@ -22,7 +22,7 @@ type hostAllocator struct {
 	invalidator Invalidator
 	log         *slog.Logger
 	lastID      atomic.Uint64
-	warn        *sync.Once // shared between the allocators of a process
+	warn        *sync.Once // may be shared with another allocator, see Config.Beside
 }
 
 func (a *hostAllocator) Backend() string { return "host" }

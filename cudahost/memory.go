@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// A DeviceMemory is memory of the GPU, which the CPU cannot access. On an integrated GPU it is physically the same
-// memory.
+// A DeviceMemory is memory of the GPU, which the CPU cannot access. On an integrated GPU it is physically part of the
+// CPU's memory.
 type DeviceMemory struct {
 	Pointer uintptr // address for kernels
 	Size    int     // bytes

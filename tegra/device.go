@@ -88,8 +88,8 @@ func (d *Device) open() error {
 // Info returns the properties of the function that the module reported when it was opened.
 func (d *Device) Info() uapi.Info { return d.what }
 
-// Fenced implements Fencer. A function that has gone, or whose Device is closed, counts as fenced with generation 0:
-// Resume returns the reason.
+// Fenced implements Fencer. A function that has gone, or whose Device is closed, counts as fenced, and the generation
+// may be 0: Resume then returns the reason.
 func (d *Device) Fenced() (generation uint64, fenced bool) {
 	info, err := d.drv.info()
 	if err != nil {

@@ -22,7 +22,7 @@ type vector struct {
 	masked atomic.Bool   // a legacy line that was raised and stays masked until the next wait
 }
 
-// eventfd is an eventfd that is read by a goroutine of its own, which the runtime's poller wakes.
+// eventfd is an eventfd that is read by a separate goroutine, which the runtime's poller wakes.
 type eventfd struct{ file *os.File }
 
 func (e *eventfd) close() { _ = e.file.Close() } // nothing is written to it here

@@ -158,7 +158,7 @@ func (a apt) show(ctx context.Context, names ...string) (string, error) {
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends: linux-image-((\d+\.\d+)\.[0-9A-Za-z.+-]*) \(= ([^)]+)\)`)
 
 // parseReleases parses the records of linux-image packages that depend on the real ones. It returns the releases of a
-// series, newest first.
+// series, newest first, or an error if there are none.
 func parseReleases(records, series string) ([]release, error) {
 	var found []release
 	for _, m := range dependsOnImage.FindAllStringSubmatch(records, -1) {

@@ -52,7 +52,7 @@ type Config struct {
 	// and Functions they have no IOMMU.
 	Devices []string
 
-	Nodes int // number of NUMA nodes that share the memory, 0 for no NUMA; the processors are in the first
+	Nodes int // number of NUMA nodes into which the memory is divided; 0: no NUMA. The processors are in the first
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 

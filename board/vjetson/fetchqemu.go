@@ -21,7 +21,7 @@ const qemuSuite = "trixie-backports"
 // oldestQEMU is the first version with vfio-user-pci.
 const oldestQEMU = "10.1"
 
-// QEMU is a newer QEMU than this host's, with all its dependencies, unpacked in the cache.
+// QEMU is a QEMU that supports vfio-user, with all its dependencies, unpacked in the cache.
 type QEMU struct {
 	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
 	Dir     string // its folder in the cache

@@ -31,7 +31,7 @@ type Machine struct {
 
 	slots []device // devices in the hot-plug slots
 
-	ended   chan struct{} // closed when QEMU has ended
+	ended   chan struct{} // closed when QEMU and the disk cache have ended
 	exitErr error         // of QEMU; read only after ended is closed
 
 	closing   sync.Once

@@ -131,8 +131,8 @@ func reopen(fd, flags int) (int, error) {
 // the cache and partly around it, the kernel takes this for damage (EIO at the next fsync).
 const pageSize = 4096
 
-// alignment returns the alignment of a file's direct transfers in bytes, in the file and in memory: powers of two. Linux
-// reports it since 6.1.
+// alignment returns the alignment of a file's direct transfers in bytes, in the file (at least pageSize) and in memory:
+// powers of two. Both are pageSize if the kernel does not report them, as before Linux 6.1.
 func alignment(fd int) (offset, memory int) {
 	var x unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &x); err != nil || x.Mask&unix.STATX_DIOALIGN == 0 || x.Dio_mem_align == 0 {

@@ -182,8 +182,8 @@ func (d *Driver) check(call string, op Op) (place int, err error) {
 	return d.place(call, op.Base, op.Size, op.Offset)
 }
 
-// pieces splits an operation: an aligned middle for O_DIRECT, if file and memory permit it, in pieces of the maximum
-// size, and the parts before and after it for the page cache.
+// pieces splits an operation: an aligned middle for O_DIRECT, if the file, the memory and the settings permit it, in
+// pieces of the maximum size, and the parts before and after it for the page cache.
 func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err error) {
 	f := op.File
 	place, err := d.check(call, op)

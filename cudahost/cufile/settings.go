@@ -23,7 +23,7 @@ const (
 // as in the file and the calls.
 type Settings struct {
 	LogDir   string // logging.dir; empty: the working folder
-	LogLevel string // logging.level: ERROR, WARN, INFO, DEBUG or TRACE
+	LogLevel string // logging.level: NOTICE, ERROR, WARN, INFO, DEBUG or TRACE, in upper or lower case
 
 	NVTX  bool // profile.nvtx
 	Stats int  // profile.cufile_stats, 0 to 3

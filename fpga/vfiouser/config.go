@@ -146,8 +146,8 @@ func (c *configSpace) putExtended(f *Function) {
 	c.put32(extSerial+4, uint32(f.Device)<<16|uint32(f.Vendor), 0)
 }
 
-// write changes the writable bits. It returns the bits of Device Control that were written as ones, because FLR cannot be
-// read.
+// write changes the writable bits, and clears the bits that are cleared by writing ones. It returns the bits of Device
+// Control that were written as ones, because FLR cannot be read.
 func (c *configSpace) write(off int, p []byte) (devControl uint16) {
 	for i, v := range p {
 		at := off + i

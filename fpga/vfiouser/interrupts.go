@@ -25,7 +25,7 @@ const (
 	infoAutomasked = 4
 )
 
-// interrupts has the client's eventfds, and the interrupts that wait for one.
+// interrupts holds the client's eventfds, and the interrupts that wait for one.
 //
 // A message that is raised while its vector has no eventfd is kept until the vector gets one, like a pending interrupt
 // of a masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not

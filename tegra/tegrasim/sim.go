@@ -37,8 +37,8 @@ type Config struct {
 	Attr func(addr uintptr) (tegra.CacheAttr, bool)
 }
 
-// Sim is one PCI Express function's view of memory. It implements tegra.Pinner; Read and Write are for the device. All
-// methods may be called concurrently.
+// Sim is one PCI Express function's view of memory. It implements tegra.Pinner and tegra.Fencer; Read and Write are for
+// the device. All methods may be called concurrently.
 type Sim struct {
 	cfg Config
 

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// escape is the key that takes the power away: ctrl-], as in telnet.
+// escape is the key that cuts the machine's power: ctrl-], as in telnet.
 const escape = 0x1d
 
 // terminal is this process's terminal, raw while the machine uses it. Standard input may also be a pipe.

@@ -36,7 +36,7 @@ const (
 // ErrFrame is wrapped by the error for bytes that are not a frame: the two ends are out of step.
 var ErrFrame = errors.New("channel: not a frame")
 
-// Frame is one message of job ID.
+// Frame is one message. ID is the number of its job.
 type Frame struct {
 	Kind    Kind
 	ID      uint32

@@ -265,8 +265,8 @@ func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error
 // again is the delay before a device that has failed is reopened.
 const again = time.Second
 
-// revive reopens a device that has failed, if the last attempt to use or reopen it was at least again ago. It returns
-// an error if the device is still not usable.
+// revive reopens a device that has failed, unless the last attempt to use or reopen it was less than the duration again
+// ago. It returns an error if the device is still not usable.
 func (e *Encoder) revive() error {
 	switch {
 	case e.broken == nil:

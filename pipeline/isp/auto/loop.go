@@ -20,7 +20,7 @@ type Camera interface {
 	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // 0: unchanged; from: first frame with both
 }
 
-// A Balancer has a white balance controlled by a Loop: an isp.Stage.
+// A Balancer is something whose white balance a Loop controls, such as an isp.Stage.
 type Balancer interface {
 	SetGains(isp.Gains) error
 }

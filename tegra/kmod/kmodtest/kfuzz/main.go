@@ -17,7 +17,7 @@ type settings struct {
 	inject   bool // make allocations of the calls fail
 	seed     uint64
 	worker   int  // number of a worker; -1 for the parent
-	nobody   bool // the worker runs without rights
+	nobody   bool // the worker runs as the user nobody
 }
 
 func main() {
