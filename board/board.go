@@ -31,7 +31,7 @@ type Identity struct {
 	L4T     string `json:"l4t,omitempty"`     // release of Jetson Linux, such as 36.4.3
 }
 
-// family returns the family of a SoC by its name in the compatible property.
+// family returns the family of a SoC by its name in the compatible property, or Other.
 func family(soc string) Family {
 	return map[string]Family{"nvidia,tegra194": Xavier, "nvidia,tegra234": Orin, "nvidia,tegra264": Thor}[soc]
 }

@@ -135,7 +135,8 @@ func (p *Pin) OnFree(f func(Reason)) {
 	f(reason)
 }
 
-// Revoked returns a channel that is closed when the memory has been taken away other than by Unpin.
+// Revoked returns a channel that is closed after the memory has been taken away other than by Unpin, and the free
+// callbacks have run.
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
 // Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only

@@ -99,7 +99,7 @@ func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch fun
 	return fetch(ctx, dir)
 }
 
-// cached returns the newest complete kernel of a series.
+// cached returns the newest complete kernel of a series in the cache. The bool is false if there is none.
 func cached(dir, arch, series string) (Kernel, bool) {
 	root, ok := newest(dir, series+".*-"+arch)
 	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, ok

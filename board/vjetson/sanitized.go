@@ -62,7 +62,7 @@ func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	return sanitizedIn(root)
 }
 
-// sanitizedIn reads the result of buildSanitized.
+// sanitizedIn returns the kernel that buildSanitized has built in root, or an error if it is not complete.
 func sanitizedIn(root string) (Kernel, error) {
 	release, err := os.ReadFile(filepath.Join(root, completeMark))
 	return Kernel{Arch: "arm64", Release: string(release), Dir: root}, err

@@ -174,23 +174,26 @@ func (d *Driver) Properties() (Properties, error) {
 	return d.back.properties()
 }
 
-// SetPollMode sets whether transfers of up to threshold KiB are polled (cuFileDriverSetPollMode, §4.1.4).
+// SetPollMode sets whether transfers of up to threshold KiB, a multiple of 4, are polled (cuFileDriverSetPollMode,
+// §4.1.4).
 func (d *Driver) SetPollMode(poll bool, threshold uint64) error {
 	return d.limit("cuFileDriverSetPollMode", poll, threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
 }
 
-// SetMaxDirectIOSize sets the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
+// SetMaxDirectIOSize sets the largest piece of a transfer, in KiB, a multiple of 4 and not 0
+// (cuFileDriverSetMaxDirectIOSize, §4.1.5).
 func (d *Driver) SetMaxDirectIOSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxDirectIOSize", false, kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
 }
 
-// SetMaxCacheSize limits the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
+// SetMaxCacheSize limits the memory for bounce buffers, in KiB, a multiple of 4 and not 0 (cuFileDriverSetMaxCacheSize,
+// §4.1.6).
 func (d *Driver) SetMaxCacheSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxCacheSize", false, kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
 }
 
-// SetMaxPinnedMemSize limits the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The
-// largest uint64 means no limit.
+// SetMaxPinnedMemSize limits the memory that may be registered, in KiB, a multiple of 4
+// (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The largest uint64 means no limit.
 func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
 	if kb == ^uint64(0) {
 		kb = maxKB

@@ -120,7 +120,7 @@ func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
 	return nil
 }
 
-// reopen opens a file again with other flags.
+// reopen opens a file again with the access mode, O_DIRECT, O_SYNC and O_DSYNC of flags.
 func reopen(fd, flags int) (int, error) {
 	const kept = unix.O_ACCMODE | unix.O_DIRECT | unix.O_SYNC | unix.O_DSYNC
 	n, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags&kept|unix.O_CLOEXEC, 0)

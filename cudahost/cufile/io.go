@@ -129,7 +129,7 @@ type piece struct {
 	errno unix.Errno
 }
 
-// alone moves the piece on the caller's thread.
+// alone moves the piece on the caller's thread, until it is done or the driver is being closed.
 func (p *piece) alone(d *Driver, poll bool) {
 	for p.goesOn(p.call(poll)) && !d.closing.Load() {
 	}

@@ -127,7 +127,7 @@ func (s *Sensor) Config() SensorConfig { return s.cfg }
 // FrameBytes returns the length of a frame in bytes, without the trailer.
 func (s *Sensor) FrameBytes() int { return s.line * s.cfg.Height }
 
-// jitter returns the delay of frame n, which is less than most.
+// jitter returns the delay of frame n, which is less than most, or 0 if most is not positive.
 func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0

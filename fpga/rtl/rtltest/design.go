@@ -154,7 +154,7 @@ func (d *Design) Read32(off uint32) uint32 {
 	return d.lib.read(d.c, off)
 }
 
-// Write32 implements fpga.Registers.
+// Write32 implements fpga.Registers. It advances the design's time like Read32.
 func (d *Design) Write32(off, v uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

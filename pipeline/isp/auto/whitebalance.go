@@ -68,7 +68,7 @@ func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error)
 	return w, nil
 }
 
-// Limited reports whether a gain is at one of its limits.
+// Limited reports whether a gain is at one of its limits, to within 0.1 %.
 func (w *WhiteBalance) Limited() bool {
 	at := func(g, lowest, highest float64) bool { return g <= lowest*1.001 || g >= highest*0.999 }
 	return at(w.gains.R, w.config.Min.R, w.config.Max.R) || at(w.gains.B, w.config.Min.B, w.config.Max.B)
