@@ -31,7 +31,7 @@ type Identity struct {
 	L4T     string `json:"l4t,omitempty"`     // release of Jetson Linux, such as 36.4.3
 }
 
-// family returns the family of a SoC by its name in the compatible property.
+// family returns the family of a SoC by its name in the compatible property, or Other.
 func family(soc string) Family {
 	return map[string]Family{"nvidia,tegra194": Xavier, "nvidia,tegra234": Orin, "nvidia,tegra264": Thor}[soc]
 }
@@ -92,8 +92,8 @@ type Rail struct {
 	Alarm bool    `json:"alarm"` // the current is or was above a limit, so the board is throttled
 }
 
-// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without a
-// label, or with the label NC.
+// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without
+// readings, without a label, or with the label NC.
 func Rails(root fs.FS) []Rail {
 	var list []Rail
 	for _, dir := range glob(root, "sys/class/hwmon/hwmon*") {
@@ -169,8 +169,8 @@ func Throttles(root fs.FS) []Throttle {
 // powerModel matches a model's name in nvpmodel.conf: < POWER_MODEL ID=0 NAME=MAXN >
 var powerModel = regexp.MustCompile(`(?m)^< POWER_MODEL ID=([0-9]+) NAME=(\S+) >`)
 
-// PowerMode returns the name of nvpmodel's mode, such as MAXN, or its number if it has no name, or "" if there is no
-// nvpmodel. /var/lib/nvpmodel/status contains the mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
+// PowerMode returns the name of nvpmodel's mode, such as MAXN, or its number if it has no name, or "" if it is unknown.
+// /var/lib/nvpmodel/status contains the mode's number as "pmode:0000", /etc/nvpmodel.conf the names.
 func PowerMode(root fs.FS) string {
 	digits, ok := strings.CutPrefix(text(root, "var/lib/nvpmodel/status"), "pmode:")
 	id, err := strconv.Atoi(strings.Fields(digits + " x")[0])
@@ -185,10 +185,11 @@ func PowerMode(root fs.FS) string {
 	return strconv.Itoa(id)
 }
 
-// maxText is the maximum number of bytes read from a file; nvpmodel.conf has tens of thousands.
+// maxText is the number of bytes after which text stops reading; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
-// text reads a small file without trailing zero bytes and white space. It returns "" if the file cannot be read.
+// text returns a file without trailing zero bytes and white space, or "" if it cannot be opened. It stops reading after
+// about maxText bytes.
 func text(root fs.FS, name string) string {
 	file, err := root.Open(name)
 	if err != nil {
@@ -212,7 +213,7 @@ func number(root fs.FS, name string) (n int, ok bool) {
 	return n, err == nil
 }
 
-// glob returns the matches, sorted by the numbers at the ends of their names.
+// glob returns the matches, sorted by length and then by name, so that numbers at the ends of names are in order.
 func glob(root fs.FS, pattern string) []string {
 	list, err := fs.Glob(root, pattern)
 	if err != nil {
@@ -235,7 +236,8 @@ type Reading struct {
 	Alarm bool   // the board is throttled
 }
 
-// Readings returns the temperatures of the board in °C and the power of its rails in W. root is /.
+// Readings returns the temperatures of the board in °C and the power of its rails in W. root is the machine's file
+// system.
 func Readings(root fs.FS) (list []Reading) {
 	for _, z := range Zones(root) {
 		list = append(list, Reading{Name: z.Name, Value: z.Celsius, Unit: "°C"})

@@ -12,12 +12,12 @@ import (
 type callbacks struct {
 	mu      sync.Mutex
 	entry   uintptr // address that CUDA calls; 0: not created yet. It is never freed, so there is one per driver.
-	last    uintptr
+	last    uintptr // the key given out last
 	waiting map[uintptr]func()
 }
 
 // Call enqueues a call of f on the stream; later work waits for it (cuLaunchHostFunc). f runs on a CUDA thread, and
-// must neither call CUDA nor wait for work of the GPU. After a sticky error, f may never be called.
+// must neither call CUDA nor wait for work of the GPU. After a sticky error, it is possible that f is never called.
 func (s *Stream) Call(f func()) error {
 	return s.device.withContext(func(d *driver) error {
 		entry, key := d.back.addCallback(f)

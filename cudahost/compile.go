@@ -107,8 +107,8 @@ func (c *Compiler) check(code int32) error {
 	return fmt.Errorf("nvrtc: %s (%d)", text, code)
 }
 
-// Compile compiles source; name is its name in errors. cached reports whether the code comes from the cache. Compiling
-// takes seconds, and succeeds even if the code cannot be cached; both are logged.
+// Compile compiles source with further options of NVRTC; name is its name in errors. cached reports whether the code
+// comes from the cache. Compiling takes seconds and is logged. It succeeds even if the code cannot be cached.
 func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
 	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
 	h := sha256.New()

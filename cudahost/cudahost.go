@@ -37,7 +37,7 @@ var (
 
 // An Allocator allocates buffers.
 type Allocator interface {
-	// AllocHost returns size bytes of zeroed memory, 4 KiB aligned.
+	// AllocHost returns a buffer of size bytes of zeroed memory, 4 KiB aligned. The caller must close it.
 	AllocHost(size int, flags Flags) (*Buffer, error)
 	// Backend returns "cuda" or "host".
 	Backend() string
@@ -53,17 +53,17 @@ type Invalidator interface {
 
 // Config selects a back end.
 type Config struct {
-	Backend     string      // "auto" or "", "cuda", or "host"
-	Invalidator Invalidator // may be nil
-	Logger      *slog.Logger
-	Beside      Allocator // another allocator of the same process, or nil; only one of the two logs the warning about host memory
+	Backend     string       // "auto" or "", "cuda", or "host"
+	Invalidator Invalidator  // may be nil
+	Logger      *slog.Logger // nil: slog.Default()
+	Beside      Allocator    // another allocator of the process, or nil; only one of the two warns about host memory
 
 	library string // used instead of libcuda
 	root    fs.FS  // used instead of the machine's files
 }
 
-// Open returns the back end selected by cfg. "auto" uses CUDA if it works; otherwise it logs the reason, as a warning
-// if there is a GPU.
+// Open returns the back end selected by cfg. "auto" (or "") selects CUDA if it works; otherwise it selects host and
+// logs the reason, as a warning if there is a GPU.
 func Open(cfg Config) (Allocator, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -146,7 +146,8 @@ func (b *Buffer) File() (file *os.File, offset int64) {
 	return b.file, pageSize
 }
 
-// Close frees the memory. Devices that can still access it are cut off first. A second Close returns ErrFreed.
+// Close frees the memory, after Config.Invalidator, if any, has taken it away from devices. The error of a second Close
+// wraps ErrFreed.
 func (b *Buffer) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -36,7 +36,7 @@ type Device struct {
 	Integrated    bool            // shares its memory with the CPU
 	GPUDirectRDMA bool            // supported by the driver; false for drivers that do not know the attribute
 	Logger        *slog.Logger    // for messages of compilers; nil: slog.Default()
-	Interrupt     <-chan struct{} // once closed, compilers end with ErrInterrupted; nil: never
+	Interrupt     <-chan struct{} // after it is closed, Compiler.Compile fails with ErrInterrupted; nil: never
 	unified       bool            // host pointers are device pointers
 
 	closing sync.Once

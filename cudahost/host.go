@@ -22,7 +22,7 @@ type hostAllocator struct {
 	invalidator Invalidator
 	log         *slog.Logger
 	lastID      atomic.Uint64
-	warn        *sync.Once // shared between the allocators of a process
+	warn        *sync.Once // may be shared with another allocator, see Config.Beside
 }
 
 func (a *hostAllocator) Backend() string { return "host" }
@@ -36,8 +36,8 @@ func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	return a.alloc(context.Background(), size, flags)
 }
 
-// During returns an Allocator like a, except that AllocHost of the host back end fails with the cause of ctx's end once
-// ctx ends, because large memory takes seconds to allocate.
+// During returns a, but in place of the host back end an Allocator like it whose AllocHost fails with the cause of
+// ctx's end when ctx ends, because large memory takes seconds to allocate. Allocating Shared memory is not interrupted.
 func During(ctx context.Context, a Allocator) Allocator {
 	if host, is := a.(*hostAllocator); is {
 		return &during{host, ctx}
@@ -137,7 +137,7 @@ func inWholeHugePages(length int) int {
 	return whole
 }
 
-// LockedBytes returns the bytes of locked memory (RLIMIT_MEMLOCK) that a buffer of the host back end takes.
+// LockedBytes returns the number of bytes of locked memory (RLIMIT_MEMLOCK) that a buffer of the host back end uses.
 func LockedBytes(size int, flags Flags) int {
 	length := withLeadingPage(size)
 	if size < hugePage || flags&Shared != 0 {

@@ -13,7 +13,7 @@ type Module struct {
 	handle uintptr
 }
 
-// Load loads code compiled by Compile.
+// Load loads code compiled by Compiler.Compile. The caller must close the module.
 func (g *Device) Load(code []byte) (*Module, error) {
 	m := &Module{device: g}
 	image := append(code[:len(code):len(code)], 0) // PTX is a C string
@@ -51,7 +51,7 @@ func (m *Module) Kernel(name string) (*Kernel, error) {
 	return k, nil
 }
 
-// Dim is the size of a grid in blocks or of a block in threads.
+// Dim is the size of a grid in blocks or of a block in threads. 0 in Y or Z counts as 1.
 type Dim struct{ X, Y, Z int }
 
 // Launch enqueues a run of the kernel on the stream. args are pointers to the parameters, as for cuLaunchKernel; the

@@ -184,7 +184,7 @@ func (d *driver) pointed(f symbol, pointer uintptr, at int, args []uintptr) erro
 
 // An Error is a CUresult other than CUDA_SUCCESS.
 type Error struct {
-	Call    string // the function
+	Call    string // name of the function
 	Code    int    // CUresult
 	Name    string // such as CUDA_ERROR_OUT_OF_MEMORY
 	Meaning string // as described by the driver

@@ -8,15 +8,16 @@ import (
 	"unsafe"
 )
 
-// A DeviceMemory is memory of the GPU, which the CPU cannot access. On an integrated GPU it is physically the same
-// memory.
+// A DeviceMemory is memory of the GPU, which the CPU cannot access. On an integrated GPU it is physically part of the
+// CPU's memory.
 type DeviceMemory struct {
-	Pointer uintptr
-	Size    int
+	Pointer uintptr // address for kernels
+	Size    int     // bytes
 	device  *Device
 }
 
-// AllocDevice allocates memory of the GPU, aligned to 256 bytes. Its contents are undefined.
+// AllocDevice allocates size bytes of memory of the GPU, aligned to 256 bytes. Its contents are undefined. The caller
+// must close it.
 func (g *Device) AllocDevice(size int) (*DeviceMemory, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("%w: %d bytes of device memory", ErrSize, size)
@@ -36,7 +37,8 @@ func (m *DeviceMemory) Close() error {
 	return m.device.withContext(func(d *driver) error { return d.call(cuMemFree, m.Pointer) })
 }
 
-// Write copies b to the start of the memory, and returns once it has arrived.
+// Write copies b to the start of the memory, and returns after it has arrived there. The error wraps ErrSize if b is
+// longer than the memory.
 func (m *DeviceMemory) Write(b []byte) error {
 	if len(b) > m.Size {
 		return fmt.Errorf("%w: %d bytes into %d of device memory", ErrSize, len(b), m.Size)
@@ -94,12 +96,12 @@ func (s *Stream) copy(c copy2D, l Lines) error {
 	})
 }
 
-// Read enqueues a copy from device memory to host memory.
+// Read enqueues a copy of size bytes from device memory to host memory.
 func (s *Stream) Read(to, from uintptr, size int) error {
 	return s.device.withContext(func(d *driver) error { return d.quick(cuMemcpyDtoHAsync, to, from, uintptr(size), s.handle) })
 }
 
-// Clear enqueues the clearing of device memory.
+// Clear enqueues setting size bytes of device memory to zero.
 func (s *Stream) Clear(at uintptr, size int) error { return s.Fill(at, 0, size) }
 
 // Fill enqueues the filling of device memory, or of mapped host memory, with a byte value.
@@ -113,7 +115,7 @@ type Event struct {
 	handle uintptr
 }
 
-// NewEvent creates an event.
+// NewEvent creates an event. The caller must close it.
 func (g *Device) NewEvent() (*Event, error) {
 	e := &Event{device: g}
 	return e, g.withContext(func(d *driver) error {
@@ -126,7 +128,7 @@ func (s *Stream) Mark(e *Event) error {
 	return s.device.withContext(func(d *driver) error { return d.quick(cuEventRecord, e.handle, s.handle) })
 }
 
-// After makes further work on the stream wait for the event's last mark.
+// After makes work that is enqueued on the stream from now on wait for the event's latest mark.
 func (s *Stream) After(e *Event) error {
 	return s.device.withContext(func(d *driver) error { return d.quick(cuStreamWaitEvent, s.handle, e.handle, 0) })
 }

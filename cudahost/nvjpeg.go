@@ -96,9 +96,9 @@ func jpegError(call string, code int32) error {
 // A Picture420 consists of three planes of bytes that the device can access: luma, and Cb and Cr with half the width
 // and height, rounded up.
 type Picture420 struct {
-	Planes        [3]uintptr
-	Strides       [3]int
-	Width, Height int
+	Planes        [3]uintptr // addresses of luma, Cb and Cr
+	Strides       [3]int     // bytes from one line to the next
+	Width, Height int        // of the luma plane
 }
 
 // nvjpegImage is nvjpegImage_t.

@@ -49,7 +49,7 @@ func (g *Device) RegisterReadOnly(memory []byte) (pointer uintptr, unregister fu
 	}, nil
 }
 
-// readsReadOnly returns an error if the GPU cannot access memory that is mapped read-only.
+// readsReadOnly returns an error unless the driver reports that the GPU can access memory that is mapped read-only.
 func (g *Device) readsReadOnly(d *driver) error {
 	var can int32
 	if err := d.call(cuDeviceGetAttribute, uintptr(unsafe.Pointer(&can)), attrReadOnlyRegister, uintptr(g.number)); err != nil { // unknown to it

@@ -31,7 +31,7 @@ const (
 	eventNoTiming     = 2
 )
 
-// maxFences is the maximum number of pending fences on one stream.
+// maxFences is the number of pending fences on one stream from which on FenceThen waits for one of them.
 const maxFences = 256
 
 // NewStream creates a stream. Close frees it.
@@ -78,8 +78,8 @@ type Fence struct {
 // Fence returns a fence at the current end of the stream's work. Nobody needs to wait for it: the stream frees it.
 func (s *Stream) Fence() (*Fence, error) { return s.FenceThen(nil) }
 
-// FenceThen returns a fence that opens after then has returned. then is called with the error of the work and must not
-// wait for the stream.
+// FenceThen is Fence, but when the work is done, then is called with the error of the work, and Wait returns only after
+// that. then must not wait for the stream. It is not called if FenceThen returns an error.
 func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	f := &Fence{then: then, done: make(chan struct{})}
 	if err := s.device.withContext(func(d *driver) error {
@@ -105,7 +105,7 @@ func (s *Stream) event(d *driver, f *Fence) error {
 	return d.call(cuEventCreate, uintptr(unsafe.Pointer(&f.event)), eventBlockingSync|eventNoTiming)
 }
 
-// wait waits for the fences in the order of the stream.
+// wait waits for the events of the fences in the order of the stream, calls each fence's function and completes it.
 func (s *Stream) wait() {
 	for f := range s.waiting { // ends: Close closes it
 		f.err = s.device.withContext(func(d *driver) error {

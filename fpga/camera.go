@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Errors of Camera. They are wrapped with the details, and with what to do.
+// Errors of OpenCameraBlock and of Camera's methods. ErrNoCamera and ErrCameraConfig are wrapped with details.
 var (
 	ErrNoCamera     = errors.New("no camera block")
 	ErrCameraConfig = errors.New("camera cannot do this")
@@ -27,29 +27,29 @@ type CameraConfig struct {
 	Period        time.Duration // from frame to frame; not used if Triggered
 	Exposure      time.Duration // 0: unchanged
 	Gain          float64       // 1 is unity; 0: unchanged
-	Triggered     bool          // frames are started by Trigger instead of the frame timer
+	Triggered     bool          // each frame is started by a trigger instead of the frame timer
 }
 
-// CameraInfo describes a camera block, as reported by the block itself.
+// CameraInfo describes a camera block as its registers report it.
 type CameraInfo struct {
-	Major, Minor        int
+	Major, Minor        int // version of the register map
 	Caps                CameraCaps
 	MaxWidth, MaxHeight int
-	Buffers             int // frames that the FPGA's frame memory can hold
-	Align               int // bytes; a frame's pixel bytes must be a multiple of this
-	MinPeriod           time.Duration
-	Index, Cameras      int // number of this camera block, and total number of camera blocks
-	Channel             int // C2H channel that the camera feeds
+	Buffers             int           // frames that the FPGA's frame memory can hold
+	Align               int           // the number of pixel bytes in a frame must be a multiple of max(Align, FrameAlign)
+	MinPeriod           time.Duration // shortest frame period
+	Index, Cameras      int           // number of this camera block, counted from 0, and total number of camera blocks
+	Channel             int           // C2H channel that the camera feeds
 }
 
-// CameraCounters are counters since the last start.
+// CameraCounters are counters since the camera was last started. Those of 32 bits wrap around.
 type CameraCounters struct {
-	Sequence      uint64 // of the next frame
+	Sequence      uint64 // sequence number of the next frame
 	Delivered     uint32 // frames sent completely
 	Dropped       uint32 // frames dropped at the source
-	Padded        uint32
+	Padded        uint32 // frames that the FPGA filled up with zeros
 	Lost          uint32 // frames sent truncated or without their end
-	TriggerMissed uint32
+	TriggerMissed uint32 // triggers that arrived during an exposure
 }
 
 // Camera controls a camera block in the user BAR (docs/fpga-interface.md). Its methods may be called concurrently.
@@ -59,8 +59,8 @@ type Camera struct {
 	mu   sync.Mutex // guards register pairs that latch, and sequences of writes
 }
 
-// OpenCameraBlock opens camera block n of the user BAR, after checking that it exists in a version that this program
-// knows. CameraInfo.Cameras is the number of blocks.
+// OpenCameraBlock opens camera block n of the user BAR, after checking its magic number, its major version and the size
+// of its trailers. CameraInfo.Cameras is the number of blocks.
 func OpenCameraBlock(user Registers, n int) (*Camera, error) {
 	regs := block{user, uint32(n) * CameraBlock}
 	magic, version := regs.Read32(CamMagic), regs.Read32(CamVersion)
@@ -91,7 +91,7 @@ func OpenCameraBlock(user Registers, n int) (*Camera, error) {
 	}}, nil
 }
 
-// block is a part of a register window.
+// block is the part of a register window that starts at base.
 type block struct {
 	Registers
 	base uint32
@@ -103,7 +103,9 @@ func (b block) Write32(off uint32, v uint32) { b.Registers.Write32(b.base+off, v
 // Info returns the properties that the camera block reported when it was opened.
 func (c *Camera) Info() CameraInfo { return c.info }
 
-// Configure stops the camera, writes the configuration and reads it back.
+// Configure stops the camera, writes the configuration, and returns an error if a register does not read back as
+// written or the camera reports a configuration error. A configuration outside the limits in CameraInfo is refused
+// before anything is written.
 func (c *Camera) Configure(cfg CameraConfig) error {
 	if err := c.check(cfg); err != nil {
 		return err
@@ -156,7 +158,7 @@ func (c *Camera) SetExposure(exposure time.Duration, gain float64) (from uint64,
 	return uint64(c.regs.Read32(CamSequenceHigh))<<32 + uint64(low) + 1, nil
 }
 
-// Exposure returns the exposure and the gain in the registers.
+// Exposure returns the exposure time and the gain (1 is unity) that the registers hold.
 func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
 	e, g := c.regs.Read32(CamExposure), c.regs.Read32(CamGain)
 	if e == gone {
@@ -197,7 +199,8 @@ func (c *Camera) write(settings []setting) error {
 	return nil
 }
 
-// check returns an error if the registers cannot hold the configuration, or the camera lacks a capability for it.
+// check returns an error if the configuration is outside the limits of the registers or of the camera, or needs a
+// capability that the camera lacks.
 func (c *Camera) check(cfg CameraConfig) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrCameraConfig, fmt.Sprintf(format, a...))
@@ -229,14 +232,14 @@ func (c *Camera) check(cfg CameraConfig) error {
 	return nil
 }
 
-// FrameBytes returns the number of pixel bytes of a frame, without the trailer.
+// FrameBytes returns the number of pixel bytes in a frame, without the trailer, as the camera is configured.
 func (c *Camera) FrameBytes() int { return int(c.regs.Read32(CamFrameBytes)) }
 
 // Stride returns the number of bytes from one line to the next.
 func (c *Camera) Stride() int { return int(c.regs.Read32(CamStride)) }
 
-// Start clears the counters and takes frames, beginning with sequence number 0. The DMA channel must be running
-// already.
+// Start clears the counters and begins to take frames, or in triggered mode to accept triggers. The first frame has
+// sequence number 0. The DMA channel must be running already.
 func (c *Camera) Start() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +276,7 @@ func (c *Camera) statusError() error {
 	return nil
 }
 
-// Trigger starts one exposure in triggered mode.
+// Trigger starts one exposure in triggered mode. During an exposure it is only counted as missed.
 func (c *Camera) Trigger() { c.regs.Write32(CamCommand, CommandTrigger) }
 
 // ForceEOP ends the open stream packet, so that a DMA channel waiting for the rest of it can stop.
@@ -282,8 +285,8 @@ func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
 // Timestamp returns the FPGA's timestamp counter in ns.
 func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
 
-// OpenFrame returns the number of the frame being sent, or sent last, and the start of its exposure by the timestamp
-// counter. It requires CapOpenFrame.
+// OpenFrame returns the sequence number of the frame being sent or, between frames, of the one sent last, and the start
+// of its exposure in ns of the timestamp counter. It requires CapOpenFrame.
 func (c *Camera) OpenFrame() (sequence, start uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -309,7 +312,7 @@ func (c *Camera) Events() CameraEvents {
 // EnableEvents selects the events that raise the user interrupt with the camera's number.
 func (c *Camera) EnableEvents(events CameraEvents) { c.regs.Write32(CamEventEnable, uint32(events)) }
 
-// Counters returns the counters since the last start.
+// Counters returns the counters since the last start, or ErrCameraGone.
 func (c *Camera) Counters() (CameraCounters, error) {
 	n := CameraCounters{
 		Sequence:      c.pair(CamSequenceLow, CamSequenceHigh),

@@ -2,7 +2,7 @@
 
 package fpga
 
-// MaxDimension is the maximum width and height of a frame in samples.
+// MaxDimension is the maximum width of a frame in samples, and its maximum height in lines.
 const MaxDimension = 1 << 15
 
 // Values of the first registers of a camera block.
@@ -31,8 +31,8 @@ const (
 	CamCount         = 0x020 // RO  number of camera blocks in the user BAR; 0, in version 1.0, means 1
 	CamIndex         = 0x024 // RO  number of this camera block
 	CamChannel       = 0x028 // RO  C2H channel that the camera feeds
-	CamControl       = 0x040 // RW  CameraControl bits
-	CamCommand       = 0x044 // WO  CameraCommand bits, self-clearing
+	CamControl       = 0x040 // RW  CameraRun, CameraTriggered
+	CamCommand       = 0x044 // WO  CommandTrigger, CommandForceEOP; self-clearing
 	CamStatus        = 0x048 // RO  CameraStatus
 	CamEvents        = 0x04c // RW1C CameraEvents
 	CamEventEnable   = 0x050 // RW  CameraEvents that raise user interrupt CamIndex
@@ -95,8 +95,8 @@ type CameraStatus uint32
 const (
 	StatusRunning     CameraStatus = 1 << iota // frames are being taken
 	StatusExposing                             // a frame is being exposed
-	StatusPacketOpen                           // part of a packet has been sent
-	StatusConfigError                          // impossible geometry, format or times: Run had no effect
+	StatusPacketOpen                           // a packet has begun and not yet ended
+	StatusConfigError                          // impossible geometry, format or times: setting CameraRun has no effect
 	StatusHostReady                            // the DMA channel's Run bit is set (c2h_sts[6])
 )
 
@@ -107,6 +107,6 @@ const (
 	EventDropped       CameraEvents = 1 << iota // a frame was dropped at the source
 	EventPadded                                 // a frame was padded
 	EventOverflow                               // samples were lost inside a frame
-	EventTriggerMissed                          // a trigger arrived too early
+	EventTriggerMissed                          // a trigger arrived during an exposure
 	EventForcedEOP                              // a packet was ended by command
 )

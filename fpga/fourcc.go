@@ -22,7 +22,7 @@ func (f FourCC) String() string {
 	return string(b[:])
 }
 
-// Bits returns the number of significant bits per sample, or 0 if the format is not in the table of
+// Bits returns the number of significant bits per sample, or 0 if the format is neither UYVY nor in the table of
 // docs/fpga-interface.md.
 func (f FourCC) Bits() int {
 	switch f.String() {

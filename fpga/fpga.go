@@ -19,7 +19,7 @@ type Interrupts interface {
 	Vectors() int
 	// Wait returns nil once the vector has been raised at least once since Wait last returned nil for it. Raises are
 	// counted as by an eventfd, so none between two calls is lost, and several may be reported as one. Wait returns
-	// ctx.Err() if ctx ends first.
+	// ctx.Err() if ctx ends first, or another error if it cannot wait for the vector.
 	Wait(ctx context.Context, vector int) error
 }
 
@@ -32,9 +32,9 @@ type BAR struct {
 
 // A HaltOp is one access in a list that stops an engine without its driver. It does not depend on anything read before.
 type HaltOp struct {
-	BAR           int
-	Offset, Value uint32
-	Await         bool // wait until the register has the value, instead of writing it
+	BAR           int    // BAR.Index
+	Offset, Value uint32 // Offset in bytes
+	Await         bool   // wait until the register reads as Value, instead of writing it
 }
 
 // A Segment is a range of bus addresses (IOVAs) that is contiguous for the device.

@@ -110,8 +110,8 @@ func (t Trailer) AppendBinary(b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// ParseTrailer parses a trailer and checks all of it. Every error wraps ErrTrailer. If only the values of fields are
-// inconsistent, the trailer is returned with the error.
+// ParseTrailer parses a trailer and checks all of it. Every error wraps ErrTrailer. If length, magic, checksum,
+// version, size and reserved bytes are right, the trailer is returned even with an error.
 func ParseTrailer(b []byte) (Trailer, error) {
 	if len(b) != TrailerSize {
 		return Trailer{}, fmt.Errorf("%w: %d bytes, want %d", ErrTrailer, len(b), TrailerSize)
@@ -156,7 +156,7 @@ func ParseTrailer(b []byte) (Trailer, error) {
 	return t, t.check(le.Uint32(b[trailerBits:]))
 }
 
-// check checks that the fields are consistent.
+// check returns an error if a field has an invalid value, or if fields contradict each other.
 func (t Trailer) check(bits uint32) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: sequence %d: %s", ErrTrailer, t.Sequence, fmt.Sprintf(format, a...))

@@ -13,10 +13,10 @@ type Coherent struct {
 	Segments []Segment // bus addresses in the order of Bytes
 
 	mu      sync.Mutex
-	release func() error // nil once closed
+	release func() error // nil after Close
 }
 
-// NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; Close calls it once.
+// NewCoherent returns the Coherent of a back end. release unmaps and frees the memory; only the first Close calls it.
 func NewCoherent(b []byte, segments []Segment, release func() error) *Coherent {
 	return &Coherent{Bytes: b, Segments: segments, release: release}
 }

@@ -22,7 +22,7 @@ type Device struct {
 	what uapi.Info // as of Open
 	bars []*Window
 
-	vectors []vector      // MSI vectors by number
+	vectors []vector      // interrupt vectors by number
 	wakers  []*eventfd    // all eventfds being read
 	gone    chan struct{} // closed when the function has gone
 	closing chan struct{} // closed by Close
@@ -38,7 +38,7 @@ type Device struct {
 	mu       sync.Mutex
 	closed   bool
 	goneOnce sync.Once
-	cookie   uint64
+	cookie   uint64 // of the last pin
 	pins     map[*devicePin]struct{}
 	coherent map[*deviceMemory]struct{}
 }
@@ -88,7 +88,8 @@ func (d *Device) open() error {
 // Info returns the properties of the function that the module reported when it was opened.
 func (d *Device) Info() uapi.Info { return d.what }
 
-// Fenced implements Fencer. A function that has gone counts as fenced: Resume returns the reason.
+// Fenced implements Fencer. A function that has gone, or whose Device is closed, counts as fenced, and the generation
+// may be 0: Resume then returns the reason.
 func (d *Device) Fenced() (generation uint64, fenced bool) {
 	info, err := d.drv.info()
 	if err != nil {
@@ -125,7 +126,8 @@ func (d *Device) Reset() error {
 }
 
 // SetHalt gives the module a list of register accesses, at most uapi.HaltOps, that stop the function's engine when
-// memory is revoked; an empty list clears it. They are a courtesy: memory is protected by being unmapped.
+// memory is revoked; an empty list clears it. Memory is unmapped when it is revoked, so its protection does not depend
+// on the list.
 func (d *Device) SetHalt(ops []uapi.HaltOp) error {
 	return d.wrap(d.drv.setHalt(ops), "halt list of %d accesses", len(ops))
 }

@@ -14,7 +14,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// driver contains the operations of an open device of the kernel module. Errors are *uapi.Error or os.ErrClosed.
+// driver contains the operations of an open device of the kernel module. Their errors wrap a *uapi.Error, an errno of
+// mmap, or os.ErrClosed.
 type driver interface {
 	info() (uapi.Info, error)
 	region(index int) (uapi.Region, error)
@@ -29,7 +30,8 @@ type driver interface {
 	close() error
 }
 
-// file is the driver of an open character device. Closing it waits for the calls in progress.
+// file is the driver of an open character device. The device is closed when Close was called and the calls in progress
+// have ended.
 type file struct{ *os.File }
 
 // openFile opens a device of the module. If there is none, the error says what is missing.

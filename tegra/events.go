@@ -18,11 +18,11 @@ import (
 // vector is an interrupt vector. raised holds a raise that has not been waited for yet.
 type vector struct {
 	raised chan struct{}
-	count  atomic.Uint64
-	masked atomic.Bool // a legacy line that was raised and stays masked until the next wait
+	count  atomic.Uint64 // raises since Open
+	masked atomic.Bool   // a legacy line that was raised and stays masked until the next wait
 }
 
-// eventfd is an eventfd that a separate goroutine reads, which is parked in the poller.
+// eventfd is an eventfd that is read by a separate goroutine, which the runtime's poller wakes.
 type eventfd struct{ file *os.File }
 
 func (e *eventfd) close() { _ = e.file.Close() } // nothing is written to it here
@@ -83,7 +83,8 @@ func (d *Device) Vectors() int { return len(d.vectors) }
 
 // Wait waits for an interrupt: it returns nil once the vector has been raised at least once since Wait last returned
 // nil for it. No raise since Open is lost, except those of a fenced function that is not restricted by a strict IOMMU;
-// several may be reported as one. Otherwise Wait returns ctx's error, ErrGone or ErrClosed.
+// several may be reported as one. Otherwise it returns ctx's error, one that wraps ErrGone or ErrClosed, or an error if
+// there is no such vector or the module cannot unmask an interrupt line.
 func (d *Device) Wait(ctx context.Context, vector int) error {
 	if vector < 0 || vector >= len(d.vectors) {
 		return fmt.Errorf("%s: interrupt vector %d, the function has %d", d.path, vector, len(d.vectors))
@@ -112,7 +113,7 @@ func (d *Device) unmask(v *vector) error {
 	return d.wrap(err, "interrupt line")
 }
 
-// Raised returns how often all vectors were raised since Open.
+// Raised returns the total number of raises of all vectors since Open.
 func (d *Device) Raised() (n uint64) {
 	for i := range d.vectors {
 		n += d.vectors[i].count.Load()

@@ -110,7 +110,7 @@ type Pin struct {
 
 // NewPin returns the Pin of a back end. After the back end has taken the memory away from the device on its own, it
 // must call revoke, which runs the free callbacks and returns when they have ended. If Unpin was faster, revoke only
-// waits for it.
+// waits until the callbacks run by Unpin have ended.
 func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Reason)) {
 	pin = &Pin{
 		Request: r, Segments: segments, mapping: m,
@@ -135,7 +135,8 @@ func (p *Pin) OnFree(f func(Reason)) {
 	f(reason)
 }
 
-// Revoked returns a channel that is closed when the memory has been taken away other than by Unpin.
+// Revoked returns a channel that is closed after the memory has been taken away other than by Unpin, and the free
+// callbacks have run.
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
 // Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only

@@ -91,7 +91,9 @@ type Pinner interface {
 // Fencer is implemented by pinners whose function is fenced before its first use and after a revocation: nothing can be
 // pinned or allocated until its engine has been reset and Resume was called with the generation of the fence.
 type Fencer interface {
+	// Fenced reports whether the function is fenced, and returns the generation of the fence.
 	Fenced() (generation uint64, fenced bool)
+	// Resume ends the fence. The error wraps ErrGeneration if generation is no longer the current one.
 	Resume(generation uint64) error
 	// Fence fences the function. Pins stay. It must be called before memory is freed that the engine may still use,
 	// since the bus addresses are reused at once.

@@ -16,7 +16,7 @@ import (
 
 // A Window is a mapped BAR. It is accessed only by 32-bit atomic loads and stores. Reads beyond its end, at an address
 // that is not a multiple of 4, or after Close return all ones, and such writes have no effect, as if nothing on the bus
-// had answered. The same applies once the function has gone: the module then maps a page of ones.
+// had answered. The same applies after the function has gone: the module then maps a page of ones.
 type Window struct {
 	Index int // of the BAR, 0 to 5
 	Size  int // bytes
@@ -29,7 +29,7 @@ type Window struct {
 const maxWindow = math.MaxUint32 + 1
 
 // BARs returns the function's BARs that can be mapped. A BAR of more than 4 GiB is left out: it is memory, not
-// registers.
+// registers. The slice must not be changed.
 func (d *Device) BARs() []*Window { return d.bars }
 
 func (d *Device) mapBARs() error {

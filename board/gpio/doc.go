@@ -4,6 +4,7 @@
 // the times of edges, of an external trigger or of PPS. It requires Linux 5.10, which introduced the second version of
 // the GPIO character device's interface.
 //
-// An open line belongs to this process, and is busy for other processes. Close restores its direction and, for an
-// output, its value. If the process dies instead, the kernel releases the line and leaves it as it is.
+// An open line belongs to this process, and is busy for other processes. Closing an Output restores the line's previous
+// direction and, if that was output, its value. If the process dies instead, the kernel releases the line and leaves it
+// as it is.
 package gpio

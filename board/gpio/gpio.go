@@ -130,7 +130,8 @@ func (o *Output) Set(value int) error {
 	return nil
 }
 
-// Close restores the line and releases it. Further calls do nothing.
+// Close restores the line's previous direction, and its value if that was output, and releases the line. Further calls
+// do nothing.
 func (o *Output) Close() error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

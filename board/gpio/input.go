@@ -38,7 +38,7 @@ type Input struct {
 // edgeQueue is the maximum number of edges that wait to be received, enough for one second of a fast trigger.
 const edgeQueue = 1024
 
-// OpenInput opens a line and reports its edges.
+// OpenInput opens a line as an input and reports its edges of the given kind until Close.
 func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
 	in := &Input{edges: make(chan Edge, edgeQueue)}
 	var kind gpiod.LineReqOption = map[Edges]gpiod.LineEdge{Rising: gpiod.WithRisingEdge, Falling: gpiod.WithFallingEdge, Both: gpiod.WithBothEdges}[edges]
@@ -51,7 +51,8 @@ func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
 	return in, nil
 }
 
-// handle runs on the library's goroutine, one edge at a time.
+// handle adds an edge to the channel, or counts it as lost if the channel is full. The library calls it for one edge
+// at a time.
 func (in *Input) handle(e gpiod.LineEvent) {
 	if gap := e.LineSeqno - in.last - 1; gap > 0 && gap < 1<<31 {
 		in.lost.Add(uint64(gap)) // the kernel's own buffer was full
@@ -90,5 +91,5 @@ func (in *Input) Edges() <-chan Edge { return in.edges }
 // Lost returns the number of edges lost because the kernel's buffer or the channel was full.
 func (in *Input) Lost() uint64 { return in.lost.Load() }
 
-// Close releases the line. No edge is reported afterwards.
+// Close releases the line. Afterwards no edge is added to the channel.
 func (in *Input) Close() error { return in.line.Close() }

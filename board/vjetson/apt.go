@@ -28,7 +28,7 @@ var olderSuites = map[string]string{"5.10": "bullseye"}
 
 // apt is the configuration of an ordinary apt client with a state of its own.
 type apt struct {
-	state, arch string
+	state, arch string // folder of the state; Debian's name of the architecture
 	suites      []string
 	prefer      string // suite preferred to the others, which apt may rank higher; "": none
 	log         *slog.Logger
@@ -44,7 +44,7 @@ func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (
 	return a, a.update(ctx)
 }
 
-// update creates the client's state and fetches the lists.
+// update creates the client's state and fetches the lists. The error wraps ErrUnreachable if they cannot be fetched.
 func (a apt) update(ctx context.Context) error {
 	if err := a.prepare(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (a apt) show(ctx context.Context, names ...string) (string, error) {
 var dependsOnImage = regexp.MustCompile(`(?m)^Depends: linux-image-((\d+\.\d+)\.[0-9A-Za-z.+-]*) \(= ([^)]+)\)`)
 
 // parseReleases parses the records of linux-image packages that depend on the real ones. It returns the releases of a
-// series, newest first.
+// series, newest first, or an error if there are none.
 func parseReleases(records, series string) ([]release, error) {
 	var found []release
 	for _, m := range dependsOnImage.FindAllStringSubmatch(records, -1) {

@@ -23,8 +23,8 @@ type arch struct {
 	functionAppend string   // further words for the kernel's command line with functionBoard
 	virtioIOMMU    bool     // its IOMMU is virtio's
 
-	makeArch   string // the kernel's name
-	gcc        string // the compiler on other architectures
+	makeArch   string // its name in the kernel's build
+	gcc        string // the cross compiler, for hosts of other architectures
 	gccPackage string
 }
 

@@ -14,9 +14,9 @@ import (
 
 const buildTimeout = 15 * time.Minute
 
-// BuildModule builds the out-of-tree kernel module with sources and Kbuild in src for kernel k, with the cross compiler,
-// in a copy of src at dst, so that the tree stays clean. The .ko files are then in dst. variables are further make
-// variables, NAME=value.
+// BuildModule builds the out-of-tree kernel module whose sources and Kbuild are in src for kernel k, with this host's
+// compiler for k's architecture. It builds in a copy of src at dst, so that src stays clean. The .ko files are then in
+// dst. variables are further make variables, NAME=value.
 func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...string) error {
 	a, err := archOf(k.Arch)
 	if err != nil {

@@ -43,16 +43,16 @@ type Config struct {
 
 	Edu bool // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 
-	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix sockets,
-	// which no longer need a name once Start has returned. Each has a hot-plug port at FunctionAddress, and does its DMA
-	// through an IOMMU. The servers must run before Start, and again before HotPlug.
+	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix
+	// sockets, which no longer need a name after Start has returned. Each has a hot-plug port at FunctionAddress, and
+	// does its DMA through an IOMMU. The servers must run before Start, and again before HotPlug.
 	Functions []string
 
 	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine without Edu
 	// and Functions they have no IOMMU.
 	Devices []string
 
-	Nodes int // NUMA nodes that share the memory; the processors are in the first
+	Nodes int // number of NUMA nodes into which the memory is divided; 0: no NUMA. The processors are in the first
 
 	Network bool // a network between the machine (GuestAddress) and the host (HostAddress, Machine.HostCommand)
 

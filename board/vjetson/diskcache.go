@@ -22,8 +22,8 @@ type diskCache struct {
 	file    *os.File
 	size    int64
 	sectors map[int64][]byte // sectors that are not on the disk, by place
-	lost    int              // number of sectors; read only after ended is closed
-	kept    int
+	lost    int              // number of lost sectors; read only after ended is closed
+	kept    int              // number of unflushed sectors that reached the disk in the power cut; read like lost
 	ended   chan struct{}
 }
 
@@ -129,7 +129,8 @@ func (d *diskCache) negotiate(rw *bufio.ReadWriter) error {
 	return err
 }
 
-// request handles one request. It returns io.EOF when the client disconnects or breaks the protocol.
+// request handles one request. It returns io.EOF when the client disconnects or breaks the protocol, or an error of the
+// connection.
 func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	var q struct {
 		Magic       uint32
@@ -171,7 +172,7 @@ func (d *diskCache) request(rw *bufio.ReadWriter) error {
 	return writeFields(rw, uint32(nbdReply), uint32(0), q.Handle, data)
 }
 
-// write puts sectors into the cache, or on the disk. The cache retains b.
+// write puts sectors into the cache or, if through is true, on the disk. The cache retains b.
 func (d *diskCache) write(b []byte, at int64, through bool) error {
 	for i := 0; i < len(b); i += sectorSize {
 		if where := at + int64(i); through {

@@ -21,10 +21,10 @@ import (
 const (
 	keyring      = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	fetchTimeout = 10 * time.Minute
-	completeMark = "complete" // a file beside the unpacked packages, written last
+	completeMark = "complete" // a file in the folder of the unpacked packages, written last
 )
 
-// defaultSeries is the series of Debian 12.
+// defaultSeries is the kernel series of Debian 12.
 const defaultSeries = "6.1"
 
 // Series lists the kernels that a machine can run: those of Debian 11 and Debian 12, and the newer one for Debian 12.
@@ -34,13 +34,14 @@ var Series = []string{"5.10", defaultSeries, "6.12"}
 type Kernel struct {
 	Arch    string // Debian's and Go's name: "arm64" or "amd64"
 	Release string // uname -r: "6.1.0-56-arm64"
-	Dir     string // the unpacked packages
+	Dir     string // folder of the unpacked packages
 }
 
 // Image returns the path of the kernel's file.
 func (k Kernel) Image() string { return filepath.Join(k.Dir, "boot", "vmlinuz-"+k.Release) }
 
-// CacheDir returns the folder of the machine's packages, outside the tree. It may be removed, and is then created again.
+// CacheDir returns the path of the folder with the machine's packages, outside the source tree. The folder is created
+// when it is needed, and may be removed.
 func CacheDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -67,7 +68,8 @@ func FetchSeries(ctx context.Context, arch, series string, log *slog.Logger) (Ke
 	})
 }
 
-// once returns the result of find in the cache, or else of fetch, which runs in one process at a time.
+// once returns the result of find in the cache or, if that finds nothing, of fetch, which runs in one process at a time
+// and for at most fetchTimeout.
 func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch func(ctx context.Context, dir string) (T, error)) (none T, err error) {
 	dir, err := CacheDir()
 	if err != nil {
@@ -97,13 +99,14 @@ func once[T any](ctx context.Context, find func(dir string) (T, bool), fetch fun
 	return fetch(ctx, dir)
 }
 
-// cached returns the newest complete kernel of a series.
+// cached returns the newest complete kernel of a series in the cache. The bool is false if there is none.
 func cached(dir, arch, series string) (Kernel, bool) {
 	root, ok := newest(dir, series+".*-"+arch)
 	return Kernel{Arch: arch, Release: filepath.Base(root), Dir: root}, ok
 }
 
-// newest returns the complete folder in the cache whose name matches the pattern and has the highest numbers.
+// newest returns the complete folder in the cache whose name matches the pattern and has the highest numbers. The bool
+// is false if there is none.
 func newest(dir, pattern string) (string, bool) {
 	marks, _ := filepath.Glob(filepath.Join(dir, pattern, completeMark))
 	if len(marks) == 0 {
@@ -114,7 +117,7 @@ func newest(dir, pattern string) (string, bool) {
 	})), true
 }
 
-// lock waits for the cache's lock.
+// lock waits until it holds the lock of the cache, which is the file path, or until ctx ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -171,7 +174,7 @@ func fetch(ctx context.Context, dir, arch, series string, log *slog.Logger) (Ker
 	return Kernel{Arch: arch, Release: got, Dir: root}, nil
 }
 
-// unpack unpacks every package in a folder.
+// unpack unpacks every package in the folder debs into the folder to.
 func unpack(ctx context.Context, debs, to string, log *slog.Logger) error {
 	files, _ := filepath.Glob(filepath.Join(debs, "*.deb"))
 	for _, deb := range files {
@@ -183,7 +186,8 @@ func unpack(ctx context.Context, debs, to string, log *slog.Logger) error {
 	return nil
 }
 
-// finish adapts the headers to the place of their common part, and moves the folder into place.
+// finish makes the headers' Makefile include that of their common part, by its path in root, and moves the folder
+// unpacked to root.
 func finish(unpacked, root, release, arch string) error {
 	headers := filepath.Join("usr/src", "linux-headers-"+release)
 	common := filepath.Join("usr/src", "linux-headers-"+strings.TrimSuffix(release, arch)+"common")
@@ -194,7 +198,7 @@ func finish(unpacked, root, release, arch string) error {
 	return place(unpacked, root)
 }
 
-// place marks a folder as complete and moves it into place.
+// place marks the folder made as complete and moves it to the path at, in place of what is there.
 func place(made, at string) error {
 	if err := os.WriteFile(filepath.Join(made, completeMark), nil, 0o644); err != nil {
 		return err
@@ -205,7 +209,8 @@ func place(made, at string) error {
 	return os.Rename(made, at)
 }
 
-// needTools looks for programs (or files, by absolute path) and reports the Debian packages of missing ones.
+// needTools looks for programs (or files, by absolute path). If any are missing, it returns an error that wraps
+// ErrMissing and names their Debian packages.
 func needTools(packageOf map[string]string) error {
 	var missing, packages []string
 	for tool, pkg := range packageOf {

@@ -21,10 +21,10 @@ const qemuSuite = "trixie-backports"
 // oldestQEMU is the first version with vfio-user-pci.
 const oldestQEMU = "10.1"
 
-// QEMU is a newer QEMU than this host's, with all its dependencies, unpacked in the cache.
+// QEMU is a QEMU that supports vfio-user, with all its dependencies, unpacked in the cache.
 type QEMU struct {
 	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
-	Dir     string
+	Dir     string // its folder in the cache
 }
 
 // FetchQEMU returns the newest QEMU in the cache that supports vfio-user. If there is none, it fetches the newest one
@@ -75,7 +75,8 @@ func fetchQEMU(ctx context.Context, dir string, log *slog.Logger) (QEMU, error) 
 	return q, nil
 }
 
-// qemuVersion returns the version from the names of the fetched packages, where %3a stands for a colon.
+// qemuVersion returns the version from the names of the fetched packages, where %3a stands for a colon. It returns an
+// error if that is older than oldestQEMU.
 func qemuVersion(debs string) (string, error) {
 	names, _ := filepath.Glob(filepath.Join(debs, arches[0].qemuPackage+"_*.deb"))
 	if len(names) != 1 {

@@ -150,7 +150,8 @@ func unpackFull(ctx context.Context, debs, root string, log *slog.Logger) error 
 	return nil
 }
 
-// configureFull performs the necessary parts of the packages' scripts, and adds the kernel's modules.
+// configureFull adds the overlay, the links and the kernel's modules, and performs the necessary parts of the packages'
+// scripts.
 func configureFull(ctx context.Context, k Kernel, root string) error {
 	files, err := fs.Sub(overlay, "fullroot")
 	if err == nil {
@@ -176,7 +177,7 @@ func configureFull(ctx context.Context, k Kernel, root string) error {
 	return command(ctx, "sh", "-c", line, "configure", root, k.Dir, k.Release)
 }
 
-// command runs a program of this host. Its output becomes the error's text.
+// command runs a program of this host. An error contains its output.
 func command(ctx context.Context, argv ...string) error {
 	out, err := exec.CommandContext(ctx, argv[0], argv[1:]...).CombinedOutput()
 	if ctx.Err() != nil {

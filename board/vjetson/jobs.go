@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	maxOutput = 64 << 20        // maximum number of bytes kept of each of a command's two outputs
+	maxOutput = 64 << 20        // maximum size in bytes of each of a command's two outputs in a Result
 	answerIn  = 5 * time.Second // time for the agent to end a job on request
 )
 
@@ -146,7 +146,8 @@ func portEnded(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, net.ErrClosed)
 }
 
-// send sends a job, and then its data. It stops when ctx ends, and the agent then treats the data as incomplete.
+// send sends a job, and then its data. It stops when ctx ends or reading the data fails, and the agent then treats the
+// data as incomplete.
 func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Reader) error {
 	if err := m.jobs.conn.SendJSON(channel.Request, j.id, req); err != nil || data == nil {
 		return err
@@ -172,7 +173,8 @@ func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Rea
 	}
 }
 
-// abandon tells the agent to end a job, and returns the reason, which wraps ErrHung if the agent does not answer.
+// abandon tells the agent to end a job, and returns the reason, which wraps ErrHung if the agent does not answer, or
+// ErrEnded if the connection ends.
 func (m *Machine) abandon(ctx context.Context, j *job, what string) error {
 	go func() { _ = m.jobs.conn.Send(channel.Kill, j.id, nil) }()
 	select {
@@ -235,7 +237,7 @@ func (m *Machine) CopyIn(ctx context.Context, from, to string) error {
 	return err
 }
 
-// CopyOut copies a file of the machine to the host. A failed copy leaves no file.
+// CopyOut copies a file of the machine to the host, with the permission bits 0644. If it fails, to is not changed.
 func (m *Machine) CopyOut(ctx context.Context, from, to string) error {
 	f, err := os.CreateTemp(filepath.Dir(to), ".vjetson-")
 	if err != nil {
@@ -252,7 +254,7 @@ func (m *Machine) CopyOut(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// limited keeps output up to maxOutput.
+// limited keeps output. It refuses a write beyond maxOutput.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -99,7 +99,7 @@ func (l *kernelLog) line(s string) {
 	}
 }
 
-// tail returns the end of the log for an error, or after a panic the lines around the panic's.
+// tail returns the end of the log for an error or, after a panic, the lines around that of the panic.
 func (l *kernelLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

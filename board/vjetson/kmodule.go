@@ -79,7 +79,7 @@ func (m modules) order(names ...string) ([]string, error) {
 	return files, nil
 }
 
-// dependencies returns the names in a module's .modinfo section, "depends=a,b".
+// dependencies returns the names of the modules that a module needs, from "depends=a,b" in its .modinfo section.
 func dependencies(path string) ([]string, error) {
 	f, err := elf.Open(path)
 	if err != nil {

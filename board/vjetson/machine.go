@@ -31,7 +31,7 @@ type Machine struct {
 
 	slots []device // devices in the hot-plug slots
 
-	ended   chan struct{} // closed when QEMU has ended
+	ended   chan struct{} // closed when QEMU and the disk cache have ended
 	exitErr error         // of QEMU; read only after ended is closed
 
 	closing   sync.Once
@@ -85,7 +85,7 @@ func start(ctx context.Context, cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// prepare finds or fetches QEMU and the kernel.
+// prepare checks that the host has the tools, and finds or fetches QEMU and the kernel.
 func (c *Config) prepare(ctx context.Context) error {
 	tools := map[string]string{"go": "golang-go"}
 	if len(c.Functions) == 0 {
@@ -134,7 +134,8 @@ func (m *Machine) boot(ctx context.Context) error {
 	return nil
 }
 
-// systemUp waits until systemd has started its units. A failed unit is no error of the machine.
+// systemUp waits until systemd has started its units and configured the network, if the machine has one. A failed unit
+// is no error of the machine.
 func (m *Machine) systemUp(ctx context.Context) error {
 	if _, err := m.Run(ctx, "systemctl", "is-system-running", "--wait"); err != nil {
 		return err
@@ -158,7 +159,7 @@ func (m *Machine) bootError(why error) error {
 	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
 }
 
-// awaitEnd waits until QEMU has ended.
+// awaitEnd waits until QEMU has ended. The error wraps ErrHung if ctx ends first.
 func (m *Machine) awaitEnd(ctx context.Context) error {
 	select {
 	case <-m.ended:
@@ -171,8 +172,8 @@ func (m *Machine) awaitEnd(ctx context.Context) error {
 // Kernel returns the machine's kernel.
 func (m *Machine) Kernel() Kernel { return m.cfg.Kernel }
 
-// KernelLog returns the lines of the console so far, beginning with the kernel's first, or the last 10,000 or more if
-// there are very many.
+// KernelLog returns the lines of the console so far, beginning with the kernel's first. If there are more than 20,000,
+// it returns at least the last 10,000.
 func (m *Machine) KernelLog() []string { return m.log.all() }
 
 // Faults returns the kernel's unexpected faults.
@@ -181,7 +182,7 @@ func (m *Machine) Faults() []string { return m.log.found() }
 // Expect declares that kernel log lines matching pattern are no faults from now on.
 func (m *Machine) Expect(pattern string) (*Expectation, error) { return m.log.expect(pattern) }
 
-// PowerOff shuts the machine down regularly and waits for its end.
+// PowerOff makes the machine power itself off and waits for its end.
 func (m *Machine) PowerOff(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
@@ -197,7 +198,7 @@ func (m *Machine) PowerOff(ctx context.Context) error {
 	return m.awaitEnd(ctx)
 }
 
-// Wait waits until the machine has ended by an action inside it.
+// Wait waits until the machine has ended by an action inside it, which Close then does not report.
 func (m *Machine) Wait(ctx context.Context) error {
 	m.want()
 	return m.awaitEnd(ctx)
@@ -214,7 +215,7 @@ func (m *Machine) PowerCut(ctx context.Context) error {
 }
 
 // CacheLost returns how many sectors of Config.DiskCache were lost in the power cut, and how many other unflushed sectors
-// were kept. It waits for the end of the machine.
+// were kept. It waits for the end of the machine, which must have such a cache.
 func (m *Machine) CacheLost() (lost, kept int) {
 	<-m.ended
 	return m.cache.lost, m.cache.kept
@@ -235,9 +236,9 @@ func (m *Machine) Thaw(ctx context.Context) error { return m.qmp.execute(ctx, "c
 // want records that the end of the machine is expected.
 func (m *Machine) want() { m.cutOff.Do(func() { close(m.wanted) }) }
 
-// Close ends the machine in any state and releases everything. The error wraps ErrPanic, ErrEnded if the machine had
-// ended by itself, and ErrFault, with the kernel's unexpected reports, if there are any. Further calls return the same
-// error.
+// Close ends the machine in any state and releases everything. The error wraps ErrPanic or ErrEnded if the machine had
+// ended unexpectedly. Without such a panic it also wraps ErrFault, with the kernel's unexpected reports, if there are
+// any. Further calls return the same error.
 func (m *Machine) Close() error {
 	m.closing.Do(func() { m.closeErr = m.close() })
 	return m.closeErr

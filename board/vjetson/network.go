@@ -53,7 +53,7 @@ func newNetwork(ctx context.Context) (*network, error) {
 	return n, nil
 }
 
-// open creates a namespace for the calling thread, with the tap in it.
+// open creates a network namespace for the calling thread, with the tap in it.
 func (n *network) open() error {
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("unshare: %w", err)
@@ -97,8 +97,8 @@ func (n *network) close() {
 	}
 }
 
-// HostCommand returns a command of this host in the machine's network (Config.Network), where this host has HostAddress.
-// ExtraFiles has the namespace as descriptor 3.
+// HostCommand returns a command that runs on this host in the machine's network (Config.Network), where this host has
+// HostAddress. ExtraFiles has the namespace as descriptor 3.
 func (m *Machine) HostCommand(ctx context.Context, argv ...string) (*exec.Cmd, error) {
 	if m.net == nil {
 		return nil, errors.New("vjetson: the machine has no network: set Config.Network")
@@ -106,7 +106,7 @@ func (m *Machine) HostCommand(ctx context.Context, argv ...string) (*exec.Cmd, e
 	return m.net.command(ctx, argv...), nil
 }
 
-// networkUp sets the address of the machine's eth0.
+// networkUp sets the address of the machine's eth0, and brings it up.
 func (m *Machine) networkUp(ctx context.Context) error {
 	_, err := m.Shell(ctx, "ip address add "+GuestAddress+prefix+" dev eth0 && ip link set eth0 up")
 	return err

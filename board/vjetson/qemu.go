@@ -47,7 +47,7 @@ func (l *launcher) socket(id string) (*net.UnixConn, error) {
 	return unixConn(ours)
 }
 
-// unixConn makes a connection of a socket and closes f.
+// unixConn returns a connection for the socket f, and closes f.
 func unixConn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close() // FileConn duplicates it
 	c, err := net.FileConn(f)
@@ -123,7 +123,7 @@ func (m *Machine) drop() {
 	}
 }
 
-// machine adds the parts of every machine.
+// machine adds the arguments for the parts that every machine has.
 func (l *launcher) machine(cfg Config) {
 	board, more := cfg.arch.board, ""
 	switch {
@@ -151,7 +151,8 @@ func (l *launcher) machine(cfg Config) {
 	l.add("-append", strings.Join(strings.Fields(strings.Join(line, " ")), " "))
 }
 
-// devices adds the disk, the network, and the hot-plug slots, which are PCI Express ports.
+// devices adds the disk, the network, the hot-plug slots, which are PCI Express ports, with their devices, and
+// Config.Devices.
 func (m *Machine) devices(ctx context.Context, l *launcher) error {
 	if err := m.disk(ctx, l); err != nil {
 		return err
@@ -212,7 +213,8 @@ func (m *Machine) disk(ctx context.Context, l *launcher) error {
 	return nil
 }
 
-// cacheDisk serves a disk with a write cache, and returns QEMU's name for it. It closes the disk when QEMU has ended.
+// cacheDisk serves a disk with a write cache, and returns QEMU's options for it. The disk is closed when QEMU's
+// connection to it has ended.
 func (m *Machine) cacheDisk(disk *os.File, l *launcher) (string, error) {
 	cache, err := newDiskCache(disk)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// buildAgent compiles the program that runs in the machine into dir.
+// buildAgent compiles the program that runs in the machine into dir, and returns its path.
 func buildAgent(ctx context.Context, arch, dir string) (string, error) {
 	out := filepath.Join(dir, "agent")
 	c := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", out, "github.com/tegracast/tegracast/board/vjetson/agent")
@@ -125,7 +125,8 @@ func addModules(c *archive, cfg Config) error {
 	return nil
 }
 
-// addFile adds the host's file or link from as to, with its permission bits.
+// addFile adds the host's file from as to, with its permission bits. A relative link is added as a link, an absolute
+// one is followed.
 func addFile(c *archive, to, from string) {
 	if c.err != nil {
 		return

@@ -24,9 +24,9 @@ var sanitizedConfig []byte
 const buildKernelTimeout = 90 * time.Minute
 
 // Sanitized returns a kernel built from Debian's source with checks: KASAN, lockdep, the DMA API's debugging, kmemleak,
-// and the check for sleeping in the wrong place. It is built once, by the cross compiler. That takes a quarter of an
-// hour on two cores, and 4 GB of the cache. Progress goes to log. The kernel supports the small root, edu and the card,
-// but neither network nor disk.
+// and the check for sleeping in the wrong place. It is built once, with this host's compiler for arm64. That takes a
+// quarter of an hour on two cores, and 4 GB of the cache. Progress goes to log. The kernel supports the small root, edu
+// and the card, but neither network nor disk.
 func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	stock, err := Fetch(ctx, "arm64", log)
 	if err != nil {
@@ -62,7 +62,7 @@ func Sanitized(ctx context.Context, log *slog.Logger) (Kernel, error) {
 	return sanitizedIn(root)
 }
 
-// sanitizedIn reads the result of buildSanitized.
+// sanitizedIn returns the kernel that buildSanitized has built in root, or an error if it is not complete.
 func sanitizedIn(root string) (Kernel, error) {
 	release, err := os.ReadFile(filepath.Join(root, completeMark))
 	return Kernel{Arch: "arm64", Release: string(release), Dir: root}, err
@@ -100,7 +100,8 @@ func buildSanitized(ctx context.Context, stock Kernel, root string, log *slog.Lo
 	return placeSanitized(ctx, stock, root, source, strings.TrimSpace(string(b)))
 }
 
-// fetchSource unpacks Debian's linux-source of a kernel's series into root: the named folders, or everything.
+// fetchSource unpacks Debian's linux-source of a kernel's series into root, and returns its path. It unpacks only the
+// named folders, or everything if none are named.
 func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, folders ...string) (string, error) {
 	series := strings.Join(strings.SplitN(k.Release, ".", 3)[:2], ".")
 	a, err := newApt(ctx, filepath.Dir(k.Dir), k.Arch, series, log)

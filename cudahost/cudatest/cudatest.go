@@ -13,8 +13,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// GPU opens CUDA, or skips the test: CI has no GPU. `make gpu-test` builds the binaries that run these tests on a
-// machine with one.
+// GPU opens CUDA. Without a GPU it skips the test, because CI has none, or fails it if TEGRACAST_GPU is set. `make
+// gpu-test` builds the binaries that run these tests on a machine with a GPU.
 func GPU(t testing.TB) *cudahost.CUDA {
 	t.Helper()
 	a, err := cudahost.Open(cudahost.Config{Backend: "cuda", Logger: slog.New(slog.DiscardHandler)})
@@ -31,9 +31,9 @@ func GPU(t testing.TB) *cudahost.CUDA {
 	return a.(*cudahost.CUDA)
 }
 
-// StandIn builds a stand-in for libcuda and NVRTC into folder, from the source file device. It compiles kernels as C++
-// for the CPU, with the help of the files in the folder sources. StandIn returns the environment, "NAME=value", of a
-// process that uses it.
+// StandIn builds a stand-in for libcuda and NVRTC into folder, from the source file device. The stand-in compiles
+// kernels as C++ for the CPU, with the help of the files in the folder sources. StandIn returns the environment
+// variables, "NAME=value", for a process that uses the stand-in.
 func StandIn(t testing.TB, folder, device, sources string) []string {
 	t.Helper()
 	sources, err := filepath.Abs(sources)

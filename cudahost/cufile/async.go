@@ -43,8 +43,8 @@ type Async struct {
 	result     int64 // bytes; -1: an error of the file; otherwise the negative Status
 }
 
-// Result returns the number of bytes transferred, once the stream has passed the transfer. An error wraps a Status, or
-// EIO for any error of the file, because a stream does not report the errno.
+// Result returns the number of bytes transferred. It is valid after the stream has passed the transfer. An error wraps
+// a Status, or EIO for any error of the file, because a stream does not report the errno.
 func (a *Async) Result() (int, error) {
 	switch n := atomic.LoadInt64(&a.result); {
 	case n >= 0:
@@ -94,7 +94,8 @@ func (d *Driver) DeregisterStream(s Stream) error {
 	})
 }
 
-// stream changes the flags of a stream. was is nil if the stream is not registered.
+// stream calls change with the flags of a stream, or nil if the stream is not registered. change is called with d.mu
+// held; its errors are wrapped as InvalidValue.
 func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) error) error {
 	if err := d.use(call); err != nil {
 		return err

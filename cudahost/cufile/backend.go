@@ -22,7 +22,8 @@ type backend interface {
 	gather(ops []Op) (whole bool)
 	// inBatch performs a transfer of a batch, like transfer.
 	inBatch(call string, op Op) (int, error)
-	// async places a transfer on a stream. If it returns no error, it calls done once the stream has passed the transfer.
+	// async places a transfer on a stream. If it returns no error, done is called after the stream has passed the
+	// transfer.
 	async(call string, s Stream, op Op, a *Async, flags StreamFlags, done func()) error
 	// set changes the setting of the given call to kb KiB. poll is used for the poll mode only: whether to poll for
 	// the end of transfers.

@@ -14,7 +14,7 @@ type Op struct {
 	Write      bool
 	Base       uintptr // of the memory
 	Offset     int64   // in the memory
-	Size       int
+	Size       int     // bytes
 	FileOffset int64
 }
 
@@ -51,7 +51,7 @@ type Batch struct {
 	mu       sync.Mutex
 	events   []Event
 	canceled bool
-	left     int
+	left     int // number of transfers that have not ended
 }
 
 // Submit starts transfers (cuFileBatchIOSubmit, §4.5.1) without waiting for them. The memory must not change until they

@@ -10,8 +10,8 @@
 //
 // # Transfers
 //
-// Transfers are made in pieces of max_direct_io_size_kb: by io_uring, with registered files and buffers on Linux 5.19 and
-// without registration on 5.6, else by preadv2 and pwritev2 in up to 16 threads.
+// Transfers are made in pieces of max_direct_io_size_kb: by io_uring, with registered files and buffers from Linux 5.19
+// on and without registration from 5.6 on, else by preadv2 and pwritev2 in up to 16 threads.
 //   - With O_DIRECT whole pages go direct. The rest, unaligned transfers, and a direct transfer that the kernel refuses
 //     (EINVAL, EOPNOTSUPP, EFAULT) go through the page cache.
 //   - A read at the end of a file may change the memory behind the bytes that it returns.
@@ -27,8 +27,8 @@
 //   - It asks udev for the file system: without /run/udev (containers), and on tmpfs, registering a file fails with 5027.
 //   - It counts a second open, and the first close closes nothing; here that is a second driver.
 //   - max_direct_io_size_kb is 64, or multiples of 1024 up to 16384; else 5003.
-//   - A limit of pinned memory is 64 KiB or more; none is refused (5022), so 32 GiB is asked for. Properties are always its
-//     defaults.
+//   - A limit of pinned memory must be at least 64 KiB; "no limit" is refused (5022), so 32 GiB is set instead. Its
+//     properties always show its defaults.
 //   - A wrong open mode is 5019 (reading) or EIO (writing); here EBADF, in a stream EIO. No descriptor left is 5027 instead of
 //     5031.
 //   - In a stream, a range beyond registered memory is 5016 instead of 5017, and a fixed size is read when the stream comes to

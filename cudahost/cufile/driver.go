@@ -15,7 +15,7 @@ import (
 type Access uint8
 
 const (
-	Measured Access = iota // direct or buffered, whichever is faster on the file's mount, measured once
+	Measured Access = iota // like Direct for reading; for writing the faster way on the file's mount, measured once
 	Direct                 // O_DIRECT if the file system supports it
 	Buffered               // through the page cache, unless the file was opened with O_DIRECT
 )
@@ -28,8 +28,8 @@ type Config struct {
 	// Library is the name (LibraryName) or path of libcufile, which then performs the calls. "" selects compatibility
 	// mode.
 	Library string
-	Device  Context // CUDA context of the memory, which libcufile needs
-	Logger  *slog.Logger
+	Device  Context      // CUDA context of the memory, which libcufile needs
+	Logger  *slog.Logger // nil: slog.Default()
 }
 
 // A Driver is an open instance of cuFile (cuFileDriverOpen). Its methods, and those of its files and batches, may be
@@ -54,7 +54,7 @@ type Driver struct {
 
 // Open opens the driver (§4.1.1), in compatibility mode (§2.3) unless Library is set. An error wraps DriverNotInitialized
 // if that mode is needed and the settings forbid it, DriverInvalidProps if the settings cannot be read, InvalidValue if
-// Library is set without a Device, ErrNoLibrary if libcufile is missing, or libcufile's error.
+// Library is set without a Device, ErrNoLibrary if libcufile is missing or too old, or libcufile's error.
 func Open(c Config) (*Driver, error) {
 	const call = "cuFileDriverOpen"
 	if c.Logger == nil {
@@ -145,12 +145,12 @@ func (d *Driver) Close() error {
 
 // Properties are the useful fields of CUfileDrvProps_t (§3.1.1, §4.1.3). Sizes are in KiB.
 type Properties struct {
-	Poll           bool
-	PollThreshold  uint64
-	MaxDirectIO    uint64
-	AllowCompat    bool
-	MaxDeviceCache uint64
-	MaxPinned      uint64
+	Poll           bool   // whether transfers of up to PollThreshold are polled
+	PollThreshold  uint64 // KiB
+	MaxDirectIO    uint64 // largest piece of a transfer
+	AllowCompat    bool   // compatibility mode is allowed
+	MaxDeviceCache uint64 // for bounce buffers
+	MaxPinned      uint64 // for registered buffers
 	Features       Features
 	URing          bool // transfers use io_uring
 }
@@ -174,23 +174,26 @@ func (d *Driver) Properties() (Properties, error) {
 	return d.back.properties()
 }
 
-// SetPollMode sets whether transfers of up to threshold KiB are polled (cuFileDriverSetPollMode, §4.1.4).
+// SetPollMode sets whether transfers of up to threshold KiB, a multiple of 4, are polled (cuFileDriverSetPollMode,
+// §4.1.4).
 func (d *Driver) SetPollMode(poll bool, threshold uint64) error {
 	return d.limit("cuFileDriverSetPollMode", poll, threshold, 0, func(s *Settings) { s.Poll, s.PollMax = poll, threshold })
 }
 
-// SetMaxDirectIOSize sets the largest piece of a transfer, in KiB (cuFileDriverSetMaxDirectIOSize, §4.1.5).
+// SetMaxDirectIOSize sets the largest piece of a transfer, in KiB, a multiple of 4 and not 0
+// (cuFileDriverSetMaxDirectIOSize, §4.1.5).
 func (d *Driver) SetMaxDirectIOSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxDirectIOSize", false, kb, 4, func(s *Settings) { s.MaxDirectIO = kb })
 }
 
-// SetMaxCacheSize limits the memory for bounce buffers, in KiB (cuFileDriverSetMaxCacheSize, §4.1.6).
+// SetMaxCacheSize limits the memory for bounce buffers, in KiB, a multiple of 4 and not 0 (cuFileDriverSetMaxCacheSize,
+// §4.1.6).
 func (d *Driver) SetMaxCacheSize(kb uint64) error {
 	return d.limit("cuFileDriverSetMaxCacheSize", false, kb, 4, func(s *Settings) { s.MaxDeviceCache = kb })
 }
 
-// SetMaxPinnedMemSize limits the memory that may be registered, in KiB (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The
-// largest uint64 means no limit.
+// SetMaxPinnedMemSize limits the memory that may be registered, in KiB, a multiple of 4
+// (cuFileDriverSetMaxPinnedMemSize, §4.1.7). The largest uint64 means no limit.
 func (d *Driver) SetMaxPinnedMemSize(kb uint64) error {
 	if kb == ^uint64(0) {
 		kb = maxKB

@@ -27,9 +27,9 @@ type File struct {
 
 // opened is a descriptor of a file.
 type opened struct {
-	fd    int // -1: none
-	own   bool
-	place int // in the engine's table
+	fd    int  // -1: none
+	own   bool // opened by this package, which must close it
+	place int  // in the engine's table; -1: none
 }
 
 // badFlags are the flags of open(2) that §4.2.1 refuses. O_NOCTTY is missing because the kernel does not keep it.
@@ -120,7 +120,7 @@ func (c *compat) openFile(file *File, flags int, dev uint64) (err error) {
 	return nil
 }
 
-// reopen opens a file again with other flags.
+// reopen opens a file again with the access mode, O_DIRECT, O_SYNC and O_DSYNC of flags.
 func reopen(fd, flags int) (int, error) {
 	const kept = unix.O_ACCMODE | unix.O_DIRECT | unix.O_SYNC | unix.O_DSYNC
 	n, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags&kept|unix.O_CLOEXEC, 0)
@@ -131,8 +131,8 @@ func reopen(fd, flags int) (int, error) {
 // the cache and partly around it, the kernel takes this for damage (EIO at the next fsync).
 const pageSize = 4096
 
-// alignment returns the alignment of a file's direct transfers in bytes, in the file and in memory: powers of two. Linux
-// reports it since 6.1.
+// alignment returns the alignment of a file's direct transfers in bytes, in the file (at least pageSize) and in memory:
+// powers of two. Both are pageSize if the kernel does not report them, as before Linux 6.1.
 func alignment(fd int) (offset, memory int) {
 	var x unix.Statx_t
 	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH, unix.STATX_DIOALIGN, &x); err != nil || x.Mask&unix.STATX_DIOALIGN == 0 || x.Dio_mem_align == 0 {

@@ -69,12 +69,12 @@ type movement struct {
 	call   string
 	op     Op
 	pieces []piece
-	left   atomic.Int32
-	ended  chan struct{}
+	left   atomic.Int32  // number of pieces whose transfers have not ended
+	ended  chan struct{} // closed when left is 0
 }
 
 // moveAll moves all pieces and waits for them. It first writes the pieces that go through the page cache, because the
-// kernel reports damage if a page becomes dirty beside a direct write.
+// kernel reports damage if a page of the cache becomes dirty during a direct write next to it.
 func (m *movement) moveAll(c *compat) {
 	var list []*transfer
 	for i := range m.pieces {
@@ -129,7 +129,7 @@ type piece struct {
 	errno unix.Errno
 }
 
-// alone moves the piece on the caller's thread.
+// alone moves the piece on the caller's thread, until it is done or the driver is being closed.
 func (p *piece) alone(d *Driver, poll bool) {
 	for p.goesOn(p.call(poll)) && !d.closing.Load() {
 	}
@@ -182,8 +182,8 @@ func (d *Driver) check(call string, op Op) (place int, err error) {
 	return d.place(call, op.Base, op.Size, op.Offset)
 }
 
-// pieces splits an operation: an aligned middle for O_DIRECT, if file and memory permit it, in pieces of the maximum
-// size, and the parts before and after it for the page cache.
+// pieces splits an operation: an aligned middle for O_DIRECT, if the file, the memory and the settings permit it, in
+// pieces of the maximum size, and the parts before and after it for the page cache.
 func (d *Driver) pieces(call string, op Op, set *Settings) (list []piece, err error) {
 	f := op.File
 	place, err := d.check(call, op)

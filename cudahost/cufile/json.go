@@ -47,7 +47,8 @@ var later = map[string]bool{
 	"fs.weka.rdma_dev_addr_list": true, "fs.weka.mount_table": true,
 }
 
-// ParseSettings parses a cufile.json. name is the file's name for error places. Comments and trailing commas are allowed.
+// ParseSettings parses a cufile.json. Errors name the place by name, line and column. Comments and trailing commas are
+// allowed.
 func ParseSettings(name string, b []byte) (*Settings, error) {
 	root, err := hujson.Parse(b)
 	if err != nil {

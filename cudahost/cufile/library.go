@@ -14,7 +14,7 @@ import (
 // LibraryName is the name of libcufile's shared library.
 const LibraryName = "libcufile.so.0"
 
-// ErrNoLibrary is wrapped by errors that libcufile is not available.
+// ErrNoLibrary is wrapped by errors that say why libcufile is not available.
 var ErrNoLibrary = errors.New("no libcufile")
 
 // A Context runs functions on a thread with a CUDA context. *cudahost.Device implements it.
@@ -87,7 +87,7 @@ const (
 	controlCompat = 1 << 1
 )
 
-// openLibrary opens libcufile and its driver, and applies the settings that differ from its own.
+// openLibrary opens libcufile and its driver, and applies the settings that differ from the library's.
 func openLibrary(d *Driver, c *Config) (*library, error) {
 	l := &library{driver: d, context: c.Device}
 	if c.Device == nil {
@@ -243,7 +243,7 @@ func (l *library) addBuffer(base uintptr, size int) (int, error) {
 
 func (l *library) dropBuffer(r *region) error { return l.call(symBufDeregister, r.base) }
 
-// transfer implements backend. It reads the result on the calling thread, with its errno.
+// transfer implements backend. It reads errno on the thread that has called the library.
 func (l *library) transfer(call string, op Op) (n int, err error) {
 	if _, err := l.driver.check(call, op); err != nil || op.Size == 0 {
 		return 0, err

@@ -70,8 +70,8 @@ func (d *Driver) DeregisterBuffer(base uintptr) error {
 	return d.back.dropBuffer(r)
 }
 
-// place returns the place of memory in the engine's table, or -1 if it is not registered. A range of registered memory
-// must not exceed its end.
+// place returns the place of memory in the engine's table, or -1 if it is not registered. The error wraps
+// InvalidMappingRange if the range exceeds the end of registered memory.
 func (d *Driver) place(call string, base uintptr, size int, offset int64) (int, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -40,7 +40,8 @@ func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 	return d.measured(filepath.Dir(folder), dev)
 }
 
-// Prepare measures the file system of a folder, so that the registration of its first file takes no longer than others.
+// Prepare measures the file system of a folder if Config.Access is Measured, so that the registration of its first file
+// takes no longer than others.
 func (d *Driver) Prepare(folder string) error {
 	if err := d.use("Prepare"); err != nil {
 		return err

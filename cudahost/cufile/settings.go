@@ -23,25 +23,26 @@ const (
 // as in the file and the calls.
 type Settings struct {
 	LogDir   string // logging.dir; empty: the working folder
-	LogLevel string // logging.level: ERROR, WARN, INFO, DEBUG or TRACE
+	LogLevel string // logging.level: NOTICE, ERROR, WARN, INFO, DEBUG or TRACE, in upper or lower case
 
 	NVTX  bool // profile.nvtx
 	Stats int  // profile.cufile_stats, 0 to 3
 
-	MaxDirectIO     uint64 // properties.max_direct_io_size_kb: the largest piece of one read or write
-	MaxDeviceCache  uint64 // properties.max_device_cache_size_kb: of bounce buffers
-	MaxPinned       uint64 // properties.max_device_pinned_mem_size_kb: of registered buffers
-	Poll            bool   // properties.use_poll_mode
-	PollMax         uint64 // properties.poll_mode_max_size_kb
-	AllowCompat     bool   // properties.allow_compat_mode
-	RDMAAddresses   []string
-	DynamicRouting  bool
-	RoutingOrder    []string
-	RDMAWrite       bool   // properties.gds_rdma_write_support
-	UnalignedWrites bool   // fs.generic.posix_unaligned_writes
-	LustreMin       uint64 // fs.lustre.posix_gds_min_kb
-	WekaRDMAWrite   bool   // fs.weka.rdma_write_support
+	MaxDirectIO     uint64   // properties.max_direct_io_size_kb: the largest piece of one read or write
+	MaxDeviceCache  uint64   // properties.max_device_cache_size_kb: of bounce buffers
+	MaxPinned       uint64   // properties.max_device_pinned_mem_size_kb: of registered buffers
+	Poll            bool     // properties.use_poll_mode
+	PollMax         uint64   // properties.poll_mode_max_size_kb: the largest transfer that is polled
+	AllowCompat     bool     // properties.allow_compat_mode
+	RDMAAddresses   []string // properties.rdma_dev_addr_list
+	DynamicRouting  bool     // properties.rdma_dynamic_routing
+	RoutingOrder    []string // properties.rdma_dynamic_routing_order
+	RDMAWrite       bool     // properties.gds_rdma_write_support
+	UnalignedWrites bool     // fs.generic.posix_unaligned_writes
+	LustreMin       uint64   // fs.lustre.posix_gds_min_kb
+	WekaRDMAWrite   bool     // fs.weka.rdma_write_support
 
+	// denylist.drivers, .devices, .mounts and .filesystems
 	DenyDrivers, DenyDevices, DenyMounts, DenyFilesystems []string
 
 	// Unknown lists the keys that no release up to 1.20 has, each with its place, such as "cufile.json:3:5:
@@ -123,5 +124,5 @@ func (s *Settings) check(at func(key string) string) error {
 	return nil
 }
 
-// maxKB is the largest size in KiB that fits in an address.
+// maxKB is the largest size in KiB that settings accept: 2^63 bytes.
 const maxKB = 1 << 53

@@ -112,7 +112,7 @@ func (s Status) Error() string {
 // error.
 type Error struct {
 	Call   string // the cuFile function, such as cuFileDriverOpen, or another description of the call
-	What   string // the file, the memory or the key
+	What   string // the file, the memory or the key; may be ""
 	Status Status // Success if a transfer failed with an error of the kernel
 	Why    error  // nil: the status is the whole reason
 }

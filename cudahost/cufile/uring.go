@@ -74,7 +74,7 @@ type cqe struct {
 
 // Sizes of a uring.
 const (
-	uringEntries = 256
+	uringEntries = 256  // maximum number of transfers in flight
 	uringFiles   = 256  // maximum number of registered files; others are used by their descriptors
 	uringBuffers = 1024 // maximum number of registered buffers
 )
@@ -97,14 +97,14 @@ type uring struct {
 	cqMask       uint32
 	queue        chan []*transfer // to be submitted
 	ends         sync.WaitGroup   // of the submitter and the reaper
-	fixedFiles   bool             // the kernel supports the table
-	fixedBuffers bool
+	fixedFiles   bool             // the kernel supports the table of files
+	fixedBuffers bool             // the kernel supports the table of buffers
 
-	mu       sync.Mutex // guards the fields below
-	room     sync.Cond  // signalled when a transfer has ended
-	inFlight [uringEntries]*transfer
-	free     []int
-	files    [uringFiles]bool // used places of the tables
+	mu       sync.Mutex              // guards the fields below
+	room     sync.Cond               // signalled when a transfer has ended
+	inFlight [uringEntries]*transfer // indexed by the user data of their entries
+	free     []int                   // unused indexes of inFlight
+	files    [uringFiles]bool        // used places of the tables
 	buffers  [uringBuffers]bool
 	arg      struct { // arguments of an update, on the heap, where they do not move
 		fd     int32

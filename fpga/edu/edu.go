@@ -15,7 +15,7 @@ import (
 const (
 	Vendor      = 0x1234 // PCI vendor ID
 	DeviceID    = 0x11e8
-	AddressBits = 28 // of a bus address, unless QEMU's dma_mask says otherwise
+	AddressBits = 28 // usable bits of a bus address, unless QEMU's option dma_mask changes them
 
 	// BufferSize is the usable size of the device's buffer in bytes: a transfer that ends at the last byte crashes QEMU
 	// 7.2.
@@ -57,16 +57,16 @@ type Config struct {
 
 const (
 	watchdog  = time.Second     // interval at which the command register is checked without an interrupt
-	stopBound = 5 * time.Second // how long a command may continue once nobody waits for it any more; with QEMU it takes 100 ms
+	stopBound = 5 * time.Second // how long a command may run when nobody waits for it any more; it takes 100 ms in QEMU
 )
 
-// A Device is an edu device.
+// A Device is an edu device. Its methods may be called concurrently.
 type Device struct {
 	cfg  Config
 	idle chan struct{} // holds an element while nobody uses the engine
 }
 
-// Open finds the device by its identifier and its liveness register.
+// Open returns the device behind cfg.Registers, after checking its identifier and its liveness register.
 func Open(cfg Config) (*Device, error) {
 	id := cfg.Registers.Read32(regID)
 	if id == gone || id&0xffff != identifier {
@@ -83,8 +83,9 @@ func Open(cfg Config) (*Device, error) {
 }
 
 // Transfer copies all of mem, at most BufferSize bytes, to (H2C) or from (C2H) the start of the device's buffer, with
-// one command for each segment. It waits for its turn and for the end. After an error the engine is idle, unless the
-// error wraps ErrBusy: then mem must stay mapped until another Transfer returns without ErrBusy.
+// one command for each segment. It waits until no other call uses the engine, and then for the end of the transfer.
+// After an error the engine is idle, unless the error wraps ErrBusy or comes from Interrupts.Wait: then mem must stay
+// mapped until Settle or a later Transfer succeeds.
 func (d *Device) Transfer(ctx context.Context, dir fpga.Direction, mem fpga.Memory) error {
 	if err := check(mem); err != nil {
 		return fmt.Errorf("edu: %s: %w", dir, err)

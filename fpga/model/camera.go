@@ -16,8 +16,8 @@ const minPeriod = 100 * time.Microsecond
 // dropped.
 const lateFrames = 2
 
-// camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). All fields are guarded by
-// Device.mu, except those of the buffer being filled.
+// camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). Its fields are guarded by
+// Device.mu unless noted; the data of a buffer being filled are not.
 type camera struct {
 	cameraRegisters
 	d      *Device
@@ -33,13 +33,13 @@ type camera struct {
 	due      time.Time // when the current frame should have started
 	begin    time.Time // start of the current frame: due plus jitter
 	setting  exposing  // of the current frame
-	frames   uint64    // taken since the device was created
+	frames   uint64    // number of frames taken since the device was created, including dropped ones
 
 	exposer exposer   // used only by the goroutine of takeFrames
 	made    made      // used only by the goroutine of takeFrames
 	lines   time.Time // when the host's engine will next be woken for lines that have arrived
 	buffers [FrameBuffers]frameBuffer
-	full    [FrameBuffers]*frameBuffer // the first nfull: buffers of frames to be sent, in the order of the frames
+	full    [FrameBuffers]*frameBuffer // buffers of the nfull frames to be sent, in the order of the frames
 	nfull   int
 	lent    *frameBuffer // being read by the engine
 	packet               // packet of full[0]
@@ -49,24 +49,24 @@ type camera struct {
 	pad      [BeatBytes]byte // sent as the end of that packet
 }
 
-// packet counts the bytes of a frame that have been sent.
+// packet is the state of the packet that is being sent.
 type packet struct {
 	open    bool // a part has been offered to the host
 	sent    int  // bytes sent, trailer included
 	forced  bool // the end of the packet was requested
 	last    bool // the bytes last returned by next end the packet
 	cut     int  // F8: length of the packet; 0: all of it
-	unended bool // F8
+	unended bool // F8: the packet is sent without an end
 	empty   bool // F8: an empty packet is sent first
 }
 
 type frameBuffer struct {
 	data []byte // pixels and trailer
-	used bool
+	used bool   // holds a frame, or is being filled
 	run  uint64 // camera.runs when the frame was taken
-	n    uint64 // camera.frames of this frame
+	n    uint64 // number of the frame: the value of camera.frames before it
 	opened
-	begin time.Time // of the readout
+	begin time.Time // start of the readout
 }
 
 // opened holds the values of OPEN_SEQUENCE and OPEN_START for a frame.
@@ -121,12 +121,13 @@ func (c *camera) readyTime() (t time.Time, ok, late bool) {
 }
 
 // late reports whether the current frame must be dropped because this machine is too slow. Such a frame is not built:
-// otherwise a machine that needs a frame period for it would never catch up.
+// otherwise a machine that needs a whole frame period to build a frame would never catch up.
 func (c *camera) late(now time.Time) bool {
 	return !c.triggered() && now.Sub(c.begin) > c.setting.time+lateFrames*c.periodTime()
 }
 
-// start clears the counters, empties the frame memory and, unless frames are triggered, starts the first one.
+// start clears the counters, empties the frame memory except for a frame whose packet is open, and, unless frames are
+// triggered, schedules the first one.
 func (c *camera) start(now time.Time) {
 	c.runs++
 	c.sequence, c.delivered, c.dropped, c.padded, c.missed, c.lost = 0, 0, 0, 0, 0, 0
@@ -141,7 +142,7 @@ func (c *camera) start(now time.Time) {
 	c.kick()
 }
 
-// expose starts the next frame at the given time plus jitter, with the current register values.
+// expose schedules the next frame for the given time plus jitter, with the current register values.
 func (c *camera) expose(due time.Time) {
 	c.setting = exposing{c.exposureTime(), c.gain}
 	most := c.sensor.cfg.Jitter
@@ -157,7 +158,7 @@ func (c *camera) stop() {
 	c.kick()
 }
 
-// trigger starts an exposure in triggered mode.
+// trigger starts an exposure in triggered mode, or counts the trigger as missed during an exposure.
 func (c *camera) trigger(now time.Time) {
 	switch {
 	case !c.running || !c.triggered():
@@ -171,9 +172,9 @@ func (c *camera) trigger(now time.Time) {
 	}
 }
 
-// endExposure ends the current exposure: the frame goes into the frame memory, or is dropped if that is full, if the
-// frame is too late (see late), or if the DMA channel is stopped. It does nothing if the camera was stopped or
-// restarted in the meantime.
+// endExposure ends the current exposure: the frame goes into the frame memory, or is dropped if that is full or is
+// flushed in the meantime, if the frame is too late (see late), or if the DMA channel is stopped (not if the camera is
+// bare). It does nothing if the camera was stopped or restarted in the meantime.
 func (c *camera) endExposure() {
 	d := c.d
 	d.mu.Lock()
@@ -230,7 +231,7 @@ func (c *camera) fill(b *frameBuffer, run, seq uint64, setting exposing, t fpga.
 	c.build(b.data, seq, setting, t)
 }
 
-// build builds the bytes of frame seq.
+// build writes the pixels of frame seq and, unless the camera is bare, its trailer to data.
 func (c *camera) build(data []byte, seq uint64, setting exposing, t fpga.Trailer) {
 	pixels := data[:c.sensor.FrameBytes()]
 	c.sensor.Frame(seq, pixels)
@@ -277,8 +278,8 @@ func (c *camera) drop() {
 	c.d.updateIRQ()
 }
 
-// flush empties the frame memory, except for its first keep frames. endExposure notices by flushes that the frame that
-// it is building is affected.
+// flush empties the frame memory, except for its first keep frames. It increments flushes, so that endExposure also
+// drops a frame that it is building.
 func (c *camera) flush(keep int) {
 	c.flushes++
 	for i := keep; i < c.nfull; i++ {
@@ -288,7 +289,7 @@ func (c *camera) flush(keep int) {
 }
 
 // detach implements streamSource. It drops the frames that have not been sent completely, so that the next start of the
-// channel begins with the first pixel of a frame. A bare camera ignores it.
+// channel begins with the first pixel of a frame. For a bare camera it does nothing.
 func (c *camera) detach() {
 	if c.sensor.cfg.Bare {
 		return
@@ -406,7 +407,7 @@ func (c *camera) taken(n int) {
 	c.packet = packet{}
 }
 
-// Counters returns the counters of a sensor since its last start, as its camera block would report them.
+// Counters returns the counters of Config.Sensors[sensor] since its last start, as its camera block would report them.
 func (d *Device) Counters(sensor int) fpga.CameraCounters {
 	d.mu.Lock()
 	defer d.mu.Unlock()

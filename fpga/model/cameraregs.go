@@ -206,7 +206,7 @@ func (c *camera) writeRegister(off, v uint32) {
 	}
 }
 
-// setControl handles the edges of Run. The mode cannot be changed while the camera runs.
+// setControl writes Control and handles the edges of Run. While the camera runs, a write that keeps Run set is ignored.
 func (c *camera) setControl(v uint32) {
 	v &= fpga.CameraRun | fpga.CameraTriggered
 	if c.running && v&fpga.CameraRun != 0 {

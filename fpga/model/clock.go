@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Clock is the device's time.
+// A Clock tells a device the time.
 type Clock interface {
 	Now() time.Time
-	// Wait returns true when t has come, or false as soon as something is received from wake.
+	// Wait waits until t and returns true, or returns false as soon as something is received from wake.
 	Wait(t time.Time, wake <-chan struct{}) bool
 }
 
@@ -67,7 +67,7 @@ func (c *realClock) putBack(timer *preciseTimer) {
 type preciseTimer struct {
 	*time.Timer
 	fd    int      // of alarm
-	alarm *os.File // makes the runtime wait for fd, and closes it; nil: the kernel had none left, and the timer may be late
+	alarm *os.File // makes the runtime wait for fd, and closes it; nil: it could not be created, and the timer may be late
 }
 
 func newPreciseTimer() *preciseTimer {

@@ -24,34 +24,34 @@ const (
 	Stream                        // AXI4-Stream: a camera, a frame sink, or the stream channel of the other direction
 )
 
-// Sizes of the device.
+// Sizes and limits of the device, in bytes unless noted.
 const (
 	BARSize        = 64 << 10 // each of the three BARs
-	DefaultRAM     = 64 << 10 // block RAM
-	MaxChannels    = 4        // in each direction
+	DefaultRAM     = 64 << 10 // block RAM, if Config.RAM is 0
+	MaxChannels    = 4        // number of channels in each direction
 	BeatBytes      = 16       // width of the data path (128 bits)
-	ClockHz        = 250e6    // of the data path, for the cycle counters
+	ClockHz        = 250e6    // clock of the data path in Hz, for the cycle counters
 	FrameBuffers   = 2        // number of frames that a camera's frame memory can hold
 	maxBlockRAM    = 256 << 20
-	userInterrupts = 16
-	maxPPM         = 10_000
+	userInterrupts = 16     // number of user interrupts
+	maxPPM         = 10_000 // for Config.ClockPPM, in either direction
 )
 
-// Config configures a Device. Loopback and Camera return the two usual configurations.
+// Config configures a Device. Loopback, Camera and Full return usual configurations.
 type Config struct {
 	Bus   Bus
 	Clock Clock // nil: RealClock
 
 	H2C, C2H []Interface // 1 to 4 channels in each direction
 
-	// RAM is the size of the block RAM in bytes. The block RAM is at card address 0 of every memory-mapped channel and
-	// behind the bypass BAR; 0: 64 KiB.
+	// RAM is the size of the block RAM in bytes, a multiple of BeatBytes up to 256 MiB; 0 means DefaultRAM. The block
+	// RAM is at card address 0 of every memory-mapped channel and behind the bypass BAR.
 	RAM int
 
 	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels. The nth sensor that is not bare has
 	// its camera block at n * fpga.CameraBlock in the user BAR. A C2H stream channel without a camera carries what the
-	// H2C stream channel of the same number sends. An H2C stream channel with neither such a partner nor a sink
-	// discards its data.
+	// H2C stream channel of the same number sends, unless that has a sink. An H2C stream channel with neither such a
+	// partner nor a sink discards its data.
 	Sensors []*Sensor
 
 	// Designs are cameras outside the model. They feed the C2H stream channels after those of the sensors,
@@ -66,7 +66,8 @@ type Config struct {
 	// Faults are the faults to simulate; the zero value means none.
 	Faults FaultPlan
 
-	// ClockPPM is the excess of the timestamp counter's rate over Clock, in parts per million (Device.SetClockPPM).
+	// ClockPPM is the excess of the timestamp counter's rate over Clock, in parts per million, at most 10,000 in either
+	// direction (Device.SetClockPPM).
 	ClockPPM float64
 
 	// MSI is the number of vectors of a core with MSI instead of MSI-X: 1 to 32. If it is negative, the core has MSI
@@ -86,7 +87,8 @@ func Loopback(bus Bus) Config {
 	return Config{Bus: bus, H2C: []Interface{MemoryMapped}, C2H: []Interface{MemoryMapped}}
 }
 
-// Camera returns the configuration of a device whose C2H stream channels deliver the frames of one sensor each.
+// Camera returns the configuration of a device with one H2C stream channel, and for each sensor a C2H stream channel
+// that delivers its frames.
 func Camera(bus Bus, sensors ...*Sensor) Config {
 	c := Config{Bus: bus, H2C: []Interface{Stream}, Sensors: sensors}
 	for range sensors {

@@ -39,9 +39,9 @@ type Device struct {
 	msix     msix
 	cameras  []*camera
 	designs  []*designCamera
-	blocks   []cameraBlock // of cameras and designs, as far as they have one
+	blocks   []cameraBlock // those of cameras that are not bare, then those of designs
 	counter  counter
-	clockPPM float64 // deviation of the counter's own clock
+	clockPPM float64 // deviation of the counter's own clock, in parts per million
 	timeSet  timeSet
 	resets   uint64 // number of resets; a goroutine discards its work if this has changed since it last held mu
 	timers   timers
@@ -88,7 +88,7 @@ func New(cfg Config) (*Device, error) {
 	return d, nil
 }
 
-// connectStreams gives every C2H stream channel its source, and those H2C stream channels that have one their sink.
+// connectStreams sets the source of every C2H stream channel, and the sink of each H2C stream channel that has one.
 func (d *Device) connectStreams() {
 	for i, cfg := range d.cfg.Sinks {
 		d.h2c[i].frames = &frameSink{d: d, e: d.h2c[i], cfg: cfg}
@@ -132,7 +132,7 @@ func (d *Device) BARs() []fpga.BAR {
 	}
 }
 
-// Interrupts delivers the vectors, numbered as in the vector registers of the IRQ block.
+// Interrupts returns the device's interrupts; the vectors are numbered as in the vector registers of the IRQ block.
 func (d *Device) Interrupts() fpga.Interrupts { return &d.msix }
 
 // Run runs the device until ctx ends, and then returns nil. The bus is not accessed after it has returned. A device

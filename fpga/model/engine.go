@@ -103,7 +103,7 @@ func (e *engine) kick() {
 // commonBit returns the channel's bit in the SGDMA common block.
 func (e *engine) commonBit() uint32 { return 1 << (16*int(e.dir) + e.channel) }
 
-// cause returns 1 if the channel requests an interrupt.
+// cause returns 1 if the channel requests an interrupt, otherwise 0.
 func (e *engine) cause() uint32 {
 	if e.status&e.mask != 0 || e.requestStays {
 		return 1
@@ -273,7 +273,7 @@ func (e *engine) log(status uint32) uint32 {
 	return status
 }
 
-// pollWord returns the poll-mode write-back as of that many descriptors ago.
+// pollWord returns the poll-mode write-back with the number of completed descriptors reduced by ago.
 func (e *engine) pollWord(ago uint32) uint32 {
 	word := (e.completed - ago) & 0xffffff
 	if bits.OnesCount32(e.status&anyError) > 0 {

@@ -36,7 +36,8 @@ type exposer struct {
 	tables     [3][]uint16
 }
 
-// apply changes all samples of a frame except those of the stamp. Samples that would exceed white become white.
+// apply changes all samples of a frame except those of the stamp. Samples that would exceed white become white. Frames
+// of processed pictures (see fpga.FourCC.Sensor) are left unchanged.
 func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
 	b := s.brightness(e)
 	if b == [3]float64{1, 1, 1} || !s.cfg.Format.Sensor() {

@@ -17,8 +17,8 @@ import (
 // Each stream frame and each transfer of another channel is an opportunity for every fault. Opportunities are numbered:
 // a camera's frames from 0 in the order in which its sensor has taken them since the device was created, the frames of
 // a frame sink as they arrive, those of a Design as their packets begin, and transfers by the rising edges of the
-// channel's Run. No restart or reset sets a number back. A frame that is dropped at the source takes its opportunity
-// with it. Faults "within" the opportunity strike at a place derived from the seed: a beat of a camera's frame,
+// channel's Run. No restart or reset sets a number back. A frame that is dropped at the source uses up its opportunity.
+// Faults "within" the opportunity strike at a place derived from the seed: a beat of a camera's frame,
 // otherwise the middle of one of the descriptors of the first adjacent block.
 //
 //	F1   DMA time-out      within: no progress, no interrupt, Busy stays set, until Run is cleared
@@ -26,7 +26,7 @@ import (
 //	                       engine continues to write (H2C: read) its last descriptor
 //	F3   stuck busy        the next time the engine stops, Busy stays set until the device is reset; nothing moves
 //	F4   link loss         within: all registers read as all ones, writes vanish, no DMA, no interrupts for 3 to 8 frame
-//	                       periods, one time in 16 for ever; then the device is in its reset state
+//	                       periods, one time in 16 forever; then the device is in its reset state
 //	F5   corrupt fetch     a descriptor arrives with a wrong magic: magic_stopped
 //	F6   write-back        the frame's last stream write-back, or the next poll-mode one, is in turn late by 1 to 4 ms;
 //	                       preceded by an earlier value; written before the data that it announces (poll mode: twice,
@@ -102,7 +102,7 @@ func ParseFault(s string) (FaultID, float64, error) {
 
 // FaultPlan says which faults happen by themselves.
 type FaultPlan struct {
-	Seed  uint64
+	Seed  uint64              // of the pseudorandom numbers
 	Rates map[FaultID]float64 // share of the opportunities at which the fault happens, 0 to 1
 
 	// At is the byte of a camera's frame at which faults within it strike, a multiple of BeatBytes; F6, F7 and F9's
@@ -150,8 +150,8 @@ func (p *FaultPlan) draw(id FaultID, dir fpga.Direction, channel int, opportunit
 	return mix(h), float64(h>>11) < rate*(1<<53)
 }
 
-// place returns the byte at which a fault strikes within a frame of size bytes: At, or the start of any beat but the
-// first.
+// place returns the byte at which a fault strikes within a frame of size bytes: At, but at most the start of the last
+// beat, or if At is 0 the start of any beat but the first.
 func (p *FaultPlan) place(roll uint64, size int) int {
 	if p.At > 0 {
 		return min(p.At, size-BeatBytes)
@@ -184,21 +184,21 @@ type FaultEvent struct {
 	Direction   fpga.Direction
 	Channel     int
 	Opportunity uint64 // number of the frame or transfer for which it was drawn
-	What        string
+	What        string // description of what happened
 }
 
 func (e FaultEvent) String() string {
 	return fmt.Sprintf("%v %v %d #%d: %s", e.ID, e.Direction, e.Channel, e.Opportunity, e.What)
 }
 
-// FaultLog returns the last 4,096 faults that have happened, in order.
+// FaultLog returns the most recent faults that have happened, at most 4,096, the oldest first.
 func (d *Device) FaultLog() []FaultEvent {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Clone(d.faults.log[max(0, len(d.faults.log)-maxFaultLog):])
 }
 
-// FaultCounts returns how often each fault has happened.
+// FaultCounts returns how often each fault has happened. Faults that have not happened are not in the map.
 func (d *Device) FaultCounts() map[FaultID]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Variants of the faults that have several, as in FaultID's table.
+// Variants of F6, as in FaultID's table. The next three groups are those of F7, F8 and F9.
 const (
 	writeBackLate = iota
 	writeBackStale
@@ -38,25 +38,25 @@ const (
 )
 
 const (
-	wrapDistance   = 64               // distance from its wrap at which the completed count starts (F9)
-	burst          = 256              // bytes that go astray: the maximum payload
-	stray          = 0xf10 << 52      // address bits of a stray burst, beyond what any IOMMU maps
-	poison         = 0xf2             // written by an engine that no longer has data
-	slowSteps      = 8                // pieces that a slow stop writes
-	slowPiece      = 64               // bytes of each piece
-	longestLink    = 8                // longest temporary link loss (F4), in frame periods
-	defaultOutage  = time.Second / 30 // used instead of a frame period if there is no camera
-	revocationWait = 2 * time.Millisecond
+	wrapDistance   = 64                   // the completed count starts this far below its wrap (F9)
+	burst          = 256                  // bytes that go astray: the maximum payload
+	stray          = 0xf10 << 52          // address bits of a stray burst, beyond what any IOMMU maps
+	poison         = 0xf2                 // written by an engine that no longer has data
+	slowSteps      = 8                    // pieces that a slow stop writes
+	slowPiece      = 64                   // bytes of each piece
+	longestLink    = 8                    // longest temporary link loss (F4), in frame periods
+	defaultOutage  = time.Second / 30     // used instead of a frame period if there is no camera
+	revocationWait = 2 * time.Millisecond // how long the engine waits for FaultPlan.Revoke (F11)
 )
 
 // faultyState is the state of an engine's faults. Guarded by Device.mu.
 type faultyState struct {
 	armed        [faultIDs]armed
-	hung         bool          // F1
-	slow         time.Duration // F2: if not 0, for how long the engine lingers, now or once Run falls
-	stuck        bool          // F3
-	writeBacks   int           // F6: pending
-	requestStays bool          // F7
+	hung         bool          // F1: no progress until Run is cleared
+	slow         time.Duration // F2: if not 0, for how long the engine lingers, now or when Run falls
+	stuck        bool          // F3: Busy stays set until the device is reset
+	writeBacks   int           // F6: number of pending write-backs
+	requestStays bool          // F7: the interrupt request stays
 }
 
 // holdsBusy reports whether Busy stays set although the engine has nothing to do.
@@ -104,7 +104,7 @@ func (e *engine) due() bool {
 	return !e.framed() || e.work.moved >= e.d.cfg.Faults.At
 }
 
-// losesCredits reports whether a write of credits is lost.
+// losesCredits reports whether a write of credits is lost, which disarms and logs the fault (see fire).
 func (e *engine) losesCredits() bool {
 	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost || !e.due() {
 		return false

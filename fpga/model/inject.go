@@ -13,8 +13,8 @@ type faultState struct {
 	on       atomic.Bool      // a fault may happen
 	asked    [faultIDs]uint64 // requested by Inject
 	injected [faultIDs]uint64 // of these, those that have been armed
-	counts   [faultIDs]uint64
-	log      []FaultEvent
+	counts   [faultIDs]uint64 // faults that have happened
+	log      []FaultEvent     // at most the latest 2*maxFaultLog
 }
 
 // armed is a fault that will happen on an engine.
@@ -27,13 +27,13 @@ type armed struct {
 // variant reduces the roll to one of n cases.
 func (a armed) variant(n uint64) uint64 { return a.roll & 0xff % n }
 
-// between derives a time in whole milliseconds from the roll.
+// between derives a time of low to high whole milliseconds, both inclusive, from the roll.
 func (a armed) between(low, high uint64) time.Duration {
 	return time.Duration(low+a.roll>>8%(high-low+1)) * time.Millisecond
 }
 
 // Inject makes a fault happen once, at the next opportunity of any channel on which it can happen. If no channel is
-// busy, F4 and F12 happen before Inject returns.
+// busy and the link is not lost, F4 and F12 happen before Inject returns.
 func (d *Device) Inject(id FaultID) error {
 	if id < F1 || id >= faultIDs {
 		return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
@@ -131,7 +131,7 @@ func (e *engine) canHave(id FaultID) bool {
 	return true
 }
 
-// fire disarms and logs a fault that is armed, and reports whether it was; what describes the fault's variants.
+// fire disarms, logs and returns a fault if it is armed, and reports whether it was; what describes its variants.
 func (e *engine) fire(id FaultID, what ...string) (armed, bool) {
 	a := e.armed[id]
 	if !a.on {

@@ -79,7 +79,7 @@ func (d *Device) writeIRQ(off, v uint32) {
 	d.updateIRQ()
 }
 
-// setClear computes a write to one of three consecutive registers: RW, W1S, W1C.
+// setClear returns a register's value after v was written at off: 0 is its RW, 4 its W1S and 8 its W1C address.
 func setClear(old, off, v uint32) uint32 {
 	switch off {
 	case 0:
@@ -216,7 +216,7 @@ func vectorOf(regs []uint32, i int) int { return int(regs[i/4] >> (8 * (i % 4)) 
 // MSI. Initially no vector is masked, as left by an operating system that has enabled MSI-X. Guarded by Device.mu,
 // except for count and the channels.
 type msix struct {
-	count   int
+	count   int // number of vectors
 	table   [msixVectors * 4]uint32
 	pending uint32
 	vectors [msixVectors]chan struct{}

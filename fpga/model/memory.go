@@ -12,7 +12,7 @@ import (
 const pieceBytes = 64 << 10
 
 // copyCard moves the next piece of a memory-mapped channel's descriptor between host and block RAM. With a fixed card
-// address, each beat overwrites the previous one.
+// address, each beat overwrites the previous one. It always returns true, because it never has to wait.
 func (e *engine) copyCard(c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()
@@ -61,7 +61,8 @@ func (e *engine) card(c *descriptor) uint64 {
 	return c.src
 }
 
-// badCard returns the error if the card's address space does not allow the descriptor, or 0.
+// badCard returns the Status bits of an error if the block RAM does not contain the descriptor's card addresses, or if
+// a fixed address is misaligned and Control enables that error; otherwise 0.
 func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	span := c.length
 	if fixed {

@@ -35,8 +35,9 @@ func (c *camera) makeAhead() {
 	m.ok, m.run, m.opened, m.setting = true, run, opened{seq, t.Start}, setting
 }
 
-// arrived returns how many bytes of the oldest frame the sensor has delivered. While more are to come, it makes sure
-// that the host's engine is woken for them. Device.mu must be held.
+// arrived returns how many bytes of the oldest frame can be sent: all, or those of the lines that the sensor has
+// delivered, in steps of readoutLines. While more are to come, it makes sure that the host's engine is woken for them.
+// Device.mu must be held.
 func (c *camera) arrived() int {
 	b, cfg := c.full[0], &c.sensor.cfg
 	now := c.d.clock.Now()

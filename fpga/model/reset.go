@@ -44,7 +44,7 @@ func (e *engine) reset() {
 	e.kick()
 }
 
-// hitDevice makes F12 and F4 happen if armed, and reports whether one did. Device.mu must be held.
+// hitDevice makes F12 happen if it is armed, or else F4, and reports whether one did. Device.mu must be held.
 func (e *engine) hitDevice() bool {
 	if _, hit := e.fire(F12, "all registers reset"); hit {
 		e.d.reset()
@@ -64,8 +64,8 @@ func (e *engine) hitDevice() bool {
 	return true
 }
 
-// framePeriod returns the frame period of the first camera, but at most a second, or defaultOutage if there is no
-// camera.
+// framePeriod returns the frame period of the first sensor, but at most a second, or defaultOutage if there is no
+// sensor or its period is 0.
 func (d *Device) framePeriod() time.Duration {
 	if len(d.cameras) > 0 && d.cameras[0].period > 0 {
 		return min(d.cameras[0].periodTime(), time.Second)
@@ -73,7 +73,7 @@ func (d *Device) framePeriod() time.Duration {
 	return defaultOutage
 }
 
-// loseLink makes the device unreachable for a while, or for ever if outage is 0. Afterwards it is in its reset state.
+// loseLink makes the device unreachable for outage, after which it is in its reset state, or forever if outage is 0.
 func (d *Device) loseLink(outage time.Duration) {
 	d.down.Store(true)
 	d.reset()

@@ -8,8 +8,8 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// A Rule is something that PG195 requires of a host, with the title of the section. docs/reference/pg195.md lists all
-// rules, including those that only a design can break.
+// A Rule is something that PG195 requires of a host, preceded by the title of the section that requires it.
+// docs/reference/pg195.md lists all rules, including those that only a design can break.
 type Rule string
 
 const (
@@ -42,7 +42,7 @@ func (d *Device) broken(err error) {
 }
 
 // checkBlock looks for broken rules in the descriptors fetched from addr, sets breaks, and reports the rules. A wrong
-// magic is not blamed on the host if the device has faults, because its engine may have gone beyond its credits.
+// magic is not blamed on the host if faults are enabled, because the engine may have gone beyond its credits.
 func (e *engine) checkBlock(block []descriptor, addr uint64) {
 	for i := range block {
 		c, at := &block[i], addr+uint64(i)*descriptorBytes

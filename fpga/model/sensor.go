@@ -36,7 +36,7 @@ type SensorConfig struct {
 	Period, Exposure time.Duration
 
 	// Jitter is the maximum delay of a frame's start after the frame timer or a trigger. Each frame's delay is derived
-	// from the seed. A frame never starts later than the next one allows.
+	// from JitterSeed. With the frame timer it is at most the period less the exposure.
 	Jitter     time.Duration
 	JitterSeed uint64
 
@@ -50,7 +50,8 @@ type SensorConfig struct {
 	Bare bool
 }
 
-// Crop returns the configuration with every frame cut to its upper left corner.
+// Crop returns the configuration with every frame cut to its upper left corner of width x height samples, which must be
+// inside the frame.
 func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 	if width < 1 || height < 1 || width > c.Width || height > c.Height {
 		return c, fmt.Errorf("sensor: %dx%d cannot be cut out of frames of %dx%d", width, height, c.Width, c.Height)
@@ -67,7 +68,7 @@ func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 	return c, nil
 }
 
-// Sensor makes the frames of a SensorConfig. Frame n always consists of the same bytes.
+// Sensor makes the frames of a SensorConfig. For the same n, Frame always writes the same bytes.
 type Sensor struct {
 	cfg   SensorConfig
 	bytes int // of a sample
@@ -126,7 +127,7 @@ func (s *Sensor) Config() SensorConfig { return s.cfg }
 // FrameBytes returns the length of a frame in bytes, without the trailer.
 func (s *Sensor) FrameBytes() int { return s.line * s.cfg.Height }
 
-// jitter returns the delay of frame n, which is less than most.
+// jitter returns the delay of frame n, which is less than most, or 0 if most is not positive.
 func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	if most <= 0 {
 		return 0
@@ -134,8 +135,8 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	return time.Duration(mix(mix(s.cfg.JitterSeed)^mix(n)) % uint64(most))
 }
 
-// Frame writes frame n to dst, which must have FrameBytes bytes, as taken with the reset exposure, gain 1 and the
-// frames' own light: raw frame n modulo the number of frames, shifted, with the stamp of n.
+// Frame writes frame n to dst, which must have at least FrameBytes bytes, as taken with the reset exposure, gain 1 and
+// the frames' own light: raw frame n modulo the number of frames, shifted, with the stamp of n.
 func (s *Sensor) Frame(n uint64, dst []byte) {
 	dst = dst[:s.FrameBytes()]
 	src := s.cfg.Frames[n%uint64(len(s.cfg.Frames))]

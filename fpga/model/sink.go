@@ -10,10 +10,10 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// SinkConfig says how fast a frame sink takes data.
+// SinkConfig says how fast a frame sink accepts data.
 type SinkConfig struct {
-	Rate   int // bytes per second; 0: no limit
-	Paused bool
+	Rate   int  // bytes per second; 0: no limit
+	Paused bool // accept nothing
 }
 
 func (c *SinkConfig) check() error {
@@ -25,14 +25,14 @@ func (c *SinkConfig) check() error {
 
 // ReceivedStats are the counters of a frame sink. A packet is a frame: pixels, then a trailer (docs/fpga-interface.md).
 type ReceivedStats struct {
-	Good       uint64 // valid trailer, correct length and CRC, and a higher sequence number than the previous frame
+	Good       uint64 // valid trailer, correct length and CRC, and a higher sequence number than the run's previous one
 	OutOfOrder uint64 // correct except for the sequence number
-	Bad        uint64
+	Bad        uint64 // with an invalid trailer, or a wrong length or CRC
 	Missing    uint64 // skipped sequence numbers
-	Aborted    uint64 // frames begun, but ended by a stop of the channel
-	Bytes      uint64
+	Aborted    uint64 // frames cut off because the channel stopped
+	Bytes      uint64 // all bytes received, including trailers and bad frames
 	Sequence   uint64 // of the last frame that was not bad
-	LastBad    string // reason for the last bad frame
+	LastBad    string // what was wrong with the last bad frame; "" if there was none
 }
 
 // frameSink checks the frames that arrive over an H2C stream channel. Guarded by Device.mu.
@@ -40,17 +40,17 @@ type frameSink struct {
 	d       *Device
 	e       *engine
 	cfg     SinkConfig
-	next    time.Time // when it will take data again
+	next    time.Time // when the sink will accept data again
 	waiting bool      // a timer will wake the engine
 	stats   ReceivedStats
 
-	packets uint64 // begun since the device was created
-	begun   bool   // a packet has begun
-	ordered bool   // stats.Sequence belongs to this run
-	length  int    // of the packet so far
-	crc     uint32 // of its bytes, except those in tail
-	tail    [fpga.TrailerSize]byte
-	ntail   int
+	packets uint64                 // begun since the device was created
+	begun   bool                   // a packet has begun
+	ordered bool                   // stats.Sequence belongs to this run
+	length  int                    // of the packet so far
+	crc     uint32                 // of its bytes, except those in tail
+	tail    [fpga.TrailerSize]byte // last bytes of the packet so far
+	ntail   int                    // number of bytes in tail
 }
 
 // Received returns the counters of an H2C channel's frame sink since the device was created, or the zero value if there
@@ -64,7 +64,7 @@ func (d *Device) Received(channel int) ReceivedStats {
 	return d.h2c[channel].frames.stats
 }
 
-// SetSink changes how fast the frame sink of an H2C channel takes data.
+// SetSink changes how fast the frame sink of an H2C channel accepts data.
 func (d *Device) SetSink(channel int, cfg SinkConfig) error {
 	if err := cfg.check(); err != nil {
 		return err

@@ -7,7 +7,8 @@ import "context"
 // A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held. The bytes
 // returned by next are lent and must not change until taken is called.
 type streamSource interface {
-	// next returns up to n bytes that can be sent now, and whether they end a packet; nil and false if there are none.
+	// next returns up to n bytes that can be sent now, and whether they end a packet: nil and false if there are none,
+	// nil and true for an empty packet.
 	next(n int) (p []byte, eop bool)
 	// taken is called when the first n of the bytes last returned have been sent. It ends the loan.
 	taken(n int)
@@ -17,7 +18,8 @@ type streamSource interface {
 	reset()
 }
 
-// A streamSink is the card side of an H2C stream channel, called with Device.mu held.
+// A streamSink is the card side of an H2C stream channel. Its methods are called with Device.mu held, and push with at
+// most as many bytes as room has returned.
 type streamSink interface {
 	room() int
 	push(p []byte, eop bool)
@@ -124,17 +126,17 @@ func (e *engine) send(c *descriptor) bool {
 	return true
 }
 
-// fifoBytes is the capacity of a stream between its H2C and its C2H channel.
+// fifoBytes is the capacity of a stream between its H2C and its C2H channel in bytes.
 const fifoBytes = 64 << 10
 
 // fifo connects an H2C stream channel to a C2H one.
 type fifo struct {
 	reader, writer *engine // writer is nil if nothing feeds the FIFO
 	buf            [fifoBytes]byte
-	rd, wr         uint64 // bytes read and written
-	ends           []uint64
-	lent           bool // to the reader
-	discard        bool // discard everything when the loan ends
+	rd, wr         uint64   // total bytes read and written
+	ends           []uint64 // values of wr at the ends of the packets that have not been read completely
+	lent           bool     // bytes are lent to the reader
+	discard        bool     // discard everything when the loan ends
 }
 
 func (f *fifo) room() int {

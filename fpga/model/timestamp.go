@@ -10,15 +10,14 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// counter is the timestamp counter: it is value ns at time at, and has been running ppm parts per million too fast
-// since then.
+// counter is the timestamp counter: it was value in ns at time at, and has since run ppm parts per million too fast.
 type counter struct {
 	at    time.Time
 	value int64
 	ppm   float64
 }
 
-// read returns the counter at time t, which may be before c.at.
+// read returns the counter in ns at time t, which may be before c.at, but at least 0.
 func (c *counter) read(t time.Time) uint64 {
 	elapsed := t.Sub(c.at)
 	drift := math.Floor(float64(elapsed) * c.ppm / 1e6)
@@ -37,7 +36,7 @@ func (c *counter) runAt(t time.Time, ppm float64) {
 // timestamp returns the timestamp counter in ns at time t. Device.mu must be held.
 func (d *Device) timestamp(t time.Time) uint64 { return d.counter.read(t) }
 
-// maxTimeRate is the maximum absolute rate that TIME_RATE accepts.
+// maxTimeRate is the maximum absolute value of TIME_RATE, in parts in 10^9. Values beyond it are clamped.
 const maxTimeRate = 1_000_000
 
 // timeSet holds what the host has written to TIME_STEP and TIME_RATE.
@@ -74,8 +73,8 @@ func (d *Device) setTime(off, v uint32) {
 	}
 }
 
-// SetClockPPM makes the timestamp counter run faster (or slower) than Config.Clock by that many parts per million, up
-// to 10,000, from now on. The frame timer is not affected.
+// SetClockPPM makes the timestamp counter run faster, or if ppm is negative slower, than Config.Clock by that many
+// parts per million, at most 10,000, from now on. The frame timer is not affected.
 func (d *Device) SetClockPPM(ppm float64) error {
 	if math.IsNaN(ppm) || math.Abs(ppm) > maxPPM {
 		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", ppm, maxPPM)

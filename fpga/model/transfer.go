@@ -119,7 +119,8 @@ func (e *engine) step(ctx context.Context) bool {
 	return e.send(c)
 }
 
-// stopAt stops the engine at a descriptor that breaks a rule. It returns false if Control does not enable that.
+// stopAt stops the engine at a descriptor that breaks a rule. It returns false if the rule is about lengths and Control
+// does not enable stopping for it.
 func (e *engine) stopAt(c *descriptor) bool {
 	switch c.breaks {
 	case RuleLength, RuleC2HLength, RuleStreamWidth:

@@ -25,8 +25,8 @@ func (e *engine) pollBack(late armed) {
 	e.writeLater(by, func() { e.writePoll(0) })
 }
 
-// writePoll writes the completed count as of ago descriptors ago. It is a posted write: the device does not learn
-// whether it arrived. The lock keeps the counts in order when two goroutines write.
+// writePoll writes the completed count, reduced by ago, to host memory. It is a posted write: the device does not learn
+// whether it arrived. pollOrder keeps the counts in order when two goroutines write.
 func (e *engine) writePoll(ago uint32) {
 	e.pollOrder.Lock()
 	defer e.pollOrder.Unlock()

@@ -14,14 +14,14 @@ const lastRefusals = 16
 type Refusal struct {
 	Addr  uint64 // the first inaccessible bus address
 	Len   int    // bytes of the whole access
-	Write bool
+	Write bool   // a write to the machine's memory, not a read
 }
 
-// Books has the counters of a server since its creation.
+// Books holds the counters of a server since its creation.
 type Books struct {
 	Read, Written uint64    // bytes of the machine's memory that the function has read and written
 	Refused       uint64    // refused accesses
-	Wrong         uint64    // of these, those after the connected machine had enabled bus mastering
+	Wrong         uint64    // of these, those made after the connected machine had enabled bus mastering
 	LastRefused   []Refusal // the last refused accesses, oldest first, at most 16
 	Reported      uint64    // refused accesses that were shown to the machine's IOMMU
 
@@ -35,7 +35,7 @@ type Books struct {
 	Raised   uint64 // interrupts sent
 	Kept     uint64 // interrupts that had to wait for their vector
 
-	LastError string // reason for the end of the last connection; "" if the client has closed it
+	LastError string // why the last connection ended; "" if the client closed it, or if none has ended
 }
 
 // memoryBooks counts accesses and mappings.
@@ -66,7 +66,7 @@ func (b *memoryBooks) refuse(r Refusal, byMachine bool) {
 	b.refused++
 }
 
-// fill adds the memory's counters.
+// fill sets the counters of b that concern the memory.
 func (m *Memory) fill(b *Books) {
 	b.Read, b.Written = m.books.read.Load(), m.books.written.Load()
 	b.Maps, b.Unmaps = m.books.maps.Load(), m.books.unmaps.Load()

@@ -78,7 +78,7 @@ func (c *configSpace) put32(off int, v, writable uint32) {
 	le.PutUint32(c.writable[off:], writable)
 }
 
-// putBAR makes the address bits above the size writable, so that writing all ones reads back as the size.
+// putBAR makes the address bits above the size writable, so that the size can be read back after all ones were written.
 func (c *configSpace) putBAR(b BAR) {
 	at, kind := cfgBAR0+4*b.Index, uint32(0)
 	if b.Prefetchable {
@@ -91,7 +91,7 @@ func (c *configSpace) putBAR(b BAR) {
 	c.put32(at, kind, uint32(^(b.Size-1))&^0xf)
 }
 
-// putCapabilities links the function's capabilities. Power management and PCI Express are always present.
+// putCapabilities adds the function's capabilities and links them. Power management and PCI Express are always present.
 func (c *configSpace) putCapabilities(f *Function) {
 	chain := []int{capPM}
 	c.put16(capPM+2, 3, 0)              // version 1.2: D0 and D3hot
@@ -146,8 +146,8 @@ func (c *configSpace) putExtended(f *Function) {
 	c.put32(extSerial+4, uint32(f.Device)<<16|uint32(f.Vendor), 0)
 }
 
-// write changes the writable bits. It returns the bits of Device Control that were written as ones, because FLR cannot be
-// read.
+// write changes the writable bits, and clears the bits that are cleared by writing ones. It returns the bits of Device
+// Control that were written as ones, because FLR cannot be read.
 func (c *configSpace) write(off int, p []byte) (devControl uint16) {
 	for i, v := range p {
 		at := off + i

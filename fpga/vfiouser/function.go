@@ -25,8 +25,8 @@ type Function struct {
 	MSI  int // number of vectors: 0 for no MSI, otherwise a power of two up to 32
 	Link Link
 
-	// Line returns the level of the function's interrupt line, INTA#; true means asserted. nil: no line. Raise announces
-	// that it may have risen.
+	// Line returns the level of the function's interrupt line, INTA#; true means asserted. nil: no line. Server.Raise
+	// announces that the level may have risen.
 	Line func() bool
 
 	// Reset resets the logic behind the registers. It is called on a reset of the bus and on a Function Level Reset. nil:
@@ -41,7 +41,7 @@ type Function struct {
 // A BAR is a memory window.
 type BAR struct {
 	Index        int    // 0 to 5; a 64-bit BAR also occupies the next one
-	Size         uint64 // bytes: a power of two, at least 4 KiB
+	Size         uint64 // bytes: a power of two, at least 4 KiB, and at most 2 GiB unless Bits64
 	Bits64       bool
 	Prefetchable bool
 
@@ -50,11 +50,11 @@ type BAR struct {
 	Backed    uint64
 }
 
-// MSIX has the places of the vector table and of the pending bits. QEMU itself keeps the contents of the table.
+// MSIX says where the vector table and the pending bits are. QEMU itself keeps the contents of the table.
 type MSIX struct {
-	Vectors    int // 0 for no MSI-X, otherwise up to 2048
-	BAR        int // index of the BAR that contains both
-	Table, PBA uint32
+	Vectors    int    // 0 for no MSI-X, otherwise up to 2048
+	BAR        int    // index of the BAR that contains both
+	Table, PBA uint32 // byte offsets of the vector table and of the pending bits in the BAR, multiples of 8
 }
 
 // Link is the PCI Express link. The zero value is 5 GT/s on 8 lanes.

@@ -25,20 +25,20 @@ const (
 	infoAutomasked = 4
 )
 
-// interrupts has the client's eventfds, and the interrupts that wait for one.
+// interrupts holds the client's eventfds, and the interrupts that wait for one.
 //
-// A message that is raised while its vector has no eventfd is kept until it gets one, like a pending interrupt of a
-// masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not again until
-// the client has unmasked it, which QEMU does after the guest has accessed a BAR.
+// A message that is raised while its vector has no eventfd is kept until the vector gets one, like a pending interrupt
+// of a masked vector. The line is level-triggered: its eventfd is written when the line is found asserted, and not
+// again until the client has unmasked it, which QEMU does after the guest has accessed a BAR.
 type interrupts struct {
 	level   func() bool // of the line; nil: none
 	vectors int         // number of MSI-X or MSI vectors, whichever is greater
 
 	mu       sync.Mutex
-	fds      [irqKinds][]int // -1: none
+	fds      [irqKinds][]int // eventfds of the vectors of each kind; -1: none
 	granted  int             // number of MSI vectors, by Multiple Message Enable
 	pending  []uint64        // bits of the MSI-X and MSI vectors
-	masked   bool            // the line was signalled or masked
+	masked   bool            // the line was signalled or masked, and not unmasked since
 	disabled bool            // the line is disabled by the command register
 
 	raised, kept uint64
@@ -120,7 +120,7 @@ func (t *interrupts) signal(fd int) {
 	t.raised++
 }
 
-// flush delivers waiting interrupts.
+// flush delivers waiting interrupts. mu must be held.
 func (t *interrupts) flush() {
 	kind := t.active()
 	if kind == irqINTx {
@@ -153,7 +153,7 @@ func (t *interrupts) configure(lineOff bool, granted int) {
 	t.signalLine()
 }
 
-// reset drops waiting interrupts and keeps the eventfds.
+// reset drops waiting interrupts and unmasks the line, but keeps the eventfds.
 func (t *interrupts) reset() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -183,6 +183,7 @@ func (t *interrupts) close() {
 }
 
 // assign sets the eventfds of count vectors from start on, or removes them if fds is nil. It closes the previous ones.
+// mu must be held.
 func (t *interrupts) assign(kind, start, count int, fds []int) {
 	for i := range count {
 		at := &t.fds[kind][start+i]

@@ -26,8 +26,8 @@ const (
 	maxMapped = 64    // files
 )
 
-// Memory is the memory that the machine has mapped for the function, as seen through its IOMMU. It implements model.Bus.
-// The zero value is ready for use, with nothing mapped, and belongs to one Server.
+// Memory is the memory that the machine has mapped for the function, as seen through its IOMMU. It implements
+// model.Bus. The zero value is ready for use, with nothing mapped. A Memory belongs to one Server.
 //
 // A machine's RAM consists of one or a few files, while IOMMU mappings are numerous and short-lived. Therefore each file
 // is mapped once as a whole, and the accessible memory is a sorted table of ranges in these files.
@@ -49,8 +49,8 @@ type Memory struct {
 type span struct {
 	addr, size uint64
 	flags      uint32
-	file       *file // nil: the client does not share this memory
-	bytes      []byte
+	file       *file  // nil: the client does not share this memory
+	bytes      []byte // the mapped part of file; nil without a file
 }
 
 func (s *span) last() uint64 { return s.addr + (s.size - 1) }
@@ -68,7 +68,7 @@ type fileID struct{ dev, ino uint64 }
 type file struct {
 	bytes    []byte
 	writable bool
-	ranges   int
+	ranges   int // number of spans in the file
 }
 
 // Read copies len(p) bytes from bus address addr to p, completely or not at all. An error wraps ErrUnmapped or
@@ -132,7 +132,7 @@ func (m *Memory) move(addr uint64, p []byte, write bool) (at uint64, attached bo
 	return at, attached, nil
 }
 
-// find returns the index of the first range that ends at or after addr.
+// find returns the index of the first range that ends at or after addr, or len(m.ranges) if there is none.
 func (m *Memory) find(addr uint64) int {
 	return sort.Search(len(m.ranges), func(i int) bool { return m.ranges[i].last() >= addr })
 }
@@ -162,9 +162,9 @@ func (m *Memory) setMaster(on bool) {
 	m.master, m.attached = on, m.attached || on
 }
 
-// mapRange maps a range. fd, or -1 for none, remains the caller's. It returns EEXIST for an address that is already
-// mapped, EINVAL for partial pages, a range outside the file or anything but a regular file, EACCES for a writable
-// range of a read-only file, ENOSPC if a table is full, or the error of mmap.
+// mapRange maps a range. fd, or -1 for none, remains the caller's. It returns 0, EEXIST for an address that is already
+// mapped, EINVAL for an empty or overflowing range, partial pages, a range outside the file or anything but a non-empty
+// regular file, EACCES for a writable range of a read-only file, ENOSPC if a table is full, or the error of mmap.
 func (m *Memory) mapRange(r mapRequest, fd int) unix.Errno {
 	if r.size == 0 || (r.addr|r.size|r.offset)%pageSize != 0 || r.addr+(r.size-1) < r.addr {
 		return unix.EINVAL

@@ -61,7 +61,7 @@ type message struct {
 	files       []int
 }
 
-// takeFile passes on the ith descriptor.
+// takeFile returns the ith descriptor, which becomes the caller's.
 func (m *message) takeFile(i int) int {
 	fd := m.files[i]
 	m.files[i] = -1

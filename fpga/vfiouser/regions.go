@@ -137,7 +137,7 @@ func (s *Server) writeConfig(off int, p []byte) {
 	s.configured()
 }
 
-// lookForAborts records in the status register a read that was refused since the last call.
+// lookForAborts records in the status register whether a read was refused since the last call.
 func (s *Server) lookForAborts() {
 	if s.aborted.Swap(false) {
 		s.config.abort()

@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The decoded requests. A body of the wrong size, an argsz that is too small, an unknown flag or an unexpected descriptor
-// gives EINVAL.
+// The decoded requests. For a body of the wrong size, an argsz that is too small, an unknown flag or an unexpected
+// descriptor the functions return EINVAL.
 
-// versionRequest: major u16, minor u16, then optionally JSON and a NUL. Every minor version includes 0.0.
+// versionRequest checks the body of VERSION: major u16, minor u16, then optionally JSON and a NUL. Every minor version
+// includes 0.0. For another major version it returns ENOTSUP.
 func (m *message) versionRequest() unix.Errno {
 	if len(m.body) < 4 || len(m.files) > 0 {
 		return unix.EINVAL
@@ -33,7 +34,8 @@ const (
 	mapWritable = 2
 )
 
-// mapRequest: argsz u32, flags u32, offset u64, address u64, size u64. The file, if any, comes as a descriptor.
+// mapRequest is the body of DMA_MAP: argsz u32, flags u32, offset u64, address u64, size u64. The file, if any, comes
+// as a descriptor.
 type mapRequest struct {
 	flags              uint32
 	offset, addr, size uint64
@@ -52,7 +54,7 @@ func (m *message) mapRequest() (r mapRequest, errno unix.Errno) {
 
 const unmapAll = 2 // VFIO_DMA_UNMAP_FLAG_ALL of linux/vfio.h
 
-// unmapRequest: argsz u32, flags u32, address u64, size u64.
+// unmapRequest is the body of DMA_UNMAP: argsz u32, flags u32, address u64, size u64.
 type unmapRequest struct {
 	all        bool
 	addr, size uint64
@@ -70,8 +72,8 @@ func (m *message) unmapRequest() (r unmapRequest, errno unix.Errno) {
 	return r, 0
 }
 
-// infoRequest decodes one of the three queries: argsz u32, flags u32, and, except for the device's, index u32. The rest
-// of its size bytes is for the answer.
+// infoRequest decodes one of the three queries: argsz u32, flags u32, and, except in GET_INFO, index u32. The rest of
+// its size bytes is for the answer.
 func (m *message) infoRequest(size int) (index uint32, errno unix.Errno) {
 	if len(m.body) != size || le.Uint32(m.body) < uint32(size) || len(m.files) > 0 {
 		return 0, unix.EINVAL
@@ -91,8 +93,8 @@ const (
 	irqActions = irqMask | irqUnmask | irqTrigger
 )
 
-// irqRequest: argsz u32, flags u32, index u32, start u32, count u32. With irqBool a byte per vector follows; with
-// irqEventfd there are descriptors.
+// irqRequest is the body of SET_IRQS: argsz u32, flags u32, index u32, start u32, count u32. With irqBool a byte per
+// vector follows; with irqEventfd there are as many descriptors, or none.
 type irqRequest struct {
 	data, action uint32
 	index        uint32
@@ -129,7 +131,8 @@ func (m *message) irqRequest() (r irqRequest, errno unix.Errno) {
 	return r, unix.EINVAL
 }
 
-// accessRequest: offset u64, region u32, count u32, and, for a write, the data.
+// accessRequest is the body of REGION_READ or REGION_WRITE: offset u64, region u32, count u32, and, for a write, the
+// data.
 type accessRequest struct {
 	offset uint64
 	region uint32

@@ -41,8 +41,8 @@ type Server struct {
 	config *configSpace // used only by the goroutine that serves
 }
 
-// New returns a server whose socket is ready for a client. f does its DMA through memory. An error wraps ErrFunction if f
-// is invalid.
+// New returns a server whose socket is ready for a client. f does its DMA through memory. The caller must call Run or
+// Close. An error wraps ErrFunction if f is invalid.
 func New(f Function, memory *Memory) (*Server, error) {
 	if err := f.check(); err != nil {
 		return nil, fmt.Errorf("vfio-user: %w", err)
@@ -86,8 +86,8 @@ func (s *Server) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(
 // asserted. A message without a receiver is kept until there is one.
 func (s *Server) Raise(vector int) { s.irqs.raise(vector) }
 
-// Run serves clients one after the other until ctx ends or Close is called, and then returns nil, or until the socket
-// fails. The server is closed when Run returns. A second call returns ErrRunning.
+// Run serves clients one after the other. It closes the server and returns nil when ctx ends or Close is called, or an
+// error if the socket fails. A second call only returns ErrRunning.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -157,7 +157,7 @@ func (s *Server) hangUp() {
 	}
 }
 
-// Close ends the client's connection and Run. When it returns, all mappings and eventfds of the client are released.
+// Close ends the client's connection and waits until Run returns. All mappings and eventfds of the client are released.
 func (s *Server) Close() {
 	s.hangUp()
 	s.mu.Lock()

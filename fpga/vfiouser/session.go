@@ -16,19 +16,20 @@ import (
 type session struct {
 	s    *Server
 	conn *net.UnixConn
-	out  []byte // an answer, with room for the header
+	out  []byte // buffer for an answer and its header
 
 	write sync.Mutex // held while a message is written
 
-	question atomic.Uint32 // 1<<16 and the id of the open question; 0: none
-	answered chan struct{}
+	question atomic.Uint32 // 1<<16 | id of the open question; 0: none
+	answered chan struct{} // receives an element when the question has been answered
 }
 
 // smallAnswer is the initial size in bytes of the buffer for answers. Only the answer to a read can need more, because
 // it grows with the request.
 const smallAnswer = 4096
 
-// session serves a client until it disconnects. An error is the reason why the connection had to end.
+// session serves a client until its connection ends. It returns nil if the client or Close ended the connection,
+// otherwise the reason for the end.
 func (s *Server) session(c *net.UnixConn) error {
 	t := &session{s: s, conn: c, out: make([]byte, smallAnswer), answered: make(chan struct{}, 1)}
 	var asking sync.WaitGroup
@@ -55,7 +56,7 @@ func (s *Server) session(c *net.UnixConn) error {
 	}
 }
 
-// hidden returns err unless it is the normal end of a connection.
+// hidden returns nil if err is the normal end of a connection, otherwise an error that wraps err.
 func hidden(err error) error {
 	if gone(err) {
 		return nil

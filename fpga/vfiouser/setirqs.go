@@ -56,7 +56,8 @@ func (t *interrupts) mask(r irqRequest) {
 	}
 }
 
-// accept takes the message's descriptors, which must be eventfds, because a write to anything else could block for ever.
+// accept assigns the message's descriptors to the vectors. It returns EINVAL unless they are eventfds, because a write
+// to anything else could block forever.
 func (t *interrupts) accept(kind int, r irqRequest, m *message) unix.Errno {
 	for _, fd := range m.files {
 		if link, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd)); err != nil || !strings.Contains(link, "[eventfd]") {
@@ -75,7 +76,7 @@ func (t *interrupts) accept(kind int, r irqRequest, m *message) unix.Errno {
 	return 0
 }
 
-// trigger raises vectors as the function would, for tests by the client.
+// trigger signals the eventfds of the chosen vectors, for tests by the client.
 func (t *interrupts) trigger(kind int, r irqRequest) {
 	for i := range r.count {
 		if fd := t.fds[kind][r.start+i]; fd >= 0 && r.chooses(i) {

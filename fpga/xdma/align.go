@@ -11,9 +11,9 @@ import (
 
 // Layout of the memory for scrap.
 const (
-	scrapBytes = 64 << 10
-	scrapBack  = descriptorPage / 2 // offset of the scrap's write-back
-	scrapData  = descriptorPage
+	scrapBytes = 64 << 10           // size of the data
+	scrapBack  = descriptorPage / 2 // offset of the write-back
+	scrapData  = descriptorPage     // offset of the data
 )
 
 // A scrap receives what a bare stream sends before the first pixel of a frame. The design does not know when the

@@ -130,8 +130,8 @@ func (c *channel) stop(bound time.Duration, unblock func()) error {
 	return nil
 }
 
-// idle waits until the channel is not busy. It returns an error that wraps ErrBusy after wait; bound is the time since Run
-// was cleared that the error then gives.
+// idle waits until the channel is not busy. After wait it returns an error that wraps ErrBusy and states bound as the
+// time since Run was cleared.
 func (c *channel) idle(wait, bound time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {

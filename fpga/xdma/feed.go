@@ -27,7 +27,7 @@ const grantTries = 3
 // there. The head is a copy of the first descriptor of the slot's pixels and continues in the slot's own list. The
 // tail, for the trailer, is where that list ends. A tail always continues at the head of the next position. So all
 // descriptors of a frame may be fetched before it is known what follows, slots may come in any order, and the other
-// descriptors of a slot are made only once. If packets have no trailer, the tail takes the last pixels.
+// descriptors of a slot are made only once. If packets have no trailer, the tail is for the last pixels.
 //
 // The head of a position without a frame has no magic number. If an engine goes beyond its last frame, because it
 // ignores or miscounts credits, it stops there with magic_stopped and has overwritten nothing.
@@ -35,13 +35,13 @@ type feed struct {
 	c         *channel
 	memory    Coherent // positions, write-backs of their tails, poll-mode write-back
 	positions int
-	poll      uint64
+	poll      uint64 // bus address of the poll-mode write-back
 	wait      waiter
 	scrap     *scrap // for a bare stream, otherwise nil
 
 	mu      sync.Mutex // held for a few register accesses, never during a wait
 	state   feedState
-	stuck   bool // a full wait for the engine to stop has failed
+	stuck   bool // the engine did not stop when stop was last called
 	slots   []*slot
 	frames  []frame // owned by the engine, oldest first
 	next    int     // position of the next frame
@@ -49,7 +49,7 @@ type feed struct {
 	end     uint32  // descriptors of all frames handed over since base
 	granted uint32  // credits granted since base
 	reached uint32  // descriptors known to be completed since base
-	base    uint32  // counter of completed descriptors at position 0: at the start, where PG195 says 0, or where a bare stream was aligned
+	base    uint32  // counter of completed descriptors at the start (0 in PG195), or when a bare stream was aligned
 	failed  error   // error while granting credits, for the goroutine that serves the ring
 	stats   Stats
 }
@@ -113,7 +113,7 @@ func (f *feed) writeBack(p int) []byte {
 }
 
 // place puts slot i at the next position and allows its credits. The engine cannot be at that position, because it has
-// no credit for it.
+// no credit for it. mu must be held.
 func (f *feed) place(i int) {
 	s, p, le := f.slots[i], f.next, binary.LittleEndian
 	s.placed = true
@@ -143,7 +143,7 @@ func (f *feed) place(i int) {
 	f.frames = append(f.frames, frame{slot: i, position: p, end: f.end})
 }
 
-// removeOldest removes the oldest frame, which is done.
+// removeOldest removes the oldest frame, which is done. mu must be held.
 func (f *feed) removeOldest() {
 	done := f.frames[0]
 	copy(f.frames, f.frames[1:])
@@ -191,7 +191,7 @@ func (f *feed) start(slots []int) error {
 	return nil
 }
 
-// reset clears the state of the previous run and places the given slots.
+// reset clears the state of the previous run and places the given slots. mu must be held.
 func (f *feed) reset(slots []int) {
 	f.frames, f.next, f.allowed, f.end, f.granted, f.reached = f.frames[:0], 0, 0, 0, 0, 0
 	for p := range f.positions {
@@ -228,7 +228,7 @@ func (f *feed) startEngine() error {
 }
 
 // pump grants as many of the allowed credits as the counter has room for. While the engine's fetch is halted, the
-// counter must show exactly what was written; lost credits are written again.
+// counter must show exactly what was written; lost credits are written again, a few times. mu must be held.
 func (f *feed) pump() error {
 	f.alignFrame()
 	if f.allowed == 0 {
@@ -263,7 +263,8 @@ func (f *feed) pump() error {
 	return nil
 }
 
-// settled reads the credits until a fetch that was in progress when it was halted has used its own.
+// settled returns the engine's credits. It reads them until they no longer change, at most grantTries more times: a
+// fetch that was in progress when fetching was halted still uses some.
 func (f *feed) settled() (int, error) {
 	before, err := f.c.credits()
 	for range grantTries {
@@ -279,7 +280,8 @@ func (f *feed) settled() (int, error) {
 	return before, err
 }
 
-// count updates f.reached from the counter of completed descriptors, after checking it against the credits granted.
+// count updates f.reached from the counter of completed descriptors, after checking it against the credits granted. mu
+// must be held.
 func (f *feed) count() error {
 	n, err := f.c.completed()
 	n -= f.base // wraps around with the counter
@@ -298,7 +300,7 @@ func (f *feed) count() error {
 	return nil
 }
 
-// done reports whether a frame has been completed. end is the frame's end.
+// done reports whether a frame has been completed. end is the frame's end. mu must be held.
 func (f *feed) done(end uint32) (bool, error) {
 	if int32(f.reached-end) >= 0 {
 		return true, nil
@@ -333,7 +335,8 @@ func (f *feed) serveHint(hint bool) error {
 	return f.audit()
 }
 
-// audit checks for what nothing announces: a device that has gone or was reset, and credits that do not add up.
+// audit checks for what nothing announces: a device that has gone or was reset, and credits that do not add up. mu must
+// be held.
 func (f *feed) audit() error {
 	if err := f.c.running("the ring was audited"); err != nil {
 		return err

@@ -7,14 +7,14 @@ import (
 	"sync"
 )
 
-// A line is an interrupt vector. If the function has fewer vectors than there are channels and user interrupts, these
-// share it: each of them sees every raise and checks whether it is affected.
+// A line is an interrupt vector. If the function has fewer vectors than there are channels and user interrupts, several
+// of these share a line: each of them sees every raise and checks whether it is affected.
 type line struct {
 	dev      *Device
 	vector   int
 	channels uint32 // IRQ block bits of the channels that use the line
-	users    uint32
-	shared   bool
+	users    uint32 // IRQ block bits of the user interrupts that use the line
+	shared   bool   // by more than one channel or user interrupt
 
 	lead chan struct{} // full: a goroutine waits for the vector and will notify the others
 

@@ -18,7 +18,7 @@ type part struct {
 	control  uint32
 }
 
-// pieces splits segments that are too long for one descriptor.
+// pieces splits segments that are too long for one descriptor, and omits empty ones.
 func pieces(segments []fpga.Segment) (list []fpga.Segment) {
 	const most = maxDescriptor &^ (descriptorPage - 1)
 	for _, s := range segments {

@@ -75,7 +75,7 @@ const (
 	regChannelVectors      = 0xa0 // two dwords
 )
 
-// Config block.
+// Register of the config block.
 const regDataWidth = 0x18 // 0: 64 bits, 1: 128, 2: 256, 3: 512
 
 // Control bits. From bit 1 on, the bits of the status and the interrupt mask have the same positions (PG195, channel

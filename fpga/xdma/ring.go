@@ -23,10 +23,10 @@ type RingConfig struct {
 	// Frame rounded up to a multiple of 64 bytes, as each descriptor is (PG195, Length Granularity). A packet that is
 	// too long may fill all of it.
 	Frame int
-	// Trailer is the number of bytes that follow the pixels in each packet; they get a separate descriptor. 0 means a
-	// bare stream: its packets consist of frames only, and when the channel is stopped and started, the design
-	// continues with the packet that it has begun. So everything received after Start is discarded up to the end of a
-	// packet.
+	// Trailer is the number of bytes that follow the pixels in each packet, a multiple of 64 up to 4096; they get a
+	// separate descriptor. 0 means a bare stream: its packets consist of frames only, and when the channel is stopped
+	// and started, the design continues with the packet that it has begun. So everything received after Start is
+	// discarded up to the end of a packet.
 	Trailer int
 	// Slice, if not 0, is a number of bytes, a multiple of 64: Next returns whenever this number of further bytes of a
 	// frame has arrived. A descriptor ends at each multiple of Slice and announces it.
@@ -60,11 +60,11 @@ type Ring struct {
 type Completion struct {
 	Slot    int
 	Done    bool   // the frame is complete; otherwise its first Filled bytes are there, and Next will report the rest
-	Filled  int    // bytes of pixels
+	Filled  int    // bytes of pixels; those of a bare stream's tail, the last 1 to 64 of the frame, do not count
 	Trailer []byte // of a complete frame, valid until the slot is freed; nil for a bare stream
 }
 
-// NewRing creates a ring and writes the descriptors of all slots.
+// NewRing creates a ring and writes the descriptors of all slots. The caller must close the ring.
 func (d *Device) NewRing(cfg RingConfig) (*Ring, error) {
 	c, err := d.channel(fpga.C2H, cfg.Channel, true)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Ring) Free(i int) error {
 }
 
 // Next waits for the next frame of the stream or, with RingConfig.Slice, for the next slice of it. It also serves the
-// channel, so it must be called all the time, by one goroutine. After an error other than ctx's, the ring must be
+// channel, so it must be called continuously, by one goroutine. After an error other than ctx's, the ring must be
 // stopped.
 func (r *Ring) Next(ctx context.Context) (Completion, error) {
 	for why := byNothing; ; {
@@ -171,8 +171,8 @@ const (
 	byTick
 )
 
-// complete takes the oldest frame if it is complete, or, with RingConfig.Slice, reports that more of it has arrived.
-// The bool is false if it does neither. While aligning returns true, complete only calls align.
+// complete removes and returns the oldest frame if it is complete, or, with RingConfig.Slice, reports that more of it
+// has arrived. The bool is false if it does neither. While aligning returns true, complete only calls align.
 func (r *Ring) complete(why reason) (Completion, bool, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

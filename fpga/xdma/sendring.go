@@ -13,7 +13,7 @@ import (
 // SendConfig describes the frames of an H2C stream.
 type SendConfig struct {
 	Channel int
-	Trailer int // bytes that follow the pixels in each packet; they get a separate descriptor
+	Trailer int // number of bytes that follow the pixels in each packet, 1 to 4096; they get a separate descriptor
 	Depth   int // maximum number of frames owned by the device; 0: 2
 	// Done is called when the device no longer owns a slot: with nil if it has read all of it, or with the reason why
 	// it was abandoned. Run calls it exactly once for every Send that returned nil, one call at a time. It must not
@@ -34,7 +34,7 @@ type SendRing struct {
 	empty   chan struct{} // closed when the device owns no frame; nil if nobody waits; guarded by feed.mu
 }
 
-// NewSendRing creates a ring without slots.
+// NewSendRing creates a ring without slots. The caller must close the ring.
 func (d *Device) NewSendRing(cfg SendConfig) (*SendRing, error) {
 	c, err := d.channel(fpga.H2C, cfg.Channel, true)
 	if err != nil {
@@ -61,8 +61,9 @@ func (r *SendRing) Add(mem fpga.Memory) (slot int, err error) {
 	return r.feed.addSlot(mem, mem.Size(), r.trailer, 0)
 }
 
-// Replace gives a slot new memory, in place of memory that the device has lost. The error wraps ErrSlot while Run is
-// running, if there is no such slot, or if the device still owns it; other errors are those of Add.
+// Replace gives a slot new memory, in place of memory that the device has lost. The error wraps ErrSlot if Run is
+// running or could not stop the engine, if there is no such slot, or if the device still owns it; other errors are
+// those of Add, or of freeing the old descriptors.
 func (r *SendRing) Replace(slot int, mem fpga.Memory) error {
 	f := r.feed
 	s, err := f.c.newSlot(mem, mem.Size(), r.trailer, 0)
@@ -171,7 +172,7 @@ func (r *SendRing) collect(hint bool) error {
 	}
 }
 
-// sent takes the oldest frame if it has been sent.
+// sent removes the oldest frame and returns its slot if it has been sent.
 func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	f := r.feed
 	f.mu.Lock()
@@ -191,7 +192,7 @@ func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	return slot, true, nil
 }
 
-// signal notifies Drain when no frame is left.
+// signal notifies Drain if no frame is left. feed.mu must be held.
 func (r *SendRing) signal() {
 	if r.empty != nil && len(r.feed.frames) == 0 {
 		close(r.empty)

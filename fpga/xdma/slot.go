@@ -87,7 +87,7 @@ func (c *channel) checkLengths(segments []fpga.Segment) ([]fpga.Segment, error) 
 	return segments, nil
 }
 
-// tailBytes returns how many bytes of a frame without trailer its tail takes.
+// tailBytes returns how many bytes of a frame without trailer its tail transfers.
 func tailBytes(frame int) int {
 	if n := frame % c2hGranularity; n != 0 {
 		return n
@@ -121,7 +121,8 @@ func (c *channel) cutTail(segments []fpga.Segment, frame int) (rest []fpga.Segme
 		frame, c2hGranularity)
 }
 
-// written parses a write-back: whether it is there, how many bytes arrived, and whether the packet ended with them.
+// written parses a write-back: how many bytes arrived, and whether the packet ended with them. ok reports whether the
+// write-back has been written.
 func written(writeBack []byte) (length uint32, eop, ok bool) {
 	head := atomic.LoadUint32((*uint32)(unsafe.Pointer(&writeBack[0])))
 	return binary.LittleEndian.Uint32(writeBack[4:]), head&1 == 1, head>>16 == writeBackMagic

@@ -65,9 +65,10 @@ type Result struct {
 	Counters Counters
 }
 
-// Run executes the transfer and waits for its end. If ctx ends first, the channel is stopped. After an error the
-// channel has been stopped and can be used again, unless the error wraps ErrBusy: then the memory must stay mapped
-// until Device.Recover, another Run or Close returns nil.
+// Run executes the transfer and waits for its end. If ctx ends first, the channel is stopped. If the error wraps
+// ErrBusy, another transfer or ring uses the channel, or the channel did not stop: then the memory must stay mapped
+// until Device.Recover, another Run or Close returns nil. After any other error but ErrGone the channel has been
+// stopped and can be used again.
 func (t *Transfer) Run(ctx context.Context) (Result, error) {
 	c := t.c
 	r := Result{Bytes: t.bytes}

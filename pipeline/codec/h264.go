@@ -66,7 +66,8 @@ func DefaultBitrate(f pipeline.Format) int {
 	return int(min(max(float64(f.Width)*float64(f.Height)*float64(f.Rate.Num)/float64(f.Rate.Den)/10, MinBitrate), MaxBitrate))
 }
 
-// NewH264 opens an encoder for I420 pictures of format f. bitrate is in bits per second.
+// NewH264 opens an encoder for I420 pictures of format f. bitrate is in bits per second. The caller must close the
+// encoder. Errors wrap ErrFormat, ErrNoLibrary or ErrEncode.
 func NewH264(f pipeline.Format, bitrate int) (*H264, error) {
 	if err := CheckH264(f); err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func (h *H264) keepSets() error {
 	return nil
 }
 
-// ParameterSets returns the SPS and the PPS of the stream, without start codes.
+// ParameterSets returns the SPS and the PPS of the stream, without start codes. They must not be changed.
 func (h *H264) ParameterSets() (sps, pps []byte) { return h.sps, h.pps }
 
 // SetBitrate changes the bit rate, in bits per second, of the pictures that follow.
@@ -185,8 +186,9 @@ func (h *H264) SetBitrate(bitrate int) error {
 	return h.encoder.call(setOption, fmt.Sprintf("%d bit/s", bitrate), optionBitrate, uintptr(unsafe.Pointer(&h.bits)))
 }
 
-// Encode appends f's picture to dst as an H.264 byte stream (Annex B). A key frame begins with the parameter sets.
-// Encode never writes beyond dst's capacity.
+// Encode appends f's picture to dst as an H.264 byte stream (Annex B). If key is true, it is a key frame, which begins
+// with the parameter sets. Encode never writes beyond dst's capacity. Errors wrap ErrFormat if f has another format,
+// and otherwise ErrEncode; the result may then include a part of the picture.
 func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	w, ht, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := stride*ht, stride*ht/4
@@ -223,7 +225,7 @@ func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	return dst, nil
 }
 
-// Close frees the encoder.
+// Close frees the encoder. Further calls do nothing.
 func (h *H264) Close() error {
 	if h.encoder == nil {
 		return nil

@@ -29,7 +29,7 @@ type library struct {
 	create, destroy uintptr
 }
 
-// loaded holds openh264 once it has been loaded. A failure is not remembered, because the library may be installed
+// loaded holds openh264 after it has been loaded. A failure is not remembered, because the library may be installed
 // while the program runs.
 var loaded struct {
 	sync.Mutex
@@ -84,7 +84,8 @@ func (l *library) newEncoder() (*encoder, error) {
 	return e, nil
 }
 
-// call calls a method with up to two arguments. Pointers may be converted to uintptr in the argument list.
+// call calls a method with the arguments a and b; 0 stands for one that the method does not have. what describes the
+// call in errors. Pointers may be converted to uintptr in the argument list.
 //
 //go:uintptrescapes
 func (e *encoder) call(m method, what string, a, b uintptr) error {

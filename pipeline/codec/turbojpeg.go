@@ -57,7 +57,8 @@ type TurboJPEG struct {
 	quality int
 }
 
-// NewTurboJPEG creates an encoder with a quality of 1 to 100. The error wraps ErrNoTurboJPEG if the library is missing.
+// NewTurboJPEG creates an encoder with a quality of 1 to 100. The caller must close it. The error wraps ErrNoTurboJPEG
+// if the library is missing.
 func NewTurboJPEG(quality int) (*TurboJPEG, error) {
 	l, err := loadTurbo()
 	if err != nil {
@@ -132,7 +133,7 @@ func (e *TurboJPEG) err() error {
 	return errors.New(string(b))
 }
 
-// Close frees the encoder.
+// Close frees the encoder. It must be called only once.
 func (e *TurboJPEG) Close() error {
 	purego.SyscallN(e.library.destroy, e.handle)
 	return nil

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package crc computes the checksums of frames. Package hash/crc32 spends much of its time waiting for memory that is
-// in no cache, such as a frame just written by DMA. On x86-64, this package prefetches the memory (docs/results.md,
-// "Checksums"); elsewhere it uses hash/crc32.
+// in no cache, such as a frame just written by DMA. On x86-64, this package prefetches the memory of long data
+// (docs/results.md, "Checksums"); otherwise it uses hash/crc32.
 package crc
 
 import (

@@ -17,8 +17,8 @@ import (
 // steps before defects are repaired.
 const bandLines = 64
 
-// shortLines is the height of a band on the short way, which computes only two lines again. With so many bands no
-// worker has to wait long for another's last band.
+// shortLines is the height of a band on the short way (see columns.go), which computes only two lines again. With so
+// many bands no worker has to wait long for another's last band.
 const shortLines = 16
 
 // sliceLines is the maximum height of a band of a filling frame, whose lines are handed on band by band. Bands end
@@ -89,7 +89,8 @@ func (p *pass) fill() {
 	clear(p.done)
 }
 
-// finish records that a band is done, and hands on all lines that are done from the top.
+// finish records that a band is done, and hands on all lines that are done from the top. It does nothing if no output
+// is filling.
 func (p *pass) finish(band int) {
 	if len(p.done) == 0 {
 		return
@@ -155,8 +156,8 @@ type scratch struct {
 	output  [3]line // luma and chroma, or R', G' and B', as written to the output
 
 	columns  [4]columns // linear samples on the short way
-	columnsY [4]int
-	bytes    []byte // a line of RGB24 that is written in several pieces
+	columnsY [4]int     // line of the frame in each of columns; -1: none
+	bytes    []byte     // a line of RGB24 that is written in several pieces
 }
 
 // ringLines is the number of lines that a ring keeps. It is greater than the range of lines that any step needs while a
@@ -261,7 +262,8 @@ func (w *worker) await(y int) {
 	}
 }
 
-// band makes lines y to end of the full size, and the corresponding lines of the other sizes.
+// band writes the lines from y to before end of the full size, and the corresponding lines of the other sizes, to the
+// outputs, and adds the observed ones to the statistics.
 func (w *worker) band(y, end int) {
 	for _, r := range []*ring{&w.black, &w.static, &w.dynamic, &w.even, &w.samples} {
 		r.clear()

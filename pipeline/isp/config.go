@@ -74,10 +74,10 @@ type Config struct {
 const White = 255 * 16
 
 const (
-	MaxWorkers = 256
-	maxGrid    = 64
-	maxShading = 8
-	maxKnots   = 4096
+	MaxWorkers = 256  // maximum of Config.Workers
+	maxGrid    = 64   // maximum number of columns and of rows of a Shading
+	maxShading = 8    // gains of a Shading are below it
+	maxKnots   = 4096 // maximum number of knots of Config.Curve
 )
 
 // Validate returns nil, or an error that wraps ErrConfig and states the field, its value and the violated rule. Plan

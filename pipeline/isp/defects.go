@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// pairs returns the four pairs of opposite neighbours, in the order in which docs/isp.md §3 considers them.
+// pairs returns the offsets of the four pairs of opposite neighbours at distance step, in the order in which
+// docs/isp.md §3 considers them.
 func pairs(step int) [4][2]image.Point {
 	w, n, nw, ne := image.Pt(-step, 0), image.Pt(0, -step), image.Pt(-step, -step), image.Pt(step, -step)
 	return [4][2]image.Point{{w, w.Mul(-1)}, {n, n.Mul(-1)}, {nw, nw.Mul(-1)}, {ne, ne.Mul(-1)}}

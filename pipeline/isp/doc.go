@@ -2,7 +2,7 @@
 
 // Package isp makes pictures from a sensor's frames. In one pass over the frame it applies black level, defect
 // correction, lens shading correction, white balance, demosaic, colour matrix, tone curve, sharpening and conversion to
-// Y'CbCr, in integer arithmetic that docs/isp.md specifies bit by bit.
+// Y'CbCr, in integer arithmetic that docs/isp.md specifies exactly.
 //
 // A pass splits the frame into horizontal bands, which persistent workers take one by one. The result does not depend
 // on the number of workers. Within a band, a step makes a line when a later step requests it, and keeps it in a ring of

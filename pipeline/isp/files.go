@@ -27,7 +27,7 @@ type textWords struct {
 
 func newTextWords(r io.Reader) *textWords { return &textWords{lines: bufio.NewScanner(r)} }
 
-// next returns the next word, or false at the end.
+// next returns the next word, or false at the end or after an error of reading.
 func (w *textWords) next() (string, bool) {
 	for len(w.rest) == 0 {
 		if !w.lines.Scan() {
@@ -42,7 +42,7 @@ func (w *textWords) next() (string, bool) {
 	return word, true
 }
 
-// refuse returns an error for the last word.
+// refuse returns an error that names the line of the last word, or, if reading has failed, the error of reading.
 func (w *textWords) refuse(format string, a ...any) error {
 	switch err := w.lines.Err(); {
 	case errors.Is(err, bufio.ErrTooLong):
@@ -53,7 +53,7 @@ func (w *textWords) refuse(format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrConfig, max(w.line, 1), fmt.Sprintf(format, a...))
 }
 
-// number returns the next word as an integer from low to high.
+// number returns the next word as an integer. It returns an error if that is not from low to high, both inclusive.
 func (w *textWords) number(what string, low, high int) (int, error) {
 	word, ok := w.next()
 	if !ok {

@@ -22,8 +22,8 @@ var (
 	ErrClosed      = errors.New("isp: stage is closed")
 )
 
-// A Stage is a pipeline.Stage that uses the CPU. Its methods may be called from any goroutine; they exclude one
-// another.
+// A Stage is a pipeline.Stage that uses the CPU. Its methods may be called from any goroutine; Plan, Process and Close
+// exclude one another.
 type Stage struct {
 	config Config
 	tone   *tone
@@ -137,7 +137,7 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	return nil
 }
 
-// Close ends the workers. It may be called twice.
+// Close waits for Process and ends the workers. Further calls do nothing.
 func (s *Stage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -40,7 +40,7 @@ func reflect(i, n int) int {
 	return i
 }
 
-// blackArgs contains mask and shift of the samples, and the black levels.
+// blackArgs contains the mask and the shift of the samples, and the black levels of even and odd pixels.
 type blackArgs struct {
 	mask  uint16
 	shift uint16
@@ -56,7 +56,7 @@ func blackGo(dst []uint16, src []byte, a *blackArgs) {
 	}
 }
 
-// gainArgs contains the factor m/2^n, and half of 2^n.
+// gainArgs contains the factor m/2^n, and half of 2^n, for even and odd pixels.
 type gainArgs struct {
 	m    [2]uint16
 	n    [2]uint32
@@ -95,7 +95,7 @@ func suspectsGo(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	return any
 }
 
-// A mosaicLine has the samples of one colour, red or blue, at the even or at the odd pixels, and green samples in
+// A mosaicLine holds the samples of one colour, red or blue, at the even or at the odd pixels, and green samples in
 // between. own, green and other are the results for that colour, for green, and for the third colour.
 type mosaicLine struct {
 	own, green, other line

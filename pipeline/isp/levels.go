@@ -9,7 +9,7 @@ const (
 	linearMax = 1<<14 - 1 // white of the linear samples
 	white     = White     // white of R'G'B' after the tone curve
 	gainOne   = 1 << 12   // gain 1
-	maxGain   = 16
+	maxGain   = 16        // largest gain of the white balance
 )
 
 // levels holds the values of docs/isp.md §2 and §5 by channel.
@@ -20,9 +20,9 @@ type levels struct {
 	shift uint8
 	black [4]uint16
 	light [4]int // white minus black, in 1/65536
-	set   uint64 // gains for which m and n were computed
+	set   uint64 // gains for which m and n were computed, see packGains
 	m     [4]uint16
-	n     [4]uint8
+	n     [4]uint8 // samples are multiplied by m/2^n
 }
 
 func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
@@ -39,7 +39,8 @@ func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
 // gainBits is the number of bits of a gain of up to 16 in units of 1/4096.
 const gainBits = 17
 
-// packGains packs gains in units of 1/4096 into one word, so that they can be exchanged without a lock.
+// packGains packs gains in units of 1/4096 into one word, so that they can be exchanged without a lock. A gain of 0 is
+// packed as 1.
 func packGains(g Gains) (word uint64) {
 	for i, gain := range [3]float64{g.R, g.G, g.B} {
 		if gain == 0 {
@@ -61,7 +62,8 @@ func (l *levels) setGains(word uint64) {
 	}
 }
 
-// factor returns m and n such that m/2^n is gain/4096 * 16383/light, with as many bits as m may have.
+// factor returns m and n such that m/2^n is gain/4096 * 16383/light, with the largest m below 2^15 that n up to 29
+// permits.
 func factor(gain, light int) (uint16, uint8) {
 	for n := 29; ; n-- {
 		d := 2 * gainOne * light

@@ -9,11 +9,11 @@ const pictureLines = 4
 
 // A picture keeps the most recent lines of one size.
 type picture struct {
-	lines  [pictureLines]rgb // after the tone curve
-	lumas  [pictureLines]line
-	y      [pictureLines]int
-	sharp  [pictureLines]rgb
-	sharpY [pictureLines]int
+	lines  [pictureLines]rgb  // after the tone curve
+	lumas  [pictureLines]line // of lines, for sharpening
+	y      [pictureLines]int  // line of the picture in each of lines and lumas; -1: none
+	sharp  [pictureLines]rgb  // sharpened
+	sharpY [pictureLines]int  // line of the picture in each of sharp; -1: none
 	width  int
 }
 

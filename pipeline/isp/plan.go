@@ -34,10 +34,10 @@ type plan struct {
 	shading   *shading
 	method    Demosaic
 	matrix    *[9]int16 // nil means identity
-	sharpen   int32
-	observe   bool
-	direct    bool // no step is between black level and white balance
-	colors    bool // the only output is made the short way of columns.go
+	sharpen   int32     // in 1/64; 0: off
+	observe   bool      // statistics are computed
+	direct    bool      // no step is between black level and white balance
+	colors    bool      // the only output is made the short way of columns.go
 	bandLines int
 	weaves    [2]*weave // for even and odd lines
 }

@@ -29,11 +29,12 @@ type Statistics struct {
 	Zones     [ZoneRows][ZoneColumns]Zone
 	Histogram [3][256]uint32 // by the upper 8 bits of a sample
 	Clipped   [3]uint32      // samples that are white in the sensor's data
-	Samples   [3]uint32
-	Focus     uint64 // sum of the squared differences of neighbours of the same colour in a line, in units of 16
+	Samples   [3]uint32      // all samples that are included
+	Focus     uint64         // sum of the squared differences, in units of 16, of neighbours of the same colour in a line
 }
 
-// Mean returns the mean of all samples of a colour that are not clipped, 0 to 65535; 0 if all are.
+// Mean returns the mean of all samples of a colour (0 red, 1 green, 2 blue) that are not clipped, from 0 to 65535, or 0
+// if there are none.
 func (s *Statistics) Mean(color int) float64 {
 	var sum, count float64
 	for y := range s.Zones {
@@ -123,8 +124,8 @@ func (s *Stage) forget() {
 	}
 }
 
-// observe combines the workers' statistics of a frame, passes them to Config.Observe, and adds the result
-// Config.Results to outs.
+// observe combines the workers' statistics of a frame, passes them to Config.Observe, and adds them to outs as a result
+// named Config.Results, if these are set.
 func (s *Stage) observe(in *pipeline.Frame, outs []*pipeline.Frame) {
 	s.stats = Statistics{Sequence: in.Sequence, Times: in.Times}
 	for _, w := range s.workers {

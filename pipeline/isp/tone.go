@@ -42,10 +42,10 @@ const numSegments = 64
 type segments struct {
 	base  [numSegments]uint16
 	slope [numSegments]int16   // difference to the next knot
-	bytes [4][numSegments]byte // base and slope, the lower byte and the upper one
+	bytes [4][numSegments]byte // lower and upper byte of base, then of slope
 }
 
-// segmentOf returns the segment that contains sample i, its start, and the logarithm of its length.
+// segmentOf returns the segment that contains sample i, its start, and the binary logarithm of its length.
 func segmentOf(i int) (j, begin, log int) {
 	switch {
 	case i < 1<<10:
@@ -93,7 +93,8 @@ func exactCode(i int, hundredths int64) uint16 {
 	return uint16(min(k, white))
 }
 
-// transfer is the transfer function in floating point: BT.709 §1.2, or L^(100/hundredths).
+// transfer is the transfer function in floating point: that of BT.709 §1.2 if hundredths is 0, otherwise
+// L^(100/hundredths).
 func transfer(l float64, hundredths int64) float64 {
 	switch {
 	case hundredths != 0:

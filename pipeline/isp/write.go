@@ -77,7 +77,7 @@ func (w *worker) writeRGB(o *output, dst []byte, p *rgb, y int) {
 	}
 }
 
-// piece returns the place for a piece of line y.
+// piece returns the place in dst for piece i of line y.
 func (o *output) piece(dst []byte, y, i int) []byte {
 	if o.format.PacketPitch > 0 {
 		return dst[(y*o.count+i)*o.format.PacketPitch+o.format.HeaderGap:][:o.payload]

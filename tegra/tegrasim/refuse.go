@@ -22,7 +22,7 @@ var errnos = map[uint][]unix.Errno{
 }
 
 // Errnos returns the errnos with which a call, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME), may fail. It
-// returns none for any other call.
+// returns none for any other call. The slice must not be changed.
 func Errnos(call uint) []unix.Errno { return errnos[call] }
 
 // Refuse makes calls fail: before each call, f is called and returns its errno, or 0 if the call is to be carried out.
@@ -33,8 +33,8 @@ func (s *Sim) Refuse(f func(call uint) unix.Errno) {
 	s.refuse = f
 }
 
-// Refusals returns a function for Refuse that makes calls fail at a given rate, each with one of its Errnos. The
-// sequence depends only on the seed.
+// Refusals returns a function for Refuse that makes a call fail with probability rate, with one of its Errnos. The same
+// arguments and the same sequence of calls give the same errors.
 func Refusals(seed uint64, rate float64) func(call uint) unix.Errno {
 	rng := rand.New(rand.NewPCG(seed, 0x4ef05e))
 	return func(call uint) unix.Errno {

@@ -37,8 +37,8 @@ type Config struct {
 	Attr func(addr uintptr) (tegra.CacheAttr, bool)
 }
 
-// Sim is one PCI Express function's view of memory. It implements tegra.Pinner; Read and Write are for the device. All
-// methods may be called concurrently.
+// Sim is one PCI Express function's view of memory. It implements tegra.Pinner and tegra.Fencer; Read and Write are for
+// the device. All methods may be called concurrently.
 type Sim struct {
 	cfg Config
 
@@ -57,10 +57,10 @@ type Sim struct {
 	refuse func(call uint) unix.Errno // nil: all calls are carried out
 
 	faultMu  sync.Mutex
-	faults   []Fault
+	faults   []Fault // the first maxFaults
 	nfaults  uint64
 	expected []func(Fault) bool
-	wrong    []Fault // the unexpected ones
+	wrong    []Fault // the first maxFaults unexpected ones
 	nwrong   uint64
 }
 
@@ -227,7 +227,8 @@ func (s *Sim) Invalidate(addr uintptr, size int) {
 }
 
 // InvalidateAny revokes one of the live pins as if its memory were about to be freed, to demonstrate or test the effect
-// of a revocation on a stream. n selects the pin, in the order of addresses. It returns false if there is none.
+// of a revocation on a stream. n, modulo the number of live pins, selects the pin in the order of addresses.
+// InvalidateAny returns false if there is none.
 func (s *Sim) InvalidateAny(n uint64) bool {
 	s.mu.RLock()
 	var live []*owner
@@ -302,7 +303,8 @@ func (s *Sim) Fence() error {
 	return nil
 }
 
-// Unplug removes the function, as in a hot-unplug: its pins are revoked, and no further ones can be made.
+// Unplug removes the function, as in a hot-unplug: its pins are revoked, it loses access to coherent memory, and
+// nothing more can be pinned or allocated.
 func (s *Sim) Unplug() {
 	s.mu.Lock()
 	s.gone, s.fenced = true, true
@@ -315,8 +317,9 @@ func (s *Sim) Unplug() {
 	s.revoke(tegra.ReasonUnplug, func(*owner) bool { return true })
 }
 
-// Close ends every mapping. The error lists the pins and the coherent memory that were not released, with the stacks
-// that created them, and unexpected accesses that were rejected (see ExpectFaults).
+// Close ends every mapping and revokes the remaining pins. The error lists the pins and the coherent memory that were
+// not released, with the stacks that created them, and unexpected accesses that were rejected (see ExpectFaults). The
+// error of a second Close wraps tegra.ErrClosed.
 func (s *Sim) Close() error {
 	s.mu.Lock()
 	if s.closed {

@@ -24,8 +24,8 @@ var ErrFault = errors.New("SMMU fault")
 // A Fault is an access of the device that was rejected as a whole.
 type Fault struct {
 	IOVA   uint64
-	Len    int // bytes
-	Write  bool
+	Len    int  // bytes
+	Write  bool // false: a read
 	Reason string
 
 	// Lost means that the memory was revoked, or unpinned behind the fence, and that the fence is still up, so the
@@ -45,8 +45,8 @@ func (f Fault) String() string {
 type mapping struct {
 	iova        uint64
 	size        int
-	addr        uintptr
-	read, write bool // allowed to the device
+	addr        uintptr // of the memory in the process
+	read, write bool    // allowed to the device
 	owner       *owner
 	room        space // released when the mapping ends
 }
@@ -139,7 +139,7 @@ func (s *Sim) Write(iova uint64, p []byte) error {
 	return nil
 }
 
-// translate returns the memory at a bus address, or records a fault.
+// translate returns the memory at a bus address, or records a fault and returns it as an error. mu must be held.
 func (s *Sim) translate(iova uint64, n int, write bool) ([]byte, error) {
 	if n == 0 {
 		return nil, nil
@@ -179,14 +179,15 @@ func (s *Sim) fault(iova uint64, n int, write bool, reason string) error {
 	return fmt.Errorf("%w: %v", ErrFault, f)
 }
 
-// Faults returns up to 64 of the first faults, and their total number.
+// Faults returns the first faults, at most 64, and the total number of faults.
 func (s *Sim) Faults() (first []Fault, total uint64) {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()
 	return slices.Clone(s.faults), s.nfaults
 }
 
-// ExpectFaults declares faults that Close must not report. Faults with Lost set are always expected.
+// ExpectFaults declares that Close must not report later faults for which match returns true. Faults with Lost set are
+// always expected. match must not use the Sim.
 func (s *Sim) ExpectFaults(match func(Fault) bool) {
 	s.faultMu.Lock()
 	defer s.faultMu.Unlock()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ioctl makes a call on the open device fd with the structure at arg, unchanged; the other functions are built on it.
-// Its error is an *Error.
+// Ioctl makes a call on the open device fd with the structure at arg, whose Argsz must be set. After EINTR it makes the
+// call again. The other functions are built on it. Its error is an *Error.
 func Ioctl(fd int, call uint, arg unsafe.Pointer) error {
 	for {
 		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(call), uintptr(arg))
@@ -47,7 +47,8 @@ func GetRegion(fd, index int) (Region, error) {
 	return v, err
 }
 
-// DoPin pins memory and stores up to len(segments) of its segments.
+// DoPin pins memory as v requests, and stores the results in v and up to len(segments) of the pin's segments in
+// segments.
 func DoPin(fd int, v *Pin, segments []Segment) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()
@@ -55,7 +56,8 @@ func DoPin(fd int, v *Pin, segments []Segment) error {
 	return Ioctl(fd, CallPin, sized(v))
 }
 
-// DoQuery stores a pin's state in v, and up to len(segments) of its segments from v.SegFirst on.
+// DoQuery stores the state of pin v.Handle in v, and up to len(segments) of its segments, from number v.SegFirst on, in
+// segments.
 func DoQuery(fd int, v *Query, segments []Segment) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()
@@ -69,7 +71,7 @@ func DoPut(fd int, handle uint32) error {
 	return Ioctl(fd, CallPut, sized(&v))
 }
 
-// DoAlloc allocates coherent memory.
+// DoAlloc allocates v.Size bytes of coherent memory, and stores the results in v.
 func DoAlloc(fd int, v *Alloc) error { return Ioctl(fd, CallAlloc, sized(v)) }
 
 // SetEvent sets the eventfd for a kind of event and, for EventMSI, a vector. The kernel keeps its own reference.
@@ -87,7 +89,8 @@ func SetHalt(fd int, ops []HaltOp) error {
 	return Ioctl(fd, CallSetHalt, sized(&v))
 }
 
-// DoControl performs an operation, ControlResume and the like, and returns the fence's current generation.
+// DoControl performs operation op, ControlResume and the like, and returns the fence's current generation. generation
+// is that of the fence to end, for ControlResume.
 func DoControl(fd int, op uint32, generation uint64) (uint64, error) {
 	v := Control{Op: op, FenceGen: generation}
 	err := Ioctl(fd, CallControl, sized(&v))

@@ -10,7 +10,7 @@ import (
 
 // Error is a failed call; errors.Is finds the Errno.
 type Error struct {
-	Call  uint
+	Call  uint // such as CallPin
 	Errno unix.Errno
 }
 

@@ -9,7 +9,7 @@ const APIVersion = 2
 // call.
 const IOC = 0xbd
 
-// The calls.
+// The calls. Each comment names the call's structure.
 const (
 	CallGetInfo   = IOC<<8 + iota // Info
 	CallGetRegion                 // Region
@@ -35,7 +35,7 @@ type Info struct {
 	Subdevice   uint16
 	DMABits     uint32 // out: width of the DMA mask
 	NIRQs       uint32 // out: vectors for SetEvent: of MSI-X or MSI, or 1 for the legacy line
-	PinAlign    uint32 // out: of a pin's address and size, in bytes
+	PinAlign    uint32 // out: a pin's address and size are multiples of this number of bytes
 	MaxPins     uint32 // out: maximum number of live pins and allocations of an open file
 	MaxPinBytes uint64 // out: maximum size of a single pin
 	PinnedBytes uint64 // out: currently pinned through this open file
@@ -56,8 +56,8 @@ const (
 	InfoNVP2PPresent // a provider of nv-p2p was loaded before the module
 	InfoNVP2PForeign // that provider was the desktop driver, whose nv-p2p is incompatible: rejected
 
-	InfoINTX        // its only interrupt is the legacy line, which is masked when raised, until ControlUnmask
-	InfoIsolatedMSI // it cannot raise the interrupts of others by writing their messages
+	InfoINTX        // the function's only interrupt is the legacy line: masked when raised, until ControlUnmask
+	InfoIsolatedMSI // the function cannot raise the interrupts of others by writing their messages
 )
 
 // Info.Error: why the function has lost its state or its protection. It is fenced until it is started again.
@@ -86,7 +86,7 @@ type Region struct {
 	Index      uint32 // in: BAR 0 to 5
 	Pad        uint32
 	Size       uint64 // out: bytes, 0 for a BAR that does not exist
-	MmapOffset uint64 // out
+	MmapOffset uint64 // out: offset for mmap
 }
 
 // Region.Flags.
@@ -97,7 +97,7 @@ const (
 // Segment is a contiguous range of bus addresses.
 type Segment struct {
 	IOVA uint64
-	Len  uint64
+	Len  uint64 // bytes
 }
 
 // Pin is memory of the caller that the function may access until Put, revocation or close.
@@ -112,7 +112,7 @@ type Pin struct {
 	NSegs      uint32 // out: number of Segments; Query returns those that did not fit
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
-	MmapOffset uint64 // out: maps a driver's pages with the attribute and the rights of the caller's mapping
+	MmapOffset uint64 // out: offset for mmap of a driver's pages with the attribute and rights of the caller's mapping
 }
 
 // Pin.Flags.
@@ -129,7 +129,7 @@ const (
 	AttrWC
 )
 
-// Query returns the state of a pin.
+// Query asks for the state of a pin.
 type Query struct {
 	Argsz    uint32
 	Flags    uint32
@@ -137,9 +137,9 @@ type Query struct {
 	State    uint32 // out: PinLive or PinRevoked
 	Cookie   uint64 // out
 	Segs     uint64 // in: address of Segments to fill
-	SegCap   uint32 // in
-	SegFirst uint32 // in: the first segment requested
-	NSegs    uint32 // out: number of segments of the pin; 0 once it is revoked
+	SegCap   uint32 // in: number of Segments that fit
+	SegFirst uint32 // in: number of the first segment requested, counted from 0
+	NSegs    uint32 // out: number of segments of the pin; 0 after it was revoked
 	Reason   uint32 // out: ReasonNone and the like
 	FenceGen uint64 // out: the fence raised by its revocation
 }
@@ -189,16 +189,16 @@ type Event struct {
 
 // Event.Kind.
 const (
-	EventMSI    = iota
-	EventRevoke // a pin of this open file was revoked
-	EventError  // the function has lost its state or its protection, or has gone: Info.Error
+	EventMSI    = iota // an interrupt vector was raised
+	EventRevoke        // a pin of this open file was revoked
+	EventError         // the function has lost its state or its protection, or has gone: Info.Error
 )
 
 // HaltOp is a register access of a halt list.
 type HaltOp struct {
 	Op     uint32 // HaltW32 and the like
 	BAR    uint32
-	Offset uint64
+	Offset uint64 // bytes
 	Value  uint64 // to write, or to compare under Mask
 	Mask   uint64 // HaltPoll32: wait until (register & Mask) == Value
 }

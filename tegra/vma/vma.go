@@ -123,7 +123,7 @@ func (m *mapping) flags() ([]string, error) {
 }
 
 // writtenBack reports whether the mapping belongs to a file system that writes pages back: any but tmpfs and hugetlbfs.
-// A character device has none. A file that cannot be found counts as one that is written back.
+// A character device does not count. A file that cannot be found counts as one that is written back.
 func (m *mapping) writtenBack() bool {
 	var fs unix.Statfs_t
 	if strings.HasPrefix(m.name, "/dev/") {

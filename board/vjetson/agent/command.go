@@ -16,7 +16,7 @@ import (
 const pipeDelay = 2 * time.Second
 
 // command runs argv, sends its output to the harness, and returns its exit status, or 128 plus the number of the signal
-// that ended it. kill ends the command with its process group.
+// that ended it. Closing kill ends the command with its process group.
 func (a *agent) command(id uint32, argv []string, kill <-chan struct{}) (int, error) {
 	if len(argv) == 0 {
 		return 0, errors.New("no command")

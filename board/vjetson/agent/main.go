@@ -44,7 +44,7 @@ func run() error {
 	return a.serve()
 }
 
-// openPort opens the harness's port once the driver has found it.
+// openPort waits until the driver has found the harness's port, at most 30 s, and opens it.
 func openPort() (*os.File, error) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
@@ -69,8 +69,8 @@ type agent struct {
 
 // job is a running job, as serve sees it.
 type job struct {
-	in   *io.PipeWriter // of a write: takes the data
-	kill chan struct{}  // of a command: closed by Kill
+	in   *io.PipeWriter // of a write: receives the data; otherwise nil
+	kill chan struct{}  // of a command: closed by Kill, and then nil; otherwise nil
 	done chan struct{}  // closed when the job has ended
 }
 

@@ -84,7 +84,7 @@ func switchRoot() error {
 	return unix.Exec("/bin/busybox", []string{"switch_root", newRoot, "/sbin/init"}, os.Environ())
 }
 
-// loadModules loads the files that list names, one per line, in order.
+// loadModules loads the modules whose paths are in the file list, one per line, in this order.
 func loadModules(list string) error {
 	f, err := os.Open(list)
 	if err != nil {

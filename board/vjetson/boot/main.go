@@ -34,7 +34,7 @@ The options below go into ARGS.
 
 `
 
-// step prints on a terminal which step begins, because each step takes a while.
+// step prints which step begins, because each step takes a while. It prints nothing if standard error is no terminal.
 func step(format string, a ...any) {
 	if term.IsTerminal(int(os.Stderr.Fd())) {
 		fmt.Fprintf(os.Stderr, "vjetson: "+format+"\n", a...)
@@ -117,7 +117,7 @@ func run(o options) (status int, err error) {
 	return status, m.PowerOff(ctx)
 }
 
-// bind builds and loads the kernel module, and binds the device to it: /dev/tegra_p2p0.
+// bind builds and loads the kernel module, and binds the device, if there is one, to it: /dev/tegra_p2p0.
 func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if o.device == "none" {
 		return nil
@@ -141,7 +141,8 @@ func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	return m.Bind(ctx, "tegra_p2p", "/dev/tegra_p2p0")
 }
 
-// configure builds tegracast for the machine and inserts the card into its slot. clean removes both.
+// configure builds tegracast for the machine and inserts the card, if o selects it, into its slot. clean removes both;
+// it is nil if err is not.
 func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func() error, err error) {
 	dir, err := os.MkdirTemp("", "vjetson-")
 	if err != nil {
@@ -194,7 +195,8 @@ func newCard() (*endpoint.Endpoint, error) {
 	return endpoint.New(endpoint.Config{Card: model.Full(nil, sensor), Function: vfiouser.Function{MSI: endpoint.Vectors}})
 }
 
-// console boots the machine with the terminal as its console, until the machine has ended or ctrl-] is pressed.
+// console boots the machine with the terminal as its console, binds the device, and waits until the machine has ended
+// or ctrl-] is pressed.
 func console(ctx context.Context, cfg vjetson.Config, o options) (err error) {
 	ctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/term"
 )
 
-// escape is the key that takes the power away: ctrl-], as in telnet.
+// escape is the key that cuts the machine's power: ctrl-], as in telnet.
 const escape = 0x1d
 
 // terminal is this process's terminal, raw while the machine uses it. Standard input may also be a pipe.
@@ -39,7 +39,7 @@ func (t *terminal) restore() {
 	}
 }
 
-// size returns the terminal's size, or 0, 0 for a pipe.
+// size returns the terminal's size, or 0, 0 if it is unknown, as for a pipe.
 func (t *terminal) size() (rows, columns int) {
 	if t.old == nil {
 		return 0, 0
@@ -51,7 +51,8 @@ func (t *terminal) size() (rows, columns int) {
 	return rows, columns
 }
 
-// copy copies input to the machine's console until the input's end or ctrl-], and reports whether it was ctrl-].
+// copy copies input to the machine's console until an error, the input's end or, on a terminal, ctrl-]. It reports
+// whether it was ctrl-].
 func (t *terminal) copy(w io.Writer) (escaped bool) {
 	for b := make([]byte, 256); ; {
 		n, err := os.Stdin.Read(b)

@@ -19,24 +19,24 @@ const (
 	Request                 // harness: JSON of a Job
 	Data                    // harness: bytes of the file to write
 	Eof                     // harness: the file is complete
-	Kill                    // harness: end the command
+	Kill                    // harness: end the command, or the write, whose file is incomplete
 	Stdout                  // agent: bytes
 	Stderr                  // agent: bytes
 	Exit                    // agent: JSON of an Ending
-	kinds
+	kinds                   // one more than the last kind
 )
 
 // MaxPayload is the maximum payload of a frame in bytes. Piece is the size that senders of bulk data use.
 const (
 	MaxPayload = 1 << 20
 	Piece      = 64 << 10
-	header     = 9
+	header     = 9 // bytes before the payload
 )
 
-// ErrFrame is returned for bytes that are not a frame: the two ends are out of step.
+// ErrFrame is wrapped by the error for bytes that are not a frame: the two ends are out of step.
 var ErrFrame = errors.New("channel: not a frame")
 
-// Frame is one message of job ID.
+// Frame is one message. ID is the number of its job.
 type Frame struct {
 	Kind    Kind
 	ID      uint32
@@ -77,7 +77,7 @@ type Conn struct {
 // New returns a Conn over rw.
 func New(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
-// Send writes one frame.
+// Send writes one frame. It returns an error if the payload is longer than MaxPayload.
 func (c *Conn) Send(kind Kind, id uint32, payload []byte) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("channel: payload of %d bytes, at most %d", len(payload), MaxPayload)
@@ -101,7 +101,8 @@ func (c *Conn) SendJSON(kind Kind, id uint32, v any) error {
 	return c.Send(kind, id, b)
 }
 
-// Receive returns the next frame, io.EOF at a regular end, or ErrFrame for anything other than a frame.
+// Receive returns the next frame, io.EOF if the stream ends before it, an error that wraps ErrFrame for anything other
+// than a frame, or an error of reading.
 func (c *Conn) Receive() (Frame, error) {
 	if _, err := io.ReadFull(c.rw, c.head[:]); err != nil {
 		return Frame{}, err

@@ -5,6 +5,6 @@
 //
 // A job starts with a Request from the harness. For OpWrite the harness sends the file in Data frames and then Eof. The
 // agent sends Stdout frames (also for the bytes of a file that is read) and Stderr frames, and ends every job with one
-// Exit. Kill ends a running command. The agent's first frame is a Hello. A Jetson has no such port, so
-// the channel does not show anything about a board.
+// Exit. Kill ends a running command, or a write whose file remains incomplete. The agent's first frame is a Hello. A
+// Jetson has no such port, so the channel does not show anything about a board.
 package channel

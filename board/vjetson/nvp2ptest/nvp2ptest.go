@@ -21,7 +21,7 @@ const Absent = "NVIDIA's provider of nv-p2p, which is not here: " + Variable + "
 
 // Provider is a kernel module with the symbols of nv-p2p, for one kernel.
 type Provider struct {
-	Module string // its file
+	Module string // path of its file
 	NVP2P  string // folder for NVP2P= in a build of tegra_p2p that uses this provider: Debian's kernels need the symbols' versions
 	NVIDIA bool   // it is NVIDIA's own
 }
@@ -33,7 +33,7 @@ const nvidiaKbuild = "obj-m := nvidia-p2p.o\nccflags-y += -I$(src)/include\n"
 // Here reports whether NVIDIA's provider is available.
 func Here() bool { return os.Getenv(Variable) != "" }
 
-// NVIDIA builds NVIDIA's provider, unmodified, in a new folder.
+// NVIDIA builds NVIDIA's provider from its unmodified source (see Variable), in the new folder dir.
 func NVIDIA(ctx context.Context, k vjetson.Kernel, dir string) (Provider, error) {
 	src, err := os.MkdirTemp("", "nvidia-p2p-")
 	if err != nil {
@@ -62,7 +62,7 @@ func NVIDIA(ctx context.Context, k vjetson.Kernel, dir string) (Provider, error)
 	return Provider{filepath.Join(dir, "nvidia-p2p.ko"), filepath.Join(dir, "include/linux"), true}, nil
 }
 
-// StandIn builds the stand-in from the tree's folder tegra, in a new folder.
+// StandIn builds the stand-in in dir. tegra is the path of the tree's folder of that name.
 func StandIn(ctx context.Context, k vjetson.Kernel, tegra, dir string) (Provider, error) {
 	names := filepath.Join(dir, "kmod/nvp2p")
 	if err := os.MkdirAll(names, 0o755); err != nil {
@@ -87,7 +87,8 @@ func StandIn(ctx context.Context, k vjetson.Kernel, tegra, dir string) (Provider
 	return Provider{Module: filepath.Join(module, "nvp2p.ko"), NVP2P: names}, nil
 }
 
-// Best builds NVIDIA's provider if it is available, and otherwise the stand-in, which it logs.
+// Best builds NVIDIA's provider if it is available, and otherwise the stand-in, which it logs. tegra and dir are as for
+// StandIn and NVIDIA.
 func Best(t testing.TB, k vjetson.Kernel, tegra, dir string) Provider {
 	t.Helper()
 	var p Provider

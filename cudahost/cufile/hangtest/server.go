@@ -41,14 +41,14 @@ type server struct {
 	back string
 
 	mu    sync.Mutex
-	names map[uint64]string // by node
-	nodes map[string]uint64
-	open  map[uint64]*os.File
-	last  uint64
+	names map[uint64]string   // by node
+	nodes map[string]uint64   // by name
+	open  map[uint64]*os.File // by handle
+	last  uint64              // the node or handle given out last
 
 	gate   sync.Mutex
 	held   chan struct{} // closed when the server responds again; nil while it responds
-	wholly bool
+	wholly bool          // all requests are held, not only those that write
 }
 
 func newServer(back string) *server {

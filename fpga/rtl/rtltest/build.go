@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Build returns the path of the design in dir, with its checks, as a shared library. It builds the library in the
-// folder cache, with the extra arguments for Verilator, unless it exists. --assert enables the checks.
+// Build returns the path of a shared library with the design in dir and its checks. It builds the library in the folder
+// cache, with the extra arguments for Verilator, unless it exists there. The argument --assert enables the checks.
 func Build(dir, cache string, extra ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -57,7 +57,7 @@ func Build(dir, cache string, extra ...string) (string, error) {
 	return path, nil
 }
 
-// contentOf returns a name for the result of building these files with these arguments.
+// contentOf returns a name that is derived from the contents of the files and from the arguments.
 func contentOf(files, args []string) (string, error) {
 	sum := sha256.New()
 	fmt.Fprintln(sum, args)

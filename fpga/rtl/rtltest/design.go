@@ -18,12 +18,12 @@ import (
 	"github.com/tegracast/tegracast/fpga/model"
 )
 
-// Properties of the design behind a DMA engine. Verilator can simulate its clock in real time, so the design's time is
-// that of the machine.
+// Properties of the design behind a DMA engine. Verilator can simulate such a slow clock in real time, so the design's
+// time is that of the machine.
 const (
 	ClockNS   = 1000 // period of the design's clock in ns
-	MaxWidth  = 1920
-	MaxHeight = 1080
+	MaxWidth  = 1920 // samples
+	MaxHeight = 1080 // lines
 
 	beatsLog2 = 18 // logarithm of the beats of a frame of MaxWidth * MaxHeight samples of 16 bits, rounded up
 )
@@ -42,7 +42,7 @@ type Design struct {
 	c   uintptr
 }
 
-// library has the functions of sim/harness.cpp used here.
+// library holds the functions of sim/harness.cpp that are used here.
 type library struct {
 	create    func(seed uint64, pattern uint32, trace string) uintptr
 	free      func(c uintptr)
@@ -62,8 +62,9 @@ type library struct {
 	broken    func(c uintptr, to *byte, room uint32) uint32
 }
 
-// Open simulates the design in dir, which is fpga/rtl. With pattern it sends its test pattern (Sensor), otherwise the
-// lines passed to Shoot. The test is skipped if Verilator is missing, and fails at its end if a rule of AXI was broken.
+// Open starts a simulation of the design in dir, the path of fpga/rtl. With pattern, the design sends its test pattern
+// (see Sensor), otherwise the lines passed to Shoot. The test is skipped if Verilator is missing, and fails at its end
+// if a rule of AXI was broken.
 func Open(t testing.TB, dir string, pattern bool) *Design {
 	t.Helper()
 	if _, err := exec.LookPath("verilator"); err != nil {
@@ -146,14 +147,14 @@ func Texture(width, height int, f fpga.FourCC) []byte {
 	return b
 }
 
-// Read32 implements fpga.Registers. It takes some AXI4-Lite cycles.
+// Read32 implements fpga.Registers. It advances the design's time by some AXI4-Lite cycles.
 func (d *Design) Read32(off uint32) uint32 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.lib.read(d.c, off)
 }
 
-// Write32 implements fpga.Registers.
+// Write32 implements fpga.Registers. It advances the design's time like Read32.
 func (d *Design) Write32(off, v uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

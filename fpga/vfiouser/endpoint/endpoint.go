@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser"
 )
 
-// ErrConfig is wrapped by the errors of a Config that contradicts the card.
+// ErrConfig is wrapped by errors about an invalid Config, and by the error of Insert if the slot has a card.
 var ErrConfig = errors.New("no such card")
 
 // Default properties of the card.
@@ -43,11 +43,11 @@ type Config struct {
 	// Function is the function as seen by the machine. Without a vendor it uses Vendor and Device, without a class it
 	// uses Class.
 	//
-	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers. The
-	// last ones may be omitted. Without BARs there are three of 64 KiB and 32 bits. In MSIX only Vectors may be set, up
-	// to 32: the table is in the DMA BAR. Line, Reset and Present are set to the card's.
+	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers.
+	// The bypass BAR may be omitted. Without BARs there are three of 64 KiB and 32 bits. In MSIX only Vectors may be
+	// set, up to 32: the table is in the DMA BAR. Line, Reset and Present are set to the card's.
 	//
-	// Without MSIX, MSI and INTx it has MSI-X and MSI with 32 vectors each.
+	// If MSIX, MSI and INTx are all unset, the function has MSI-X and MSI with 32 vectors each.
 	Function vfiouser.Function
 	INTx     bool // the function has an interrupt line, INTA#
 }
@@ -61,7 +61,7 @@ type Endpoint struct {
 
 	mu   sync.Mutex // held while a card is inserted or removed
 	card atomic.Pointer[card]
-	away atomic.Bool // Remove has emptied the slot
+	away atomic.Bool // Remove has emptied the slot, and Insert was not called since
 
 	refusals atomic.Bool // refusals are expected
 }
@@ -74,8 +74,8 @@ type card struct {
 	stop    context.CancelFunc
 }
 
-// New inserts a card into a slot that waits for a machine. The caller must close it. The error wraps ErrConfig or
-// vfiouser.ErrFunction, or is that of the socket.
+// New returns a slot with a card, which waits for a machine. The caller must close the Endpoint. The error wraps
+// ErrConfig or vfiouser.ErrFunction, or is that of the socket.
 func New(cfg Config) (*Endpoint, error) {
 	e := &Endpoint{cfg: cfg, served: make(chan error, 1)}
 	f, err := e.describe()
@@ -124,7 +124,7 @@ func (e *Endpoint) describe() (f vfiouser.Function, err error) {
 	return f, e.layOut(&f)
 }
 
-// layOut connects the card's registers to the BARs.
+// layOut connects the card's registers to the BARs, and places the MSI-X table.
 func (e *Endpoint) layOut(f *vfiouser.Function) error {
 	f.BARs = slices.Clone(f.BARs)
 	if len(f.BARs) == 0 {
@@ -183,7 +183,7 @@ func (e *Endpoint) Card() *model.Device {
 }
 
 // Insert inserts a new card, in its reset state, after the previous one was killed or removed. The function's
-// configuration space is unchanged.
+// configuration space is unchanged. An error wraps ErrConfig.
 func (e *Endpoint) Insert() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -233,8 +233,9 @@ func (e *Endpoint) removeCard(away bool) {
 // ExpectRefusals announces that the machine will refuse accesses of the card, so that Close does not report them.
 func (e *Endpoint) ExpectRefusals() { e.refusals.Store(true) }
 
-// Close closes the card and the connection. The error is that of the socket. If a machine has refused an access, and refusals
-// are not expected, the error also names the access and wraps vfiouser.ErrUnmapped.
+// Close closes the card and the connection. It must be called only once. The error is that of the socket. If a machine
+// has refused an access, and refusals are not expected, the error also names the access and wraps
+// vfiouser.ErrUnmapped.
 func (e *Endpoint) Close() error {
 	e.Kill()
 	e.server.Close()

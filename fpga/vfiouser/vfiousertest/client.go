@@ -57,7 +57,7 @@ func (c *Client) Close() {
 	<-c.done
 }
 
-// Ended waits until the server has ended the connection.
+// Ended waits until the connection has ended. The test fails if that takes more than a minute.
 func (c *Client) Ended() {
 	c.t.Helper()
 	select {

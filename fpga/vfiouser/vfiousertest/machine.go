@@ -15,10 +15,10 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Window is a function's BAR over the connection. Reads wait for their answer, writes are posted, as in QEMU.
+// Window is a function's BAR over the connection. Reads wait for their answers; writes are posted, as in QEMU.
 type Window struct {
 	C     *Client
-	Index uint32
+	Index uint32 // of the region, which for a BAR is its number
 }
 
 // Read32 implements fpga.Registers.
@@ -39,7 +39,7 @@ func (w Window) Write32(off, v uint32) {
 type RAM struct {
 	FD    int
 	Bytes []byte
-	next  int
+	next  int     // offset from which on nothing was allocated yet
 	free  []piece // a stack: the last one is allocated first
 }
 
@@ -82,8 +82,8 @@ func (r *RAM) Free(c *Client, m fpga.Memory) {
 	r.free = append(r.free, piece{at, len(m.Bytes), segment, m.Segments[0].Addr - uint64(2*at)})
 }
 
-// place returns the offset in the RAM for memory of a size: that of the last piece of this kind that was freed, if there
-// is one.
+// place returns the offset in the RAM for memory of a size: that of the most recently freed piece with the same base,
+// size and segment, if there is one.
 func (r *RAM) place(base uint64, size, segment int) (at int) {
 	for i := len(r.free) - 1; i >= 0; i-- {
 		if f := r.free[i]; f.size == size && f.segment == min(size, segment) && f.base == base {

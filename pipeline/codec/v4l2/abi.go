@@ -164,7 +164,7 @@ const (
 	setSelection      = reads | writes | unsafe.Sizeof(selection{})<<16 | 'V'<<8 | 95
 )
 
-// Controls, counted from V4L2_CID_CODEC_BASE.
+// Controls, numbered from V4L2_CID_CODEC_BASE, and values of controls.
 const (
 	codecClass      = 0x00990000
 	codecBase       = codecClass + 0x900

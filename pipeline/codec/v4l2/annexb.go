@@ -32,7 +32,7 @@ func sets(stream []byte) (sps, pps []byte) {
 	return sps, pps
 }
 
-// hasSets reports whether a byte stream begins with an SPS, possibly after a delimiter.
+// hasSets reports whether there is an SPS in the first 256 bytes of a byte stream.
 func hasSets(stream []byte) bool {
 	sps, _ := sets(stream[:min(len(stream), 256)])
 	return sps != nil

@@ -49,8 +49,8 @@ type args struct {
 	kind     int32
 }
 
-// New opens the encoder at a device file, for I420 pictures of format f. bitrate is in bits per second. Errors wrap
-// codec.ErrFormat, or are those of the device, which may lack something that is needed.
+// New opens the encoder at a device file, for I420 pictures of format f. bitrate is in bits per second. The caller must
+// close the encoder. Errors wrap codec.ErrFormat, or are those of the device, which may lack something that is needed.
 func New(path string, f pipeline.Format, bitrate int) (*Encoder, error) {
 	if err := codec.CheckH264(f); err != nil {
 		return nil, err
@@ -151,8 +151,8 @@ func (e *Encoder) control(bitrate int) error {
 	return e.SetBitrate(bitrate)
 }
 
-// level returns the lowest level for a format, as V4L2 numbers the levels (H.264 table A-1: blocks per picture, blocks
-// per second).
+// level returns the lowest level for a format, or 5.2 if no lower one is sufficient, as V4L2 numbers the levels (H.264
+// table A-1: blocks per picture, blocks per second).
 func level(f pipeline.Format) int {
 	blocks := (f.Width + 15) / 16 * ((f.Height + 15) / 16)
 	rate := blocks * f.Rate.Num / max(f.Rate.Den, 1)
@@ -208,7 +208,7 @@ func (e *Encoder) start() error {
 	return nil
 }
 
-// ParameterSets returns the SPS and the PPS of the stream, without start codes.
+// ParameterSets returns the SPS and the PPS of the stream, without start codes. They must not be changed.
 func (e *Encoder) ParameterSets() (sps, pps []byte) { return e.sps, e.pps }
 
 // SetBitrate changes the bit rate, in bits per second, of the pictures that follow.
@@ -222,7 +222,8 @@ func (e *Encoder) SetBitrate(bits int) error {
 
 // Encode appends f's picture to dst as an H.264 byte stream (Annex B), like codec.H264. It waits for the device. Errors
 // about a picture wrap ErrEncode, or codec.ErrFormat if f has another format than the encoder. If the device does not
-// answer within five seconds, or fails otherwise, it is reopened one second later; until then all pictures fail.
+// answer within five seconds, or fails otherwise, the first Encode at least one second later reopens it; until then all
+// pictures fail.
 func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	if f.Format.Pixel != e.format.Pixel || f.Format.Width != e.format.Width || f.Format.Height != e.format.Height || len(f.Bytes) < f.Format.Size() {
 		return dst, fmt.Errorf("%w: frame %d: %d bytes of %s", codec.ErrFormat, f.Sequence, len(f.Bytes), f.Format)
@@ -264,7 +265,8 @@ func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error
 // again is the delay before a device that has failed is reopened.
 const again = time.Second
 
-// revive reopens a device that has failed, at most once per again.
+// revive reopens a device that has failed, unless the last attempt to use or reopen it was less than the duration again
+// ago. It returns an error if the device is still not usable.
 func (e *Encoder) revive() error {
 	switch {
 	case e.broken == nil:
@@ -296,7 +298,7 @@ func (e *Encoder) forceKey() error {
 // errDamaged means that the device could not encode a picture.
 var errDamaged = errors.New("the picture is damaged")
 
-// code encodes a picture on the device. unit is usually memory of buffer index, which must be enqueued again once unit
+// code encodes a picture on the device. unit is usually memory of buffer index, which must be enqueued again after unit
 // has been read; index is -1 if there is no such buffer. If the error is errDamaged, unit is nil, but the buffer must
 // be enqueued again too. Whatever the device delivers before the picture itself, such as parameter sets, is prepended
 // to unit.
@@ -335,7 +337,7 @@ func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 }
 
 // part returns the contents and the flags of the buffer of coded data that was just dequeued, or nil and flagError if
-// the device gives an impossible length.
+// the device reports an impossible length.
 func (e *Encoder) part(index int) (part []byte, flags uint32) {
 	used, offset := int(e.args.buffer.used), 0
 	if e.multi {
@@ -360,8 +362,8 @@ func (e *Encoder) Close() error {
 	return errors.Join(append(errs, e.node.close())...)
 }
 
-// drain waits until the device signals its end, by a flag or an empty buffer. A device without the stop command has
-// nothing left once its pictures are done.
+// drain waits until the device signals the end of the coded data, by a flag or an empty buffer. A device without the
+// stop command has nothing left after its pictures are done.
 func (e *Encoder) drain() error {
 	err := e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
 	for until := time.Now().Add(patience); err == nil; {

@@ -30,7 +30,7 @@ type queue struct {
 // in one piece or in two planes.
 var pictureFormats = []uint32{fourcc("YU12"), fourcc("YM12"), fourcc("NV12"), fourcc("NM12")}
 
-// agree sets the format of the coded data, then that of the pictures.
+// agree sets the format of the coded data, then that of the pictures, and crops the pictures to the encoder's size.
 func (e *Encoder) agree() error {
 	if err := e.setFormat(&e.coded, e.coding, uint32(max(e.format.Size(), 1<<16))); err != nil {
 		return err
@@ -74,8 +74,8 @@ func (e *Encoder) offered(q *queue) (list []uint32) {
 	return list
 }
 
-// setFormat sets the format of a queue, with the picture size of the stream. size is the size of a buffer of coded
-// data.
+// setFormat sets the format of a queue, with the picture size of the stream. size is the size of a buffer of coded data
+// in bytes, or 0 for pictures.
 func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	f := &e.args.format
 	*f = format{kind: q.kind}
@@ -173,7 +173,7 @@ func errNone(n uint32) error {
 	return nil
 }
 
-// buffer returns the struct that identifies buffer i in calls.
+// buffer returns the struct that identifies buffer i in calls. The next call of buffer overwrites it.
 func (e *Encoder) buffer(q *queue, i int) *buffer {
 	b := &e.args.buffer
 	*b = buffer{index: uint32(i), kind: q.kind, memory: memoryMapped, field: fieldNone}

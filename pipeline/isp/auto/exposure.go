@@ -90,8 +90,8 @@ func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	return e, nil
 }
 
-// Holds records that the setting last returned by Step applies from a given frame on, if the sensor reports this.
-// Otherwise it is assumed to apply from two frames after the frame that led to it.
+// Holds records from which frame on the setting last returned by Step applies, for a sensor that reports this. Without
+// a call, it is assumed to apply from two frames after the frame that led to it.
 func (e *Exposure) Holds(from uint64) { e.history[historyLength-1].from = from }
 
 // Refused records that the sensor did not accept the setting last returned by Step.
@@ -100,7 +100,7 @@ func (e *Exposure) Refused() { copy(e.history[1:], e.history[:]) }
 // Limit returns -1 if the scene was too bright for the limits at the last Step, 1 if it was too dark, and otherwise 0.
 func (e *Exposure) Limit() int { return e.limit }
 
-// Freeze(true) keeps the setting until Freeze(false).
+// Freeze makes Step keep the setting if frozen is true, or change it again if not.
 func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 
 // Step processes a frame's statistics and returns the setting that the sensor should have, and whether it has changed.

@@ -15,12 +15,12 @@ import (
 
 // A Camera is controlled by a Loop.
 type Camera interface {
-	Adjustable() (exposure, gain bool) // which of the two SetExposure can change
-	Exposure() (exposure time.Duration, gain float64, err error)
-	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // from: the first frame with both
+	Adjustable() (exposure, gain bool)                                         // which of the two SetExposure can change
+	Exposure() (exposure time.Duration, gain float64, err error)               // the current setting
+	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // 0: unchanged; from: first frame with both
 }
 
-// A Balancer has a white balance controlled by a Loop: an isp.Stage.
+// A Balancer is something whose white balance a Loop controls, such as an isp.Stage.
 type Balancer interface {
 	SetGains(isp.Gains) error
 }
@@ -39,17 +39,17 @@ type LoopConfig struct {
 type State struct {
 	Frame           uint64  // the frame with the latest statistics
 	Level           float64 // mean of green, 0 to 1; -1 if unknown
-	Setting         Setting
-	Limit           int // -1: the scene is too bright for the limits of exposure and gain; 1: too dark
+	Setting         Setting // current setting of the camera
+	Limit           int     // -1: the scene is too bright for the limits of exposure and gain; 1: too dark; 0: neither
 	ExposureFrozen  bool
 	Gains           isp.Gains
 	GainsLimited    bool // a gain is at one of its limits
 	GainsFrozen     bool
-	Settings, Fails uint64 // how often the camera's setting was changed, and how often the camera refused
+	Settings, Fails uint64 // how often the loop has changed the camera's setting, and how often the camera refused
 }
 
-// A Loop closes the loop from the isp's statistics to the camera's registers and the isp's white balance. Observe is
-// called on the path of frames: it copies into existing memory, and never blocks.
+// A Loop controls the camera's exposure and gain and the isp's white balance according to the isp's statistics. Observe
+// is called on the path of frames: it copies into existing memory, and never blocks.
 type Loop struct {
 	config   LoopConfig
 	exposure *Exposure
@@ -58,9 +58,9 @@ type Loop struct {
 	// Three buffers: Observe fills one, Run reads one, and between holds the newest complete one.
 	filling, reading *isp.Statistics
 	between          atomic.Pointer[isp.Statistics]
-	news             chan struct{}
+	news             chan struct{} // holds a value if Run has not read the newest statistics
 
-	stepping                    sync.Mutex // taken while setting something, by Run or by hand
+	stepping                    sync.Mutex // held while setting something, by Run or by hand
 	freezeExposure, freezeGains atomic.Bool
 	mu                          sync.Mutex
 	state                       State
@@ -95,7 +95,7 @@ func NewLoop(c LoopConfig) (*Loop, error) {
 	return l, nil
 }
 
-// Observe takes a frame's statistics. It is meant for isp.Config.Observe. Calls must not overlap.
+// Observe passes a copy of a frame's statistics to Run. It is meant for isp.Config.Observe. Calls must not overlap.
 func (l *Loop) Observe(s *isp.Statistics) {
 	*l.filling = *s
 	l.filling = l.between.Swap(l.filling)
@@ -105,8 +105,8 @@ func (l *Loop) Observe(s *isp.Statistics) {
 	}
 }
 
-// Freeze freezes exposure and gain, and the white balance, or unfreezes those for which it is passed false, from the
-// next frame on.
+// Freeze freezes exposure and gain if exposure is true, or else unfreezes them, and does the same for the white
+// balance, from the next frame on.
 func (l *Loop) Freeze(exposure, whiteBalance bool) {
 	l.freezeExposure.Store(exposure)
 	l.freezeGains.Store(whiteBalance)
@@ -172,7 +172,7 @@ func (l *Loop) State() State {
 	return l.state
 }
 
-// Run controls until ctx ends.
+// Run sets the camera, and the white balance of stage, according to the statistics passed to Observe, until ctx ends.
 func (l *Loop) Run(ctx context.Context, stage Balancer) {
 	for {
 		select {

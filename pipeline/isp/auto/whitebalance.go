@@ -12,7 +12,7 @@ import (
 
 // WhiteBalanceConfig configures automatic white balance.
 type WhiteBalanceConfig struct {
-	Min, Max isp.Gains // limits of R and B; 0 means 1 and 4. G stays 1
+	Min, Max isp.Gains // limits of R and B; 0 means 1 in Min and 4 in Max. G stays 1
 }
 
 // Validate returns nil, or an error that wraps ErrConfig and states the value and the violated rule.
@@ -68,13 +68,13 @@ func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error)
 	return w, nil
 }
 
-// Limited reports whether a gain is at one of its limits.
+// Limited reports whether a gain is at one of its limits, to within 0.1 %.
 func (w *WhiteBalance) Limited() bool {
 	at := func(g, lowest, highest float64) bool { return g <= lowest*1.001 || g >= highest*0.999 }
 	return at(w.gains.R, w.config.Min.R, w.config.Max.R) || at(w.gains.B, w.config.Min.B, w.config.Max.B)
 }
 
-// Freeze(true) keeps the gains until Freeze(false).
+// Freeze makes Step keep the gains if frozen is true, or change them again if not.
 func (w *WhiteBalance) Freeze(frozen bool) { w.frozen = frozen }
 
 // Step processes a frame's statistics and returns the gains for the following frames.

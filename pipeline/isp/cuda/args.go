@@ -74,7 +74,7 @@ func newArgs(r *isp.Recipe) args {
 // time.
 func pitch(width int) int { return (width + 7) &^ 7 }
 
-// setInput sets the address of the sensor's frame.
+// setInput sets the address of the sensor's frame, and the alignment of its lines.
 func (a *args) setInput(r *isp.Recipe, at uintptr) {
 	a.in, a.wide = at, aligned(at|uintptr(r.In.Stride))
 }

@@ -28,7 +28,7 @@ type band struct {
 	arrive func(error)
 }
 
-// final hands on the lines that are now final, unless err is not nil.
+// final hands on the lines that are now final if err is nil.
 func (b *band) final(err error) {
 	for i, out := range b.outs {
 		if err == nil && out != nil {

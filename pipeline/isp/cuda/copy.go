@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// copyIn copies the sensor's frame up to line lines to the device, on a separate stream, and makes the kernels wait for
-// the copy.
+// copyIn copies to the device those of the first lines lines of the sensor's frame that it has not copied yet, on a
+// separate stream, and makes the kernels wait for the copy.
 func (s *Stage) copyIn(j *job, in *pipeline.Frame, lines int) error {
 	f, from := s.plan.recipe.In, j.progress.input
 	j.progress.input = lines

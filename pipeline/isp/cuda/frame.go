@@ -108,7 +108,8 @@ func before(lines, step, height int) int {
 	return max(0, lines-step)
 }
 
-// launchLines launches a kernel that has one thread row per line, for the lines from made to lines.
+// launchLines launches a kernel that has one thread row per line, for the lines from *made to before lines, and sets
+// *made to lines.
 func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across int) error {
 	if lines == *made {
 		return nil
@@ -118,7 +119,7 @@ func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across
 	return s.launch(k, j, across, over(int(j.args.end-j.args.begin), threadsY))
 }
 
-// repairKnown repairs the known defects of the lines not yet repaired.
+// repairKnown launches the repair of the known defects that are before line lines and not yet repaired.
 func (s *Stage) repairKnown(j *job, lines int) error {
 	list, g := s.plan.recipe.Defects, &j.progress
 	first := g.known
@@ -136,7 +137,7 @@ func (s *Stage) repairKnown(j *job, lines int) error {
 // over returns a/b rounded up.
 func over(a, b int) int { return (a + b - 1) / b }
 
-// gather computes the statistics and copies them to the job's report.
+// gather enqueues the computation of the statistics and their copy to the job's report.
 func (s *Stage) gather(j *job) error {
 	a := &j.args
 	if err := s.work.Clear(a.statistics, gatheredSize); err != nil {
@@ -195,7 +196,8 @@ func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
 	return before(samples, beside, r.In.Height) >> o.Size &^ 1
 }
 
-// launchStrips launches a kernel that has one warp per strip, for the lines from made to lines.
+// launchStrips launches a kernel that has one warp per strip, for the lines from *made to before lines, and sets *made
+// to lines.
 func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) error {
 	a := &j.args
 	a.begin, a.end = int32(*made), int32(lines)
@@ -253,8 +255,8 @@ func (j *job) note(in *pipeline.Frame, outs []*pipeline.Frame) {
 	}
 }
 
-// finish does the remaining work for a frame whose bytes are final: it sets Times.Processed, and passes on the
-// statistics.
+// finish does the remaining work for a frame whose bytes are final: it sets Times.Processed, reports err (see
+// reportLost), and, if err is nil, passes on the statistics.
 func (s *Stage) finish(j *job, err error) {
 	now := time.Now()
 	for _, out := range j.wanted {

@@ -18,12 +18,12 @@ type plan struct {
 	program *program
 	memory  arena
 	base    args
-	tone    uintptr
-	tones   []uintptr // by output
-	colors  [sizes]uintptr
-	planes  [][]plane // by output
+	tone    uintptr        // address of the tone table
+	tones   []uintptr      // addresses of the outputs' tone tables
+	colors  [sizes]uintptr // pictures before sharpening; 0 if not needed
+	planes  [][]plane      // by output
 	jobs    [inFlight]job
-	turn    int
+	turn    int                 // index of the job used last
 	bands   [bandsInFlight]band // for a filling frame
 }
 
@@ -36,7 +36,7 @@ type job struct {
 	inside *cudahost.Event   // the copy in has progressed this far
 	worked *cudahost.Event   // the kernels have progressed this far
 	report *cudahost.Buffer  // statistics from the device, or nil
-	fence  *cudahost.Fence   // of the last frame of this job
+	fence  *cudahost.Fence   // of the last frame of this job; nil: none, or it is done
 
 	progress progress
 	made     []int // finished lines of each output
@@ -50,11 +50,11 @@ type job struct {
 
 // A progress records how much of a frame is done, in lines from its top or, for known defects, as their number.
 type progress struct {
-	input  int // lines on the device
-	black  int // lines of samples
-	known  int
-	found  int
-	colors [sizes]int
+	input  int        // lines on the device
+	black  int        // lines of samples
+	known  int        // known defects repaired
+	found  int        // lines in which defects were searched for
+	colors [sizes]int // lines of the pictures before sharpening
 }
 
 // next returns the job whose turn it is.

@@ -119,7 +119,7 @@ func formatName(p pipeline.PixelFormat) string {
 	}[p]
 }
 
-// sizes is the number of sizes: full, half and a quarter.
+// sizes is the number of sizes: full, half and quarter.
 const sizes = 3
 
 // A program contains the kernels of a recipe, compiled for the device.

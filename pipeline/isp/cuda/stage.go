@@ -43,7 +43,8 @@ const inFlight = 3
 // Holds is the maximum number of frames that a stage holds at a time, not counting those in its queue.
 const Holds = inFlight + 1
 
-// A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; they exclude one another.
+// A Stage is a pipeline.Stage on the GPU. Its methods may be called from any goroutine; Plan, Process and Close exclude
+// one another.
 type Stage struct {
 	memory   *cudahost.CUDA
 	compiler *cudahost.Compiler
@@ -133,7 +134,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return s.drop(old)
 }
 
-// drop closes a plan when its last frame is done.
+// drop waits until the last frame of a plan is done, and closes the plan, which may be nil.
 func (s *Stage) drop(p *plan) error {
 	if p == nil {
 		return nil
@@ -254,7 +255,7 @@ func (s *Stage) reportLost(err error) {
 	}
 }
 
-// Close waits for the frames being processed and releases everything. It may be called twice.
+// Close waits for the frames being processed and releases everything. Further calls do nothing.
 func (s *Stage) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

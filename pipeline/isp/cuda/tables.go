@@ -51,7 +51,7 @@ func (m *arena) Close() error {
 }
 
 // setTables puts the tables of the recipe into device memory. tone is the address of the tone table, and tones contains
-// the address of the table for each output.
+// the address of the table for each output. It sets the addresses of the other tables in a.
 func (m *arena) setTables(r *isp.Recipe, a *args) (tone uintptr, tones []uintptr, err error) {
 	keep := func(b []byte) uintptr {
 		at, e := m.table(b)

@@ -25,7 +25,7 @@ var of = map[int][]unix.Errno{
 	uapi.CallControl:  {unix.EAGAIN, unix.EOPNOTSUPP, unix.EBUSY, unix.EIO, unix.EPERM},
 }
 
-// Documented reports whether the call with a number, 0 for GET_INFO, may return an errno.
+// Documented reports whether the call with number nr, which is 0 for GET_INFO, may return e. Every call may return 0.
 func Documented(nr int, e unix.Errno) bool {
 	return slices.Contains(always, e) || slices.Contains(of[uapi.CallGetInfo+nr], e)
 }

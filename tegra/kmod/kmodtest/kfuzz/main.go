@@ -16,8 +16,8 @@ type settings struct {
 	duration time.Duration
 	inject   bool // make allocations of the calls fail
 	seed     uint64
-	worker   int // number of a worker; -1 for the parent
-	nobody   bool
+	worker   int  // number of a worker; -1 for the parent
+	nobody   bool // the worker runs as the user nobody
 }
 
 func main() {

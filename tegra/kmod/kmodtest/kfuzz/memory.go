@@ -26,7 +26,7 @@ func (a area) at(slot int) uintptr { return a.base + uintptr(slot)*a.stride }
 // never lies in a hole that an unmapping has left in an area.
 const lowest = 0x20_0000_0000
 
-// reserve reserves a range of addresses.
+// reserve reserves a range of addresses and returns base. It panics if part of the range is in use.
 func reserve(base, size uintptr, prot int) uintptr {
 	const flags = unix.MAP_PRIVATE | unix.MAP_ANON | unix.MAP_NORESERVE | unix.MAP_FIXED_NOREPLACE
 	if _, errno := mmap(base, size, prot, flags, -1, 0); errno != 0 {
@@ -72,8 +72,8 @@ func move(from, size, larger, to uintptr, flags int) unix.Errno {
 	return errno
 }
 
-// at returns the word at an address that may be unmapped. If it is inlined into a copy to that address, Go 1.26's
-// compiler fails.
+// at returns a pointer to the word at an address that may be unmapped. If it is inlined into a copy to that address, Go
+// 1.26's compiler fails.
 //
 //go:noinline
 func at(addr uintptr) *uint32 { return *(**uint32)(unsafe.Pointer(&addr)) }
@@ -198,7 +198,8 @@ func (t *thread) fillHuge(populate int) unix.Errno {
 	return errno
 }
 
-// memfd creates a slot's file. The previous one is closed, but kept by its mappings.
+// memfd creates a slot's file and returns its descriptor, or -1. The previous file's descriptor is closed; the file
+// exists as long as it is mapped.
 func (t *thread) memfd(slot int, size uintptr, flags int) int {
 	fd, err := unix.MemfdCreate("kfuzz", flags)
 	if err != nil {

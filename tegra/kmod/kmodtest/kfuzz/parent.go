@@ -116,7 +116,7 @@ func (p *parent) restart(left time.Duration) error {
 	return nil
 }
 
-// await waits, and removes ended workers.
+// await waits for d, and meanwhile removes the workers that end.
 func (p *parent) await(d time.Duration) {
 	for timer := time.After(d); ; {
 		select {

@@ -47,22 +47,22 @@ type operation struct {
 type process struct {
 	settings
 	tally   *tally
-	memory  area    // memory to pin
-	driver  area    // a driver's memory
-	huge    area    // huge pages
-	views   area    // mappings of the device
-	rooms   uintptr // the threads' own memory
-	files   [64]atomic.Int32
-	handles [64]atomic.Pointer[held]
-	tids    [threads]atomic.Int32
+	memory  area                     // memory to pin
+	driver  area                     // a driver's memory
+	huge    area                     // huge pages
+	views   area                     // mappings of the device
+	rooms   uintptr                  // the threads' own memory
+	files   [64]atomic.Int32         // descriptors of the files behind slots; 0: none
+	handles [64]atomic.Pointer[held] // what the module has returned, at random places
+	tids    [threads]atomic.Int32    // kernel threads; 0: not started yet
 }
 
 // held is an object that the module returned: a pin or an allocation.
 type held struct {
 	fd     int
 	handle uint32
-	offset uint64
-	size   uint64
+	offset uint64 // for mmap
+	size   uint64 // bytes
 	pin    bool
 }
 
@@ -141,10 +141,10 @@ func (t *thread) wrong(format string, a ...any) {
 	}
 }
 
-// one returns true once in n times.
+// one returns true with a probability of 1/n.
 func (t *thread) one(n int) bool { return t.IntN(n) == 0 }
 
-// operations lists all operations. The weights make pins frequent, because most other operations end some.
+// operations lists all operations. The weights make pins frequent, because most other operations end some pins.
 func operations() []operation {
 	return []operation{
 		{"open", 3, (*thread).open},
