@@ -76,7 +76,7 @@ type Stats struct {
 	Foreign          uint64               `json:"foreign"`                // packets of another sender or payload type, or with an implausible sequence number
 	OtherSender      string               `json:"other_sender,omitempty"` // SSRC of another sender to this port, and where its reports come from
 	Byes             uint64               `json:"byes"`                   // number of BYE packets
-	Jitter           time.Duration        `json:"jitter_ns"`              // interarrival jitter (RFC 3550 A.8)
+	Jitter           time.Duration        `json:"jitter_ns"`              // interarrival jitter (RFC 3550 A.8), mean of all packets
 	Frames           uint64               `json:"frames"`                 // complete frames
 	Damaged          uint64               `json:"damaged"`                // incomplete frames
 	SourceDamaged    uint64               `json:"source_damaged"`         // frames damaged at the source, according to the sender; also before reception began

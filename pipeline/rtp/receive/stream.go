@@ -35,6 +35,8 @@ type stream struct {
 	told    bool   // the sender has reported a damaged frame
 	spoilt  uint32 // timestamp of the last such frame
 	jitter  uint32 // in 1/16 of a clock tick (RFC 3550 A.8)
+	jitters uint64 // sum of the values of jitter, one after each packet that was timed
+	timings uint64 // number of those packets
 	transit uint32
 	timed   bool
 	sr      senderReport
@@ -198,6 +200,8 @@ func (s *stream) time(now time.Time) {
 		d = -d
 	}
 	s.jitter += uint32(d) - (s.jitter+8)>>4
+	s.jitters += uint64(s.jitter)
+	s.timings++
 }
 
 // place adds a payload to its frame.
@@ -395,7 +399,7 @@ func (s *stream) snapshot() Stats {
 	st := s.stats
 	st.Lost = s.seq.missing()
 	st.OtherSender = s.rival.String()
-	st.Jitter = time.Duration(s.jitter>>4) * time.Second / rtp.ClockRate
+	st.Jitter = time.Duration(s.jitters/max(s.timings, 1)) * time.Second / (16 * rtp.ClockRate)
 	st.Matched, st.Mismatched, st.Unverified = s.verify.matched, s.verify.mismatched, s.verify.unverified
 	st.Latency = s.latency.Percentiles()
 	return st

@@ -331,7 +331,8 @@ func TestReportsAtTheMediaPort(t *testing.T) {
 	}
 }
 
-// TestJitter follows RFC 3550 A.8 by hand: transit times of 0, 168, 0 and 0 ticks give J = 168, 168+168-11, 325-20.
+// TestJitter follows RFC 3550 A.8 by hand: transit times of 0, 168, 0 and 0 ticks give J = 168, 168+168-11, 325-20. The
+// counters have the mean of these.
 func TestJitter(t *testing.T) {
 	s := testStream(t, rtp.Media{Payload: rtp.JPEG, PayloadType: 26}, nil)
 	base := time.Unix(1700000000, 0)
@@ -341,6 +342,9 @@ func TestJitter(t *testing.T) {
 		if want := [4]uint32{0, 168, 325, 305}[i]; s.jitter != want {
 			t.Fatalf("packet %d: jitter %d/16, want %d/16", i, s.jitter, want)
 		}
+	}
+	if got, want := s.snapshot().Jitter, (168+325+305)/3*time.Second/(16*rtp.ClockRate); got != want {
+		t.Errorf("mean jitter %v, want %v", got, want)
 	}
 }
 
