@@ -13,28 +13,35 @@ import (
 // noteSchema is the JSON Schema of a Note.
 const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["frame","captured","lost"],"properties":{` +
 	`"frame":{"type":"integer","description":"sequence number, counted by the FPGA"},` +
-	`"exposure_start":{"type":"integer","description":"ns since 1970; 0: not known"},` +
-	`"exposure_end":{"type":"integer","description":"ns since 1970; 0: not known"},` +
+	`"exposure_start":{"type":"integer","description":"ns since 1970, a 64-bit integer, which a double cannot hold; 0: not known"},` +
+	`"exposure_start_us":{"type":"integer","description":"the same in µs, which a double holds"},` +
+	`"exposure_end":{"type":"integer","description":"ns since 1970, like exposure_start; 0: not known"},` +
+	`"exposure_end_us":{"type":"integer","description":"the same in µs"},` +
 	`"uncertainty":{"type":"integer","description":"of both, in ns"},` +
-	`"captured":{"type":"integer","description":"end of the DMA, ns since 1970; 0: not known"},` +
+	`"captured":{"type":"integer","description":"end of the DMA, ns since 1970, like exposure_start; 0: not known"},` +
+	`"captured_us":{"type":"integer","description":"the same in µs"},` +
 	`"padded":{"type":"boolean","description":"the sensor delivered less than a frame, and the FPGA filled the rest"},` +
 	`"unverified":{"type":"boolean","description":"the camera's stream has no checksums"},` +
 	`"crc32c":{"type":"integer","description":"CRC-32C of the pixels, by the FPGA's trailer; 0: not known"},` +
 	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
 	`"results":{"type":"array","description":"what the stages found"}}}`
 
-// A Note contains the data about a frame besides its pixels.
+// A Note contains the data about a frame besides its pixels. Times are in nanoseconds since 1970, and again in
+// microseconds: programs whose numbers are doubles, such as JavaScript's, read only those exactly.
 type Note struct {
-	Frame         uint64            `json:"frame"`
-	ExposureStart int64             `json:"exposure_start"`
-	ExposureEnd   int64             `json:"exposure_end"`
-	Uncertainty   int64             `json:"uncertainty"`
-	Captured      int64             `json:"captured"`
-	Padded        bool              `json:"padded,omitempty"`
-	Unverified    bool              `json:"unverified,omitempty"`
-	CRC           uint32            `json:"crc32c,omitempty"`
-	Lost          uint64            `json:"lost"`
-	Results       []pipeline.Result `json:"results,omitempty"`
+	Frame           uint64            `json:"frame"`
+	ExposureStart   int64             `json:"exposure_start"`
+	ExposureStartUS int64             `json:"exposure_start_us"`
+	ExposureEnd     int64             `json:"exposure_end"`
+	ExposureEndUS   int64             `json:"exposure_end_us"`
+	Uncertainty     int64             `json:"uncertainty"`
+	Captured        int64             `json:"captured"`
+	CapturedUS      int64             `json:"captured_us"`
+	Padded          bool              `json:"padded,omitempty"`
+	Unverified      bool              `json:"unverified,omitempty"`
+	CRC             uint32            `json:"crc32c,omitempty"`
+	Lost            uint64            `json:"lost"`
+	Results         []pipeline.Result `json:"results,omitempty"`
 }
 
 // nano returns a time in ns since 1970, or 0 for an unknown time.
@@ -50,9 +57,10 @@ const maxNote = 48 << 10
 
 // NoteOf returns the note of f, without the number of frames missing before it.
 func NoteOf(f *pipeline.Frame) Note {
+	start, end, captured := nano(f.Times.ExposureStart), nano(f.Times.ExposureEnd), nano(f.Times.Captured)
 	return Note{
-		Frame: f.Sequence, ExposureStart: nano(f.Times.ExposureStart), ExposureEnd: nano(f.Times.ExposureEnd),
-		Uncertainty: int64(f.Times.Uncertainty), Captured: nano(f.Times.Captured), Padded: f.Flags&pipeline.FlagPadded != 0,
+		Frame: f.Sequence, ExposureStart: start, ExposureStartUS: start / 1000, ExposureEnd: end, ExposureEndUS: end / 1000,
+		Uncertainty: int64(f.Times.Uncertainty), Captured: captured, CapturedUS: captured / 1000, Padded: f.Flags&pipeline.FlagPadded != 0,
 		Unverified: f.Flags&pipeline.FlagUnverified != 0, CRC: f.CRC, Results: f.Results,
 	}
 }

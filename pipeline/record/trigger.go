@@ -72,7 +72,8 @@ func (s *Sink) Trigger(t Trigger) error {
 // triggerSchema is the JSON Schema of a TriggerNote.
 const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":["cause","at","frame","before","after"],"properties":{` +
 	`"cause":{"type":"string"},` +
-	`"at":{"type":"integer","description":"ns since 1970"},` +
+	`"at":{"type":"integer","description":"ns since 1970, a 64-bit integer, which a double cannot hold"},` +
+	`"at_us":{"type":"integer","description":"the same in µs, which a double holds"},` +
 	`"frame":{"type":"integer","description":"sequence number of the newest frame then"},` +
 	`"before":{"type":"integer","description":"ns before the trigger that were asked for"},` +
 	`"after":{"type":"integer","description":"ns behind it"}}}`
@@ -80,7 +81,8 @@ const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":[
 // A TriggerNote is a trigger as stored in the file.
 type TriggerNote struct {
 	Cause  string `json:"cause"`  // who or what triggered
-	At     int64  `json:"at"`     // nanoseconds since 1970
+	At     int64  `json:"at"`     // nanoseconds since 1970, which a double cannot hold
+	AtUS   int64  `json:"at_us"`  // the same in microseconds, which a double holds
 	Frame  uint64 `json:"frame"`  // number of the newest frame then
 	Before int64  `json:"before"` // nanoseconds kept before
 	After  int64  `json:"after"`  // nanoseconds kept after
@@ -106,7 +108,7 @@ const maxCause = 256
 
 // note writes the trigger into the file, as a separate chunk.
 func (r *ring) note(t Trigger, at int64) error {
-	n := TriggerNote{Cause: t.Cause[:min(len(t.Cause), maxCause)], At: at, Frame: r.newest, Before: r.before, After: r.after}
+	n := TriggerNote{Cause: t.Cause[:min(len(t.Cause), maxCause)], At: at, AtUS: at / 1000, Frame: r.newest, Before: r.before, After: r.after}
 	text, err := json.Marshal(&n)
 	if err != nil {
 		return fmt.Errorf("a trigger: %w", err)
