@@ -21,7 +21,7 @@ type Window struct {
 	Index int // of the BAR, 0 to 5
 	Size  int // bytes
 
-	mu    sync.RWMutex // held for writing while the memory is unmapped
+	mu    sync.RWMutex // held for writing while the memory is being unmapped
 	bytes []byte
 }
 

@@ -48,7 +48,7 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...st
 	return nil
 }
 
-// SlotAddress is the PCI address of the device in the hot-plug slot, in every machine.
+// SlotAddress is the PCI address of the device in the first hot-plug slot. It is the same in every machine.
 const SlotAddress = "0000:01:00.0"
 
 // Bind waits for a function in the first slot, binds it to a driver regardless of its ids, and waits for the device file.

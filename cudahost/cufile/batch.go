@@ -141,7 +141,7 @@ func (b *Batch) transfer(i int, ops []Op) {
 	}
 }
 
-// inBatch implements backend. It uses the engine for every size.
+// inBatch implements backend. Unlike transfer, it gives the engine even an operation of a single piece.
 func (c *compat) inBatch(call string, op Op) (int, error) {
 	set := c.driver.settings()
 	list, err := c.driver.pieces(call, op, &set)

@@ -36,7 +36,7 @@ type Guesses struct {
 // A Client is an address, an IPv6 /64 network, or a local user.
 type Client string
 
-// From returns the client with an address.
+// From returns the client that an address counts as: the address itself, or its IPv6 /64 network.
 func From(a netip.Addr) Client { return Client(flood.Network(a).String()) }
 
 // Of returns the client at the other end of a connection. On loopback that is the user whose process has connected, if

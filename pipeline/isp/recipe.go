@@ -35,7 +35,7 @@ type RecipeOutput struct {
 	Size      int        // 0 is the sensor's size, 1 half and 2 a quarter of it
 	Luma      Conversion // §10
 	Cb, Cr    Conversion // for sums with weights that add up to four
-	RGB       Conversion // for one colour, with the first coefficient
+	RGB       Conversion // applied to R', G' and B' separately; only C[0] is used
 	LineBytes int        // of the first plane
 	Payload   int        // bytes between two header gaps: a line, or the part of it in a packet
 }

@@ -17,7 +17,8 @@ import (
 // silenceLimit returns how long a stream may be silent: three frame periods, but at least a second.
 func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
 
-// Judge reports whether everything that the stream announced has arrived, and describes the result.
+// Judge reports whether the reception was clean: everything that was promised has arrived, unchanged and in time, and
+// nothing else came. It also describes the result in words.
 func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
