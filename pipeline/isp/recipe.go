@@ -18,6 +18,7 @@ type Recipe struct {
 
 	Black     [2][2]uint16     // by y and x modulo 2; §2
 	Light     [2][2]int        // value of a saturated sample; §2
+	White     [3]int           // the same by colour: red, green, blue
 	Defects   []RecipeDefect   // by line, then by column; §3
 	Threshold uint16           // of the search for defects, in 1/65536; 0: no search
 	Shading   *RecipeShading   // nil if there is none; §4
@@ -70,7 +71,7 @@ func NewRecipe(c Config, in pipeline.Format, want []pipeline.Format) (*Recipe, e
 	}
 	r := &Recipe{
 		In: in, Samples: p.samples, Threshold: p.hot, Demosaic: p.method, Matrix: p.matrix, Sharpen: p.sharpen,
-		Tone: &tone.table, plan: p,
+		Tone: &tone.table, White: p.levels.whites(), plan: p,
 	}
 	for y := range r.Black {
 		for x, channel := range p.levels.channels(y) {

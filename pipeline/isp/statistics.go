@@ -45,13 +45,14 @@ func (s *Statistics) Mean(color int) float64 {
 	return sum / max(count, 1)
 }
 
-// Result returns the statistics in the form that is attached to frames: means and the clipped share by colour, 0 to 1,
-// the focus per sample, and the histogram of green. It allocates.
-func (s *Statistics) Result(stage string) pipeline.Result {
+// Result returns the statistics in the form that is attached to frames: by colour the mean of the samples that are not
+// clipped, 0 for black to 1 for white, and the clipped share, 0 to 1; the focus per sample, and the histogram of green.
+// whites are the values of saturated samples by colour (Recipe.White). It allocates.
+func (s *Statistics) Result(stage string, whites [3]int) pipeline.Result {
 	n := map[string]float64{"focus": float64(s.Focus) / float64(max(s.Samples[0]+s.Samples[1]+s.Samples[2], 1))}
 	for c, name := range []string{"red", "green", "blue"} {
 		if s.Samples[c] > 0 {
-			n["mean_"+name] = s.Mean(c) / 65535
+			n["mean_"+name] = s.Mean(c) / float64(whites[c])
 			n["clipped_"+name] = float64(s.Clipped[c]) / float64(s.Samples[c])
 		}
 	}
@@ -138,7 +139,7 @@ func (s *Stage) observe(in *pipeline.Frame, outs []*pipeline.Frame) {
 	if s.config.Results == "" {
 		return
 	}
-	result := s.stats.Result(s.config.Results)
+	result := s.stats.Result(s.config.Results, s.plan.levels.whites())
 	for _, out := range outs {
 		if out != nil {
 			out.Results = append(out.Results, result)

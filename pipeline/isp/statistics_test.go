@@ -4,6 +4,7 @@ package isp
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -68,15 +69,23 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// TestResult checks the results attached to frames, for a grey wall with a clipped corner.
+// TestResult checks the results attached to frames, for a grey wall with a clipped corner, with and without a black
+// level: half way between black and white is 0.5.
 func TestResult(t *testing.T) {
+	for _, black := range []int{0, 64, 400} {
+		t.Run(fmt.Sprint(black), func(t *testing.T) { resultOfAWall(t, black) })
+	}
+}
+
+func resultOfAWall(t *testing.T, black int) {
 	var r pipeline.Result
-	s := newStage(t, Config{Observe: func(s *Statistics) { r = s.Result("isp") }})
+	var s *Stage
+	s = newStage(t, Config{BlackLevel: black, Observe: func(st *Statistics) { r = st.Result("isp", s.plan.levels.whites()) }})
 	in := bayer(t, 64, 48, func(x, y int) uint16 {
 		if x < 32 && y < 24 {
 			return 1023
 		}
-		return 512
+		return uint16(black + (1024-black)/2)
 	})
 	if err := s.Plan(in.Format, nil); err != nil {
 		t.Fatal(err)
@@ -92,7 +101,7 @@ func TestResult(t *testing.T) {
 			t.Errorf("clipped share of %s is %v", c, m)
 		}
 	}
-	if r.Stage != "isp" || r.Bins[128] == 0 || r.Bins[255] == 0 || len(r.Bins) != 256 {
+	if r.Stage != "isp" || r.Bins[(1024-black)/8] == 0 || r.Bins[(1023-black)/4] == 0 || len(r.Bins) != 256 {
 		t.Errorf("stage %q, %d bins", r.Stage, len(r.Bins))
 	}
 }

@@ -274,7 +274,7 @@ func (s *Stage) finish(j *job, err error) {
 	if s.config.Results == "" {
 		return
 	}
-	result := s.stats.Result(s.config.Results)
+	result := s.stats.Result(s.config.Results, s.plan.recipe.White)
 	for _, out := range j.wanted {
 		out.Results = append(out.Results, result)
 	}

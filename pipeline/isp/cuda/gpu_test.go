@@ -140,7 +140,7 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 		await(t, outs)
 		ref, refStats := reference(t, c, in, want)
 		compare(t, fmt.Sprintf("geometry %d, %s, %+v", g, f, c), outs, ref)
-		if r := outs[0].Results; len(r) != 1 || !reflect.DeepEqual(r[0], refStats.Result("isp")) {
+		if r := outs[0].Results; len(r) != 1 || !reflect.DeepEqual(r[0], refStats.Result("isp", s.plan.recipe.White)) {
 			t.Fatalf("geometry %d, %s: results %+v", g, f, r)
 		}
 		if stats != refStats {
