@@ -24,6 +24,9 @@ var (
 	ErrFault       = errors.New("vjetson: the kernel reported faults")
 )
 
+// errSilent is an ErrBoot of a machine whose kernel has not said anything.
+var errSilent = fmt.Errorf("%w", ErrBoot)
+
 const (
 	defaultMemory      = 512 // MiB
 	defaultCPUs        = 2

@@ -99,6 +99,8 @@ func (l *kernelLog) line(s string) {
 	}
 }
 
+const saidNothing = "the console said nothing"
+
 // tail returns the end of the log for an error or, after a panic, the lines around that of the panic.
 func (l *kernelLog) tail() string {
 	l.mu.Lock()
@@ -116,7 +118,7 @@ func (l *kernelLog) tail() string {
 	from = max(0, from)
 	t := all[from:min(from+tailSize, len(all))]
 	if len(t) == 0 {
-		return "the console said nothing"
+		return saidNothing
 	}
 	return "the console said:\n\t" + strings.Join(t, "\n\t")
 }

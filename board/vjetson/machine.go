@@ -52,11 +52,15 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 		return nil, err
 	}
 	m, err := start(ctx, cfg)
-	if errors.Is(err, ErrPanic) && cfg.arch.name == "amd64" && !cfg.Full { // nothing of ours has run yet
+	switch { // nothing of ours has run yet
+	case errors.Is(err, ErrPanic) && cfg.arch.name == "amd64" && !cfg.Full:
 		cfg.Log.Warn("the emulated machine is started again: QEMU sometimes executes instructions that the kernel is changing", "error", err)
-		m, err = start(ctx, cfg)
+	case errors.Is(err, errSilent) && ctx.Err() == nil:
+		cfg.Log.Warn("the emulated machine is started again: QEMU sometimes hangs before the kernel says anything", "error", err)
+	default:
+		return m, err
 	}
-	return m, err
+	return start(ctx, cfg)
 }
 
 // start makes a single attempt to boot a machine.
@@ -156,7 +160,11 @@ func (m *Machine) bootError(why error) error {
 	if why == nil {
 		why = errors.New("QEMU has ended")
 	}
-	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
+	kind := ErrBoot
+	if m.log.tail() == saidNothing {
+		kind = errSilent
+	}
+	return fmt.Errorf("%w: %w%s; %s", kind, why, m.said.quote(), m.log.tail())
 }
 
 // awaitEnd waits until QEMU has ended. The error wraps ErrHung if ctx ends first.
