@@ -19,7 +19,7 @@ const (
 // long lists the folders with longer lines, and their numbers of such lines, which may only decrease.
 var long = map[string]int{
 	"capture":       0,
-	"cmd/tegracast": 90,
+	"cmd/tegracast": 87,
 	"pipeline":      6,
 }
 

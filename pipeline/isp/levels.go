@@ -37,7 +37,9 @@ func newLevels(c Config, gains uint64, s pipeline.Samples) levels {
 }
 
 // whites returns the value of a saturated sample by colour: red, green, blue. That of green is the mean of both channels.
-func (l *levels) whites() [3]int { return [3]int{l.light[0], (l.light[1] + l.light[2]) / 2, l.light[3]} }
+func (l *levels) whites() [3]int {
+	return [3]int{l.light[0], (l.light[1] + l.light[2]) / 2, l.light[3]}
+}
 
 // gainBits is the number of bits of a gain of up to 16 in units of 1/4096.
 const gainBits = 17

@@ -46,7 +46,8 @@ func (s *session) name() string {
 // header returns the value of the Session header.
 func (s *session) header() string { return fmt.Sprintf("%s;timeout=%d", s.id, sessionTimeout) }
 
-// firstFrame is how long the answer to PLAY waits for the first frame, to tell its sequence number and timestamp.
+// firstFrame limits the time for which the answer to PLAY waits for the first frame, to tell its sequence number and
+// timestamp.
 const firstFrame = 500 * time.Millisecond
 
 // begin begins to send packets, and sends the answer to PLAY: on a connection before the first packet. If it fails, no

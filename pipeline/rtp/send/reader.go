@@ -67,7 +67,8 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	line := &interleaved{conn: c, channel: channel}
 	name := c.RemoteAddr().String()
 	d := &destination{
-		name: name, line: line, reader: "RTSP over TCP", start: start{first: make(chan First, 1)}, socket: socket{fd: -1}, log: s.config.Logger.With("destination", name),
+		name: name, line: line, reader: "RTSP over TCP", start: start{first: make(chan First, 1)}, socket: socket{fd: -1},
+		log: s.config.Logger.With("destination", name),
 		way: way{kind: Single, best: line, now: line, ahead: maxAhead, burst: s.config.Burst},
 	}
 	d.counters.head = uint64(s.config.HeaderSize())
