@@ -453,8 +453,10 @@ func TestDigest(t *testing.T) {
 			method, user, password string
 			names                  bool
 		}{
-			{"PUT", "Mufasa", "Circle of Life", true}, {"GET", "Mufasa", "Circle of life", true},
-			{"GET", "Scar", "Circle of Life", true}, {"GET", "Mufasa", "Circle of Life", false},
+			{"PUT", "Mufasa", "Circle of Life", true},
+			{"GET", "Mufasa", "Circle of life", true},
+			{"GET", "Scar", "Circle of Life", true},
+			{"GET", "Mufasa", "Circle of Life", false},
 		} {
 			if v := d.check(header, wrong.method, wrong.user, wrong.password, func(string) bool { return wrong.names }); v != wrongCredentials {
 				t.Errorf("%s, %+v: %v", algorithm, wrong, v)
