@@ -97,7 +97,7 @@ func unreached(address string, err error) error {
 	if len(lines) == 1 {
 		why = "it does not answer"
 	}
-	return fmt.Errorf("%s cannot be reached: %s: start the sender, or correct --ucx", address, why)
+	return fmt.Errorf("%s cannot be reached: %s: start the sender, correct --ucx, or add this machine to ucx.allow", address, why)
 }
 
 // checkReceive returns an error if an option is missing or invalid.

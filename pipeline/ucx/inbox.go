@@ -68,7 +68,7 @@ func (w *Worker) message(id uint64, header []byte, data uintptr, length uint64, 
 	m := w.newMessage()
 	m.ID, m.Length, m.Rendezvous = uint16(id), int(length), p.attributes&receiveRendezvous != 0
 	m.Header = append(m.Header[:0], header...)
-	if p.attributes&receiveReplyTo != 0 {
+	if m.Anonymous = p.attributes&receiveReplyTo == 0; !m.Anonymous {
 		m.replyTo = p.replyTo
 	}
 	stays := true

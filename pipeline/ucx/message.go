@@ -84,7 +84,8 @@ type Message struct {
 	Data       []byte    // nil for a rendezvous
 	Length     int       // of the data, in bytes
 	Rendezvous bool      // the data must be fetched with Receive
-	Endpoint   *Endpoint // to the sender; nil if the sender connected by this worker's address and this worker has not connected back
+	Endpoint   *Endpoint // to the sender; nil if Anonymous, or if the sender connected by this worker's address and this worker has not connected back
+	Anonymous  bool      // the sender left out UCP_AM_SEND_FLAG_REPLY, and UCX does not tell who it is
 
 	worker  *Worker
 	replyTo uintptr // the library's endpoint to the sender

@@ -34,6 +34,10 @@ func TestAllow(t *testing.T) {
 			t.Errorf("%s: connected %v, may take %q", from, s != nil, want)
 		}
 		if s == nil {
+			at, _ := netip.ParseAddrPort(from)
+			if why := h.objection(plain(at)); !contains(why, "ucx.allow") {
+				t.Errorf("%s is refused because %q", from, why)
+			}
 			continue
 		}
 		names := ""
@@ -78,7 +82,7 @@ func TestOneAddressCannotHaveAllPlaces(t *testing.T) {
 		t.Error("another machine has no room")
 	}
 	h.drop(last, bye{CodeEnd, "the test"}, "here")
-	await(t, "room", func() bool { return h.admits(last.address) })
+	await(t, "room", func() bool { return h.objection(last.address) == "" })
 	h.dropAll(bye{CodeEnd, "the test"})
 	await(t, "the books to be empty", func() bool { h.mu.Lock(); defer h.mu.Unlock(); return len(h.of) == 0 })
 }

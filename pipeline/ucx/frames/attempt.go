@@ -138,12 +138,15 @@ func (a *attempt) check(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()
 	silent, quiet := now.Sub(a.heard) > patience, a.state == getting && now.Sub(a.told) >= alive
+	unanswered := a.state == calling && len(a.welcomed) == 0
 	if quiet {
 		a.told = now
 	}
 	l := a.link
 	r.mu.Unlock()
 	switch {
+	case silent && unanswered:
+		a.fail(fmt.Errorf("the sender at %s has not answered for %v: %s", r.config.Address, patience, sameDevices))
 	case silent:
 		a.fail(fmt.Errorf("the sender at %s has sent nothing for %v", r.config.Address, patience))
 	case quiet:

@@ -127,7 +127,7 @@ func TestFlood(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	if l, s := call(h, "one too many"); s != nil || h.admits(netip.Addr{}) {
+	if l, s := call(h, "one too many"); s != nil || h.objection(netip.Addr{}) == "" {
 		t.Error("there is room for any number", l)
 	}
 	h.check(time.Now().Add(patience + time.Second))

@@ -16,6 +16,9 @@ const (
 	linger   = time.Second     // maximum time for sending the last message
 )
 
+// sameDevices says why messages may get lost between peers that are connected.
+const sameDevices = "UCX_CM_USE_ALL_DEVICES must be the same on both sides: n, unless one has set it"
+
 // A link is a connection to the peer, with the part of a ucx.Endpoint that the protocol needs.
 type link interface {
 	// Send sends a message. Its data must not change until done is called, which happens once, on any goroutine,

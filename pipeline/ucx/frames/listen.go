@@ -248,12 +248,25 @@ func (s *Server) Addr() netip.AddrPort {
 	return s.listener.Addr()
 }
 
+// objection returns why a connection cannot be accepted, or "" if it can.
+func (s *Server) objection(from netip.AddrPort) string {
+	if why := s.hub.objection(plain(from)); why != "" {
+		return why
+	}
+	switch {
+	case !s.comes.Allows(time.Now()):
+		return fmt.Sprintf("more than %d connections a second", time.Second/comesEvery)
+	case s.grown(): // UCX would keep remains of a connection through a device that it does not know
+		return "UCX does not know a new network device yet: the receiver must try again"
+	}
+	return ""
+}
+
 // accept accepts or rejects a connection.
 func (s *Server) accept(r *ucx.ConnRequest) {
-	// A connection through a device that UCX does not know cannot be accepted: UCX would keep remains of it. The
-	// receiver will try again.
-	if !s.hub.admits(plain(r.From())) || !s.comes.Allows(time.Now()) || s.grown() {
+	if why := s.objection(r.From()); why != "" {
 		_ = r.Reject()
+		s.hub.refused(r.From().String(), why)
 		return
 	}
 	var w *session
@@ -287,6 +300,9 @@ func (s *Server) receive(m *ucx.Message) {
 	s.mu.Lock()
 	w := s.sessions[m.Endpoint]
 	s.mu.Unlock()
+	if m.Anonymous {
+		s.hub.refused("unknown", "its messages need UCP_AM_SEND_FLAG_REPLY, without which UCX does not tell who sent them")
+	}
 	if w == nil {
 		return
 	}

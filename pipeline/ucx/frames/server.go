@@ -39,6 +39,7 @@ type hub struct {
 	mu       sync.Mutex
 	sinks    []*Sink
 	sessions map[*session]struct{}
+	refusals pipeline.FaultLog
 	open     int                // sessions, including those being closed
 	of       map[netip.Addr]int // open by address or network
 	closed   bool
@@ -49,20 +50,38 @@ func newHub(release string, log *slog.Logger) *hub {
 	return &hub{release: release, log: flood.Logger(log), sessions: map[*session]struct{}{}, of: map[netip.Addr]int{}, empty: make(chan struct{})}
 }
 
-// admits reports whether one more receiver may connect from an address: there is room, and it may take at least one
-// stream, if there are any.
-func (h *hub) admits(from netip.Addr) bool {
+// objection returns why no further receiver may connect from an address, or "" if one may: there is room, and it may
+// take at least one stream, if there are any.
+func (h *hub) objection(from netip.Addr) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.room(from)
+	return h.noRoom(from)
 }
 
-// room is admits with the lock held.
-func (h *hub) room(from netip.Addr) bool {
-	if h.closed || h.open >= maxSessions || from.IsValid() && h.of[flood.Network(from)] >= maxOfAddress {
-		return false
+// noRoom is objection with the lock held.
+func (h *hub) noRoom(from netip.Addr) string {
+	switch {
+	case h.closed:
+		return "the sender ends"
+	case h.open >= maxSessions:
+		return fmt.Sprintf("%d connections are open", maxSessions)
+	case from.IsValid() && h.of[flood.Network(from)] >= maxOfAddress:
+		return fmt.Sprintf("%d connections of its address are open", maxOfAddress)
+	case len(h.sinks) > 0 && !slices.ContainsFunc(h.sinks, func(k *Sink) bool { return k.allows(from) }):
+		return "its address may take no output: ucx.allow lists those that may"
 	}
-	return len(h.sinks) == 0 || slices.ContainsFunc(h.sinks, func(k *Sink) bool { return k.allows(from) })
+	return ""
+}
+
+// refused logs why a receiver gets no connection or no answer: the first time, and then once a minute for each reason.
+// The lock must not be held.
+func (h *hub) refused(from, why string) {
+	h.mu.Lock()
+	left, due := h.refusals.Due(why, time.Now())
+	h.mu.Unlock()
+	if due {
+		h.log.Warn("ucx: a receiver is refused", pipeline.Unlogged([]any{"receiver", from, "reason", why}, left)...)
+	}
 }
 
 // plain returns the address without a zone, and IPv4 addresses in IPv4 form.
@@ -74,7 +93,7 @@ func (h *hub) connected(l link, from string, now time.Time) *session {
 	defer h.mu.Unlock()
 	at, _ := netip.ParseAddrPort(from) // invalid if UCX does not know the address: then it counts for no network
 	address := plain(at)
-	if !h.room(address) {
+	if h.noRoom(address) != "" {
 		return nil
 	}
 	s := &session{hub: h, link: l, from: from, address: address, began: now, heard: now, told: now}

@@ -175,6 +175,8 @@ func (s *session) join() {
 // late returns what has taken too long, or "" if nothing has.
 func (s *session) late(now time.Time) string {
 	switch {
+	case s.state == arrived && now.Sub(s.began) > patience:
+		return fmt.Sprintf("no hello within %v: messages need UCP_AM_SEND_FLAG_REPLY, and %s", patience, sameDevices)
 	case s.state != taking && now.Sub(s.began) > patience:
 		return fmt.Sprintf("no subscription within %v", patience)
 	case now.Sub(s.heard) > patience:

@@ -5,6 +5,7 @@ package frames
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -15,7 +16,12 @@ import (
 // serve opens a server on the loopback.
 func serve(t testing.TB) *Server {
 	t.Helper()
-	s, err := Listen(ServerConfig{Listen: "127.0.0.1:0", Logger: quiet()})
+	return serveWith(t, quiet())
+}
+
+func serveWith(t testing.TB, log *slog.Logger) *Server {
+	t.Helper()
+	s, err := Listen(ServerConfig{Listen: "127.0.0.1:0", Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +130,11 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestConnectionFlood checks that connections beyond a burst and a rate are refused, while existing ones stay.
+// TestConnectionFlood checks that connections beyond a burst and a rate are refused, while existing ones stay, and that
+// the log says so once.
 func TestConnectionFlood(t *testing.T) {
-	server, f := serve(t), format(t, pipeline.UYVY, 64, 48)
+	server, log := journaled(t)
+	f := format(t, pipeline.UYVY, 64, 48)
 	server.comes = flood.Limit{Burst: 2, Every: time.Hour}
 	k, err := server.Stream(StreamConfig{Name: "front", Receivers: 4}, f)
 	if err != nil {
@@ -149,6 +157,9 @@ func TestConnectionFlood(t *testing.T) {
 		if err == nil {
 			there = append(there, r)
 		}
+	}
+	if n := log.count("a receiver is refused"); n != 1 || log.count("more than 50 connections a second") != 1 {
+		t.Errorf("%d refusals are logged", n)
 	}
 	for _, r := range there {
 		if err := r.Close(); err != nil {
