@@ -28,7 +28,7 @@ func (s *Set) Rest(name string) {
 		p.Close()
 	}
 	s.viewers.Remove(name)
-	if server != nil { // Remove waits for the sessions
+	if server != nil {
 		server.Remove(name)
 	}
 }

@@ -91,7 +91,9 @@ func (c *conn) answerAll() error {
 		case f != nil:
 			c.hear()
 			c.receive(f)
-		case r != nil:
+		case r == nil: // a response
+			c.hear()
+		default:
 			c.server.listener.heard(c)
 			c.hear()
 			if res := c.answer(r); res != nil {
@@ -201,7 +203,8 @@ func (c *conn) describe(r *request, name string) *base.Response {
 	if st == nil {
 		return status(base.StatusNotFound)
 	}
-	if accept := r.header.Get("Accept"); accept != "" && !strings.Contains(accept, "application/sdp") && !strings.Contains(accept, "*/*") {
+	if accept := strings.ToLower(strings.Join(r.header.Values("Accept"), ",")); accept != "" &&
+		!strings.Contains(accept, "application/sdp") && !strings.Contains(accept, "application/*") && !strings.Contains(accept, "*/*") {
 		return status(base.StatusNotAcceptable)
 	}
 	text, err := st.sink.Session(localAddress(c), control)
@@ -238,17 +241,17 @@ func (c *conn) setUp(r *request, name string) *base.Response {
 	case c.session != nil && c.session.playing:
 		return status(base.StatusMethodNotValidInThisState, "Allow", public)
 	}
-	c.endSession(errors.New("it has set up another session"))
-	if c.server.full() {
-		return status(base.StatusServiceUnavailable)
-	}
 	s, t, err := c.open(st, r.header.Values("Transport"))
-	if err == nil && !c.server.add(s) {
-		err = errors.Join(errors.New("the stream has been removed"), s.close())
-	}
 	if err != nil {
 		c.server.visits.Warn("rtsp: a reader is refused", "output", st.name, "reader", c.RemoteAddr(), "error", err)
 		return status(base.StatusUnsupportedTransport)
+	}
+	c.endSession(errors.New("it has set up another session"))
+	if refusal := c.server.add(s); refusal != 0 {
+		if err := s.close(); err != nil {
+			c.server.visits.Warn("rtsp: the sockets of a reader were closed with errors", "reader", s.name(), "error", err)
+		}
+		return status(refusal)
 	}
 	s.url = contentBase(r.target) + control
 	c.session = s

@@ -70,8 +70,8 @@ const (
 	firstLimit     = 10 * time.Second
 
 	// Limits for reading from a connection, in pieces of at most 4 KiB, and for the requests and packets from it.
-	readBurst = 40
-	readEvery = 12500 * time.Microsecond
+	readBurst = 32
+	readEvery = 50 * time.Millisecond
 	saidBurst = 20
 	saidEvery = 25 * time.Millisecond
 )

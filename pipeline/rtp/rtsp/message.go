@@ -13,8 +13,10 @@ import (
 )
 
 const (
-	maxMessage = 1 << 17 // bytes of a message, with headers and body
-	maxBody    = 1 << 14 // bytes
+	maxMessage = 1 << 14 // bytes of a request with headers and body
+	maxHeaders = 64      // different headers of a request
+	maxBody    = 1 << 12 // bytes
+	maxFrame   = 1 << 17 // more bytes than a packet can have
 )
 
 // request is a request of a client (RFC 2326 §6).
@@ -85,6 +87,7 @@ func (m *messages) next() (*request, *frame, error) {
 }
 
 func (m *messages) frame() (*frame, error) {
+	m.limit.N = maxFrame
 	var head [4]byte
 	if _, err := io.ReadFull(m.in, head[:]); err != nil {
 		return nil, err
@@ -123,6 +126,8 @@ func (m *messages) request() (*request, error) {
 		return nil, errMalformed
 	case err != nil:
 		return nil, err
+	case len(r.header) > maxHeaders:
+		return nil, errTooLong
 	}
 	size := 0
 	if text := r.header.Get("Content-Length"); text != "" {

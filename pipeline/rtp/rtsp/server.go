@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/bluenviron/gortsplib/v5/pkg/base"
+
 	"github.com/tegracast/tegracast/pipeline/accept"
 	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/guesses"
@@ -131,22 +133,18 @@ func (s *Server) find(name string) *stream {
 	return s.streams[name]
 }
 
-// full reports whether there are as many sessions as the server allows.
-func (s *Server) full() bool {
+// add adds a session. refusal is 0, or why it is not added: there are too many, or its stream has been removed.
+func (s *Server) add(r *session) (refusal base.StatusCode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.sessions) >= maxReaders
-}
-
-// add adds a session, and returns false if its stream has been removed.
-func (s *Server) add(r *session) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.streams[r.stream.name] != r.stream {
-		return false
+	switch {
+	case len(s.sessions) >= maxReaders:
+		return base.StatusServiceUnavailable
+	case s.streams[r.stream.name] != r.stream:
+		return base.StatusNotFound
 	}
 	s.sessions[r] = true
-	return true
+	return 0
 }
 
 func (s *Server) remove(r *session) {

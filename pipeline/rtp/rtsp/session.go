@@ -26,7 +26,7 @@ type session struct {
 	packets *send.Reader
 	group   *group // the group that it shares; nil if it gets packets of its own
 	channel int    // of RTP on the connection; -1 for UDP
-	url     string // of the track, as the client wrote it
+	url     string // of the track, at the address that the client wrote
 	playing bool
 	heard   atomic.Int64 // time of the last RTCP packet by UDP, in ns since 1970
 }

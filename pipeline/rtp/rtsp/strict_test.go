@@ -17,6 +17,7 @@ import (
 
 	"github.com/pion/rtcp"
 
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -500,4 +501,34 @@ func FuzzMessages(f *testing.F) {
 		}
 		t.Error("messages do not end")
 	})
+}
+
+// TestFirstPacketOfASmallFrame checks that a reader over TCP begins with the frame that RTP-Info names, also if that is
+// shorter than the answer which precedes it.
+func TestFirstPacketOfASmallFrame(t *testing.T) {
+	sink, server := serve(t, Config{}, "raw", send.Config{}, rtptest.NewSource(t, rtptest.Format(t, pipeline.UYVY, 16, 2, 30), 0))
+	c := dial(t, server, "raw")
+	_, h, _ := c.strictly(t, "SETUP", c.url+"/trackID=0", "Transport: "+overTCP)
+	_, h, _ = c.strictly(t, "PLAY", c.url, "Session: "+strings.Join(h["Session"], ""))
+	var seq uint16
+	var stamp uint32
+	if _, err := fmt.Sscanf(strings.Join(h["RTP-Info"], ""), "url="+c.url+"/trackID=0;seq=%d;rtptime=%d", &seq, &stamp); err != nil {
+		t.Fatalf("%q: %v", h, err)
+	}
+	for n := 0; n < 10; {
+		channel, b, err := c.packet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if channel != 0 {
+			continue
+		}
+		if got := binary.BigEndian.Uint16(b[2:]); got != seq {
+			t.Fatalf("packet %d has the sequence number %d, want %d", n, got, seq)
+		}
+		n, seq = n+1, seq+1
+	}
+	if d := sink.Stats().Destinations; d[0].Cut > 0 {
+		t.Errorf("%+v", d)
+	}
 }

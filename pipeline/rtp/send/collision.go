@@ -93,7 +93,8 @@ func uses(b []byte, ssrc uint32) bool {
 	return false
 }
 
-// tellFirst tells a reader that begins with t which packet comes first. The transmitter's lock must be held.
+// tellFirst tells a reader that begins with t which packet comes first. A reader on a connection that is too far behind
+// begins with a later train. The transmitter's lock must be held.
 func (d *destination) tellFirst(t *train) {
 	if !d.start.due {
 		return
@@ -101,11 +102,11 @@ func (d *destination) tellFirst(t *train) {
 	header, _ := t.Packet(0)
 	first := First{Sequence: binary.BigEndian.Uint16(header[2:]), Timestamp: t.Timestamp()}
 	if message := d.start.message; message != nil {
-		if !d.line.conn.queue(message(first, true)) {
-			return // with the next train
+		if d.line.late(t) || !d.line.conn.queue(message(first, true)) {
+			return
 		}
-		d.pause(false)
 	}
+	d.begin()
 	d.start.message, d.start.due = nil, false
 	select {
 	case d.start.first <- first:

@@ -26,7 +26,7 @@ type Conn struct {
 	raw syscall.RawConn
 
 	mu   sync.Mutex // held while something is written; the sender does not wait for it
-	rest []byte     // rest of a packet that the socket has accepted in part; sent before anything else
+	rest []byte     // a message, or the rest of a packet that the socket has accepted in part; sent before anything else
 	idle time.Time  // since when the socket has accepted nothing although data was waiting; zero while it accepts data
 
 	waiting int         // unsent bytes at the last call of behind
@@ -57,7 +57,7 @@ func NewConn(c *net.TCPConn) (*Conn, error) {
 	return x, nil
 }
 
-// Write writes a message of the other protocol after the rest of the current packet. It waits for room for at most
+// Write writes a message of the other protocol after what is left of the one before it. It waits for room for at most
 // answerLimit; meanwhile the stream skips this reader. If it fails, it closes the connection.
 func (c *Conn) Write(b []byte) (int, error) {
 	c.mu.Lock()
@@ -71,7 +71,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	if err == nil {
 		n, err = c.Conn.Write(b)
 	}
-	if err != nil {
+	if c.idle = (time.Time{}); err != nil {
 		_ = c.Conn.Close() // the stream may have been cut inside a message
 	}
 	return n, err

@@ -165,3 +165,25 @@ func TestConnDropsWhoTakesNothing(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestAPausedReaderCountsForNothing checks that a frame that reaches nobody has failed, also beside a paused reader.
+func TestAPausedReaderCountsForNothing(t *testing.T) {
+	_, addr := listener(t)
+	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 20)
+	s := testSink(t, Config{Destinations: []string{addr}, Pacing: PaceBurst}, f)
+	stall(t, (*s.sender.dests.Load())[0])
+	conn, _ := connection(t)
+	r := s.ReaderOn(conn, 0)
+	if err := r.Begin(); err != nil {
+		t.Fatal(err)
+	}
+	r.Pause()
+	if err := s.packer.Packetize(s.trains[0].Train, rtptest.Frame(f, 0)); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 3 {
+		if !sendTrain(s, s.trains[0]) {
+			t.Errorf("frame %d counts as sent", n)
+		}
+	}
+}

@@ -25,6 +25,7 @@ type destination struct {
 	mu     sync.Mutex // guards the following fields; held for the time of one burst
 	paused bool       // gets RTCP only
 	skips  bool       // gets no more packets of the current train, because it was paused
+	fresh  bool       // the next train is the first one
 	socket socket
 	way    way
 	reach  reach
@@ -77,9 +78,10 @@ func (d *destination) beginTrain(t *train) {
 		return
 	}
 	d.way.chooseSender(d.way.kind != ZeroCopy || d.leaves())
-	if d.line != nil && d.line.late(t) {
+	if d.line != nil && !d.fresh && d.line.late(t) {
 		d.giveUp(t, unix.EAGAIN)
 	}
+	d.fresh = false
 }
 
 // lagging reports whether the destination is away, or its last train was cut because the socket buffer stayed full.
@@ -175,24 +177,30 @@ func (d *destination) giveUp(t *train, why unix.Errno) {
 	d.counters.dropped.Add(uint64(t.Len() - d.progress.next))
 }
 
-// pause ends the current train for the destination, and omits those that follow, or lets the next train begin again.
-func (d *destination) pause(paused bool) {
+// pause ends the current train for the destination, and omits those that follow until begin is called.
+func (d *destination) pause() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.paused = paused
-	d.skips = d.skips || paused
+	d.paused, d.skips = true, true
+}
+
+// begin ends a pause with the next train, and sends that also if the message that precedes it is still unsent.
+func (d *destination) begin() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.paused, d.fresh = false, true
 }
 
 // errRemoved is the reason for the end of a train to a destination that was removed or paused.
 const errRemoved = unix.ESHUTDOWN
 
-// endTrain ends a train and reports whether it failed. A receiver that is not listening does not count as a failure,
-// and neither does a destination that was removed.
+// left reports whether the destination was removed or paused during the train.
+func (d *destination) left() bool { return d.progress.why == errRemoved }
+
+// endTrain ends a train for a destination that has not left, and reports whether it failed. A receiver that is not
+// listening does not count as a failure.
 func (d *destination) endTrain() (failed bool) {
 	why := d.progress.why
-	if why == errRemoved {
-		return false
-	}
 	if why == 0 {
 		d.counters.frames.Add(1)
 	}

@@ -53,6 +53,7 @@ func (s *Sink) ReaderGroup(to netip.AddrPort, iface string, heard func(from neti
 }
 
 func (s *Sink) readerAt(to netip.AddrPort, c Config, by string, heard func(from netip.Addr)) (*Reader, error) {
+	c.Logger = s.visits
 	d, err := s.sender.open(Destination{to.String(), to}, c)
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Sink) ReaderOn(c *Conn, channel byte) *Reader {
 	name := c.RemoteAddr().String()
 	d := &destination{
 		name: name, line: line, reader: "RTSP over TCP", start: start{first: make(chan First, 1)}, socket: socket{fd: -1},
-		log: s.config.Logger.With("destination", name),
+		log: s.visits.With("destination", name),
 		way: way{kind: Single, best: line, now: line, ahead: maxAhead, burst: s.config.Burst},
 	}
 	d.counters.head = uint64(s.config.HeaderSize())
@@ -115,7 +116,7 @@ func (r *Reader) First(limit time.Duration) (First, bool) {
 
 // BeginAfter is Begin for a reader on a connection. The message that is returned by message, which must not block, is
 // sent before the first packet. message is called with the first packet, or, if there is no frame within limit, with
-// false. BeginAfter returns when the message has been handed to the connection, with an error if that or Begin failed.
+// false. BeginAfter returns when the message has been queued or written. Its error is that of Begin, or of writing.
 func (r *Reader) BeginAfter(limit time.Duration, message func(first First, known bool) []byte) error {
 	r.Pause()
 	if err := r.sender.beginAfter(r, message); err != nil {
@@ -125,13 +126,13 @@ func (r *Reader) BeginAfter(limit time.Duration, message func(first First, known
 		return nil
 	}
 	_, err := r.d.line.conn.Write(message(First{}, false))
-	r.d.pause(false)
+	r.d.begin()
 	return err
 }
 
 // Pause stops sending packets until the next call of Begin. RTCP packets are still sent. Of a frame that is being sent
 // the reader gets no further packet.
-func (r *Reader) Pause() { r.d.pause(true) }
+func (r *Reader) Pause() { r.d.pause() }
 
 // Hear handles an RTCP packet that the reader sent over its connection.
 func (r *Reader) Hear(p rtcp.Packet) {
@@ -216,11 +217,10 @@ func (x *transmitter) begin(d *destination) {
 	x.keyFrame()
 }
 
-// resume lets a paused destination get the next train and those that follow.
+// resume lets a destination that has begun, and may be paused, begin with the next train.
 func (x *transmitter) resume(d *destination) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	d.pause(false)
 	x.begin(d)
 }
 

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -25,8 +27,9 @@ type Sink struct {
 	packer rtp.Packetizer
 	trains []*train
 	sender *transmitter
-	came   arrivals // estimates the frames' arrival times
-	wake   func()   // wakes the sender's turn
+	came   arrivals     // estimates the frames' arrival times
+	wake   func()       // wakes the sender's turn
+	visits *slog.Logger // logger for messages about readers
 
 	watcher atomic.Pointer[func(*rtp.Train, *pipeline.Frame)]
 
@@ -53,7 +56,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{config: c, format: f, packer: packer}
+	s := &Sink{config: c, format: f, packer: packer, visits: flood.Logger(c.Logger)}
 	for range c.Holds(f) {
 		t, err := s.packer.NewTrain()
 		if err != nil {

@@ -182,12 +182,17 @@ func (x *transmitter) Send(t *train) (failed bool) {
 		x.first.Observe(since - (now - t.began))
 		x.last.Observe(since + max(0, t.departure-now))
 	}
-	failed = true
+	served, good := 0, 0
 	for _, d := range dests {
+		if d.left() {
+			continue
+		}
+		served++
 		if !d.endTrain() {
-			failed = false
+			good++
 		}
 	}
+	failed = served > 0 && good == 0
 	x.sums.await(&x.turn)
 	x.report(t, dests)
 	return failed
@@ -273,7 +278,7 @@ func (x *transmitter) step(k int) int {
 // finish waits for the destinations that are behind, for at most patience in total, and gives up what is then unsent.
 // Destinations that are lagging would delay the others frame after frame, so it waits for them only if all are lagging.
 func (x *transmitter) finish(t *train, dests []*destination) {
-	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() })
+	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() && !d.left() })
 	for until := x.pacer.now() + x.patience; ; {
 		open, wait := false, false
 		for _, d := range dests {
