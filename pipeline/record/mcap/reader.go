@@ -14,10 +14,11 @@ import (
 var (
 	ErrNotMCAP    = errors.New("mcap: not an MCAP file")
 	ErrDamaged    = errors.New("mcap: the file is damaged")
-	ErrCompressed = errors.New("mcap: the chunk is compressed, which is not supported")
+	ErrCompressed = errors.New("mcap: the chunk is compressed in a way that is not supported")
 )
 
-// A File is a file being read. Files of other writers can be read too, if their chunks are not compressed.
+// A File is a file being read, by one goroutine. Files of other writers can be read too, with chunks of any number of
+// messages, not compressed or with lz4 or zstd.
 type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
@@ -32,10 +33,11 @@ type File struct {
 	// Trouble describes errors before or after End, or in the index. It is nil for a file that just ends.
 	Trouble error
 
-	r       io.ReaderAt
-	size    int64
-	skipped int // damaged places found so far, in a file without an index
-	kept    int // approximate bytes in memory of schemas, channels, metadata and names of attachments
+	r        io.ReaderAt
+	size     int64
+	skipped  int // damaged places found so far, in a file without an index
+	unpacked unpacked
+	kept     int // approximate bytes in memory of schemas, channels, metadata and names of attachments
 }
 
 // A Chunk is the position of a group of messages.
