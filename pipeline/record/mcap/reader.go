@@ -36,6 +36,8 @@ type File struct {
 	r        io.ReaderAt
 	size     int64
 	skipped  int // damaged places found so far, in a file without an index
+	gaps     []Gap
+	metadata []metadataIndex
 	unpacked unpacked
 	kept     int // approximate bytes in memory of schemas, channels, metadata and names of attachments
 }
@@ -56,6 +58,7 @@ type AttachmentInfo struct {
 	Offset     int64
 	Size       int64
 	crcAt      int64
+	length     int64 // of its record
 	begin      int64 // start of the bytes covered by the CRC
 }
 
@@ -110,7 +113,7 @@ func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 
 func (f *File) forget() {
 	f.Schemas, f.Channels, f.Metadata = map[uint16]Schema{}, map[uint16]Channel{}, map[string]map[string]string{}
-	f.Chunks, f.Attachments, f.kept = nil, nil, 0
+	f.Chunks, f.Attachments, f.metadata, f.gaps, f.kept = nil, nil, nil, nil, 0
 }
 
 // entry is the approximate memory of an entry of a map or a list in bytes, besides its texts.
@@ -256,6 +259,7 @@ func (f *File) addRecord(h recordAt, at int64) error {
 	case OpMetadata:
 		name, texts := d.text(), d.texts()
 		if d.err == nil {
+			f.metadata = append(f.metadata, metadataIndex{name, uint64(at), uint64(recordHead + h.length)})
 			return put(f, f.Metadata, name, texts, func(m map[string]string) int { return sizeOf(name, m) })
 		}
 	default:
@@ -289,7 +293,7 @@ func (f *File) attachment(h recordAt, at int64) error {
 		return err
 	}
 	d := &decoder{b: b}
-	a := AttachmentInfo{begin: at + recordHead}
+	a := AttachmentInfo{begin: at + recordHead, length: recordHead + h.length}
 	a.Log, a.Created, a.Name, a.Media = d.uint64(), d.uint64(), d.text(), d.text()
 	n := d.uint64()
 	a.Offset = at + recordHead + int64(len(b)-len(d.b))
