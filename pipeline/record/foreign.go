@@ -104,7 +104,7 @@ func formatOf(c mcap.Channel, i Image) (f pipeline.Format, how conversion, err e
 		for f.Color = pipeline.BT601Limited; f.Color > 0 && f.Color.String() != about["color"]; f.Color-- {
 		}
 	} else {
-		pixel, h, known := foreignPixels(i.Encoding, i.bigEndian)
+		pixel, h, known := foreignPixels(i.Encoding, i.BigEndian)
 		if !known {
 			return f, how, fmt.Errorf("images in %q of channel %s %w: convert them to mono8, mono16, rgb8, bgr8, uyvy, yuyv, bayer_rggb8, bayer_rggb16 or the like",
 				i.Encoding, c.Topic, errUnplayable)

@@ -331,7 +331,7 @@ func FuzzImage(f *testing.F) {
 			if err != nil {
 				return
 			}
-			if i.Pixels < 0 || i.Size < 0 || i.behind < 0 || i.tag < 0 || i.Pixels+i.Size+i.behind != len(b) {
+			if i.Pixels < 0 || i.Size < 0 || i.Behind < 0 || i.Tag < 0 || i.Pixels+i.Size+i.Behind != len(b) {
 				t.Errorf("%+v of %d bytes", i, len(b))
 			}
 			if format, how, err := formatOf(mcap.Channel{}, i); err == nil && i.Size < 1<<20 {

@@ -107,9 +107,9 @@ type Image struct {
 	Pixels   int       `json:"-"`          // offset of the pixels in the message
 	Size     int       `json:"size_bytes"` // of all pixels
 
-	bigEndian bool
-	// For protobuf: where the field of the pixels begins, and the bytes of the fields behind it.
-	tag, behind int
+	BigEndian bool `json:"-"` // the byte order of samples of 16 bits
+	Tag       int  `json:"-"` // in protobuf: offset of the field of the pixels
+	Behind    int  `json:"-"` // in protobuf: bytes of the fields behind the pixels
 }
 
 // maxImage is the maximum size of an image message in bytes.
@@ -137,7 +137,7 @@ func parseROS(b []byte, size int, ros1, compressed bool) (Image, error) {
 	} else {
 		i.Height, i.Width = d.word(), d.word()
 		i.Encoding = d.text()
-		i.bigEndian = d.octet() != 0
+		i.BigEndian = d.octet() != 0
 		i.Step = d.word()
 	}
 	i.Size = d.word()

@@ -35,7 +35,7 @@ type Report struct {
 	Checked  int               `json:"checked"`            // frames with the right CRC; 0 with `record info`
 	Wrong    []string          `json:"wrong,omitempty"`    // texts about wrong frames and attachments
 
-	channel uint16 // of the frames
+	Channel uint16 `json:"-"` // of the frames
 }
 
 // Unplayed describes a channel of images that are not played.
@@ -46,7 +46,7 @@ type Unplayed struct {
 	Frames   int    `json:"frames"`   // images in the file
 	Reason   string `json:"reason"`   // why they are not played
 
-	channel uint16
+	Channel uint16 `json:"-"` // its number
 }
 
 // maxWrong limits how many wrong frames a Report lists, and maxTriggers how many triggers and how many settings.
@@ -118,7 +118,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if err := r.image(f, m); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
-			if checked && r.Image != nil && m.Channel == r.channel {
+			if checked && r.Image != nil && m.Channel == r.Channel {
 				r.Checked++
 			}
 			continue
@@ -209,13 +209,13 @@ func readNote(f *mcap.File, m mcap.MessageInfo, v any) error {
 // image counts an image. The first one that can be played chooses the channel whose frames the report describes.
 func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	at := time.Unix(0, int64(m.Log))
-	if r.Image != nil && m.Channel == r.channel {
+	if r.Image != nil && m.Channel == r.Channel {
 		r.Frames++
 		r.Last = at
 		return nil
 	}
 	for i := range r.Others {
-		if o := &r.Others[i]; o.channel == m.Channel {
+		if o := &r.Others[i]; o.Channel == m.Channel {
 			o.Frames++
 			return nil
 		}
@@ -223,7 +223,7 @@ func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	_, image, err := playable(f, m)
 	if err == nil && r.Image == nil {
 		r.Frames, r.Image, r.First, r.Last = 1, &image, at, at
-		r.channel, r.About = m.Channel, f.Channels[m.Channel].Metadata
+		r.Channel, r.About = m.Channel, f.Channels[m.Channel].Metadata
 		return nil
 	}
 	if err == nil {
@@ -234,7 +234,7 @@ func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	}
 	c := f.Channels[m.Channel]
 	r.Others = append(r.Others, Unplayed{
-		Topic: c.Topic, Schema: f.Schemas[c.Schema].Name, Encoding: image.Encoding, Frames: 1, Reason: err.Error(), channel: m.Channel,
+		Topic: c.Topic, Schema: f.Schemas[c.Schema].Name, Encoding: image.Encoding, Frames: 1, Reason: err.Error(), Channel: m.Channel,
 	})
 	return nil
 }

@@ -105,11 +105,11 @@ func parseProtobuf(n protobufNumbers, read func(b []byte, at int64) error, size 
 		case n.step:
 			i.Step = int(f.value)
 		case n.data:
-			i.tag, i.Pixels, i.Size = at, at+f.head, f.size
+			i.Tag, i.Pixels, i.Size = at, at+f.head, f.size
 		}
 		at += f.head + f.size
 	}
-	i.behind = size - i.Pixels - i.Size
+	i.Behind = size - i.Pixels - i.Size
 	return i, nil
 }
 

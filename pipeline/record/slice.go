@@ -156,20 +156,20 @@ func (s *Slice) frame(f *Frame, pixels []byte) error {
 // order.
 func (f *Frame) prefix() ([]byte, error) {
 	i := &f.Image
-	if i.Pixels+i.behind > page {
-		return nil, fmt.Errorf("%w: %d bytes", mcap.ErrHead, i.Pixels+i.behind)
+	if i.Pixels+i.Behind > page {
+		return nil, fmt.Errorf("%w: %d bytes", mcap.ErrHead, i.Pixels+i.Behind)
 	}
-	b := make([]byte, i.Pixels+i.behind)
+	b := make([]byte, i.Pixels+i.Behind)
 	tag := i.Pixels // what precedes the field of the pixels
-	if i.behind > 0 {
-		tag = i.tag
+	if i.Behind > 0 {
+		tag = i.Tag
 	}
 	err := f.reader.ReadInto(b[:tag], f.message, 0)
 	if err == nil {
-		err = f.reader.ReadInto(b[tag:tag+i.behind], f.message, int64(i.Pixels+i.Size))
+		err = f.reader.ReadInto(b[tag:tag+i.Behind], f.message, int64(i.Pixels+i.Size))
 	}
 	if err == nil {
-		err = f.reader.ReadInto(b[tag+i.behind:], f.message, int64(tag))
+		err = f.reader.ReadInto(b[tag+i.Behind:], f.message, int64(tag))
 	}
 	return b, err
 }
