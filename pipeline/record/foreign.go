@@ -106,7 +106,7 @@ func formatOf(c mcap.Channel, i Image) (f pipeline.Format, how conversion, err e
 	} else {
 		pixel, h, known := foreignPixels(i.Encoding, i.BigEndian)
 		if !known {
-			return f, how, fmt.Errorf("images in %q of channel %s %w: convert them to mono8, mono16, rgb8, bgr8, uyvy, yuyv, bayer_rggb8, bayer_rggb16 or the like",
+			return f, how, fmt.Errorf("images in %q of channel %s %w: convert them to one of mono8, mono16, rgb8, bgr8, uyvy, yuyv, bayer_…8 and bayer_…16",
 				i.Encoding, c.Topic, errUnplayable)
 		}
 		f, _ = pipeline.NewFormat(pixel, i.Width, i.Height, pipeline.Rate{}) // validated below

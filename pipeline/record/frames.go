@@ -101,13 +101,17 @@ func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
 	case foxglove && c.Encoding == "protobuf":
 		return parseProtobuf(numbers, func(b []byte, at int64) error { return f.ReadInto(b, m, at) }, int(m.Size))
 	case foxglove || c.Encoding != "" && c.Encoding != "cdr" && c.Encoding != "ros1":
-		return Image{}, fmt.Errorf("images of channel %s %w: they are serialised as %q, not as those of ROS or Foxglove", c.Topic, errUnplayable, c.Encoding)
+		return Image{}, fmt.Errorf("images of channel %s %w: they are serialised as %q, not as those of ROS or Foxglove",
+			c.Topic, errUnplayable, c.Encoding)
 	}
 	b := make([]byte, min(m.Size, page))
 	if err := f.ReadInto(b, m, 0); err != nil {
 		return Image{}, err
 	}
 	_, compressed := kindOf(name)
+	if !compressed && c.Encoding != "ros1" {
+		return ParseImage(b, int(m.Size))
+	}
 	return parseROS(b, int(m.Size), c.Encoding == "ros1", compressed)
 }
 

@@ -35,7 +35,10 @@ const (
 )
 
 func (c call) String() string {
-	return [...]string{"taking the place of a frame", "writing a frame", "having frames on the disk", "the end of a file", "giving back frames", "the index of an earlier file"}[c]
+	return [...]string{
+		"taking the place of a frame", "writing a frame", "having frames on the disk", "the end of a file", "giving back frames",
+		"the index of an earlier file",
+	}[c]
 }
 
 // waits contains the start times of waiting calls in ns; 0 means that the call is not waiting.
