@@ -169,7 +169,12 @@ func TestAFileBeingWrittenIsNotRepaired(t *testing.T) {
 func TestARepairOnAFullDiskChangesNothing(t *testing.T) {
 	path, _ := smallRecording(t, disk(t))
 	b := read(t, path)
-	b = b[:len(b)/page*page] // so that the end needs another page
+	write(t, path, b[:len(b)-1])
+	report, err := Inspect(t.Context(), path, false, func(float64) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b = append(b[:report.Readable], bytes.Repeat([]byte{0xff}, 100)...) // a torn record
 	dir := small(t, "size=1m")
 	there := filepath.Join(dir, "x.mcap")
 	write(t, there, b)
@@ -180,6 +185,13 @@ func TestARepairOnAFullDiskChangesNothing(t *testing.T) {
 	defer filler.Close()
 	for err == nil {
 		_, err = filler.Write(make([]byte, page))
+	}
+	info, err := filler.Stat()
+	if err == nil {
+		err = filler.Truncate(info.Size() - page) // a page is free, the end needs two
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	if _, err := Repair(t.Context(), there); !errors.Is(err, unix.ENOSPC) || !bytes.Equal(read(t, there), b) {
 		t.Errorf("%v, %d bytes of %d", err, len(read(t, there)), len(b))

@@ -101,11 +101,11 @@ func TestAFlippedByteOfACompressedChunkIsNoticed(t *testing.T) {
 	}
 }
 
-// packed returns a file with one chunk that states size bytes of records.
-func packed(compression string, size uint64, data []byte) []byte {
+// packed returns a file with one chunk that states a CRC and size bytes of records.
+func packed(compression string, size uint64, crc uint32, data []byte) []byte {
 	b, at := beginRecord(AppendHeader([]byte(Magic), "", ""), OpChunk)
 	b = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, 0), 0), size)
-	b = text(le.AppendUint32(b, 0), compression)
+	b = text(le.AppendUint32(b, crc), compression)
 	return endRecord(append(le.AppendUint64(b, uint64(len(data))), data...), at)
 }
 
@@ -130,7 +130,7 @@ func TestCompressedChunksThatLie(t *testing.T) {
 		{"lz4", 60 << 20, ErrDamaged, "lz4", 20 << 20},
 		{"bz2", 1000, ErrCompressed, `with "bz2": write the file with`, 1 << 20},
 	} {
-		f := openBytes(t, packed(test.compression, test.size, bomb))
+		f := openBytes(t, packed(test.compression, test.size, 0, bomb))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		_, err := f.Messages(0)
@@ -141,5 +141,9 @@ func TestCompressedChunksThatLie(t *testing.T) {
 		if n := after.TotalAlloc - before.TotalAlloc; n > test.most {
 			t.Errorf("%+v: %d bytes of memory", test, n)
 		}
+	}
+	f := openBytes(t, packed("zstd", 9, 1, z.EncodeAll(AppendPadding(nil, 9), nil)))
+	if _, err := f.Messages(0); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "should have 0x1") {
+		t.Errorf("a wrong CRC: %v", err)
 	}
 }
