@@ -167,7 +167,15 @@ func TestAFileBeingWrittenIsNotRepaired(t *testing.T) {
 
 // TestARepairOnAFullDiskChangesNothing fills the disk.
 func TestARepairOnAFullDiskChangesNothing(t *testing.T) {
-	path, _ := smallRecording(t, disk(t))
+	recorded := t.TempDir()
+	if _, err := record(t, Config{Directory: recorded}, format(t, pipeline.Grey, 32, 16), 60, time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	paths, err := Files(recorded, "rec")
+	if err != nil || len(paths) != 1 {
+		t.Fatal(paths, err)
+	}
+	path := paths[0]
 	b := read(t, path)
 	write(t, path, b[:len(b)-1])
 	report, err := Inspect(t.Context(), path, false, func(float64) {})
@@ -175,7 +183,7 @@ func TestARepairOnAFullDiskChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	b = append(b[:report.Readable], bytes.Repeat([]byte{0xff}, 100)...) // a torn record
-	dir := small(t, "size=1m")
+	dir := small(t, "size=2m")
 	there := filepath.Join(dir, "x.mcap")
 	write(t, there, b)
 	filler, err := os.Create(filepath.Join(dir, "filler"))
@@ -188,7 +196,7 @@ func TestARepairOnAFullDiskChangesNothing(t *testing.T) {
 	}
 	info, err := filler.Stat()
 	if err == nil {
-		err = filler.Truncate(info.Size() - page) // a page is free, the end needs two
+		err = filler.Truncate(info.Size() - page) // a page is free, the end needs more
 	}
 	if err != nil {
 		t.Fatal(err)
