@@ -39,6 +39,8 @@ func TestForeignNamesOnATerminal(t *testing.T) {
 		{"record", "info", "--json", path},
 		{"record", "info", missing},
 		{"record", "verify", path},
+		{"record", "repair", path},
+		{"record", "repair", missing},
 		{"record", "export", path, "-o", filepath.Join(filepath.Dir(path), hostile+".y4m")},
 		{"record", "export", missing, "-o", "x.y4m"},
 		{"probe", missing},
@@ -66,13 +68,13 @@ func TestForeignReportOnATerminal(t *testing.T) {
 	x := hostile + "\n"
 	r := &record.Report{
 		Path: x, Library: x, Trouble: x, Image: &record.Image{Encoding: x, FrameID: x}, About: map[string]string{"pixels": x, "rate": x},
-		Triggers: []record.TriggerNote{{Cause: x}}, Wrong: []string{x},
+		Triggers: []record.TriggerNote{{Cause: x}}, Others: []record.Unplayed{{Topic: x, Schema: x, Reason: x}}, Wrong: []string{x},
 	}
 	var out bytes.Buffer
 	if err := printReport(&out, r, true); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); movesCursor(text) || strings.Count(text, "\n") != 8 {
+	if text := out.String(); movesCursor(text) || strings.Count(text, "\n") != 9 {
 		t.Errorf("%q", text)
 	}
 }

@@ -140,7 +140,7 @@ func commands() []word {
 		{"send", "have serve send a stream to one more receiver", sendCommand},
 		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
 		{"fleet", "list the boards that publish on a message bus", fleetCommand},
-		{"record", "look at recordings, check and export them", recordCommand},
+		{"record", "look at recordings, check, export and repair them", recordCommand},
 		{"doctor", "list what this machine lacks for a real FPGA, and how to fix it", doctorCommand},
 		{"bind", "bind a PCI Express function to the kernel module", bindCommand},
 		{"config", "print the default configuration, check one, or make a certificate", configCommand},

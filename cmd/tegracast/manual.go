@@ -144,7 +144,7 @@ var optionValues = map[string][]string{
 
 // subcommands lists the words that shell completion suggests after a command.
 var subcommands = map[string][]string{
-	"record": {"info", "verify", "export"}, "config": {"default", "check", "diff", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
+	"record": {"info", "verify", "export", "repair"}, "config": {"default", "check", "diff", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
 	"man": {"tegracast", "tegracast.yaml"},
 }
 

@@ -121,6 +121,12 @@ func TestRecordTellsOfDamage(t *testing.T) {
 			t.Errorf("%s: status %d, want %d and %q:\n%s", name, status, c.status, c.says, text)
 		}
 	}
+	for _, c := range []struct{ word, says string }{{"repair", "torn bytes cut off"}, {"verify", ": finished"}, {"repair", "nothing to repair"}} {
+		status, out, errw := runs(t, "record", c.word, filepath.Join(dir, "cut.mcap"))
+		if status != exitOK || !strings.Contains(out, c.says) {
+			t.Errorf("%s: status %d, want %q:\n%s%s", c.word, status, c.says, out, errw)
+		}
+	}
 }
 
 // TestServeRecordsTriggers checks that HTTP and SIGUSR1 each give a file with the frames around the trigger, and its

@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"time"
 
@@ -21,12 +20,15 @@ import (
 const recordUsage = `Usage: tegracast record info | verify [--json] FILE...
        tegracast record export FILE... --output OUT [--format FORMAT]
                                [--from PLACE] [--to PLACE]
+       tegracast record repair FILE...
 
 Looks at recordings (outputs with record; MCAP files).
 
   info      what is in them: frames, times, size of the pictures, losses
   verify    the same, and every byte against its checksum
   export    writes their frames, one file after the other, in another format
+  repair    ends a file that was not ended: writes its index behind the last whole
+            frame, and cuts off what is torn. serve does so when it starts
 
 A file that has no end, since it is still being written or the power was cut, is
 read as far as it is whole. Status 0 when all is as it was written, 1 when a file
@@ -67,20 +69,20 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 	}
 	a := f.Args()
 	if len(a) < 2 || !slices.Contains(subcommands["record"], a[0]) {
-		return misused(f, map[string]int{"info": 1, "verify": 1, "export": 1}, "info FILE, verify FILE or export FILE")
+		return misused(f, map[string]int{"info": 1, "verify": 1, "export": 1, "repair": 1}, "info FILE, verify FILE, export FILE or repair FILE")
 	}
 	x.Files = a[1:]
-	others := []string{"output", "format", "from", "to"}
-	if a[0] == "export" {
-		others = []string{"json"}
-	}
-	for _, name := range others {
-		if f.Changed(name) {
+	own := map[string][]string{"info": {"json"}, "verify": {"json"}, "export": {"output", "format", "from", "to"}}[a[0]]
+	for _, name := range []string{"json", "output", "format", "from", "to"} {
+		if f.Changed(name) && !slices.Contains(own, name) {
 			return terminal.UsageError{Err: fmt.Errorf("--%s is not for %s: try tegracast record --help", name, a[0])}
 		}
 	}
-	if a[0] == "export" {
+	switch a[0] {
+	case "export":
 		return exportRecording(ctx, e, x)
+	case "repair":
+		return repairRecordings(ctx, e, x.Files)
 	}
 	return inspectRecordings(ctx, e, a[1:], a[0] == "verify", *asJSON)
 }
@@ -104,6 +106,36 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 			err = printReport(e.Out, r, verify)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if !good {
+		return terminal.ErrChecked
+	}
+	return nil
+}
+
+// repairRecordings ends files that were not ended. It returns terminal.ErrChecked if one cannot be repaired.
+func repairRecordings(ctx context.Context, e env, files []string) error {
+	good := true
+	for i, path := range files {
+		r, err := record.Repair(ctx, path)
+		if ctx.Err() != nil {
+			return fmt.Errorf("interrupted in %s, after %d of %d files", path, i, len(files))
+		}
+		if err != nil {
+			fmt.Fprintf(e.Err, "tegracast record: %s\n", printable.Lines(err.Error()))
+			good = false
+			continue
+		}
+		state := "is finished, nothing to repair"
+		if !r.Finished {
+			state = fmt.Sprintf("repaired: %d chunks in the index, %d torn bytes cut off", r.Chunks, r.Cut)
+			if r.Left+r.Gaps > 0 {
+				state += fmt.Sprintf(", %d damaged chunks and %d damaged places left out", r.Left, r.Gaps)
+			}
+		}
+		if _, err := fmt.Fprintf(e.Out, "%s: %s\n", printable.Text(path), state); err != nil {
 			return err
 		}
 	}
@@ -156,40 +188,4 @@ func (e env) progress(path string) func(part float64) {
 			fmt.Fprintf(e.Err, "%s: %.0f %%\n", printable.Text(path), 100*part)
 		}
 	}
-}
-
-// printReport prints a readable report on a recording. The recording's texts are made printable, so that they cannot
-// move the cursor.
-func printReport(w io.Writer, r *record.Report, verified bool) error {
-	plain := printable.Text
-	state := "finished"
-	switch {
-	case r.Trouble != "":
-		state = "DAMAGED: " + r.Trouble
-	case !r.Finished:
-		state = fmt.Sprintf("not finished: %d of %d bytes are whole", r.Readable, r.Bytes)
-	}
-	fmt.Fprintf(w, "%s: %s\n", plain(r.Path), plain(state))
-	if i := r.Image; i != nil {
-		fmt.Fprintf(w, "pictures  %dx%d %s, pixels %s, %s a second, from %s\n",
-			i.Width, i.Height, plain(i.Encoding), plain(r.About["pixels"]), plain(r.About["rate"]), plain(i.FrameID))
-		fmt.Fprintf(w, "frames    %d in %.3f s, %d lost\n", r.Frames, r.Last.Sub(r.First).Seconds(), r.Lost)
-		fmt.Fprintf(w, "times     %s to %s\n", r.First.UTC().Format(time.RFC3339Nano), r.Last.UTC().Format(time.RFC3339Nano))
-	} else {
-		fmt.Fprintf(w, "frames    0\n")
-	}
-	for _, s := range r.Settings {
-		fmt.Fprintf(w, "camera    exposure %v, gain %.2f\n", s.Exposure, s.Gain)
-	}
-	for _, t := range r.Triggers {
-		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, plain(t.Cause))
-	}
-	if verified {
-		fmt.Fprintf(w, "checksums %d of %d frames right, %d by the FPGA's own\n", r.Checked, r.Frames+len(r.Wrong), r.Traced)
-	}
-	for _, s := range r.Wrong {
-		fmt.Fprintf(w, "wrong     %s\n", plain(s))
-	}
-	_, err := fmt.Fprintf(w, "size      %.1f MB, by %s\n", float64(r.Bytes)/1e6, plain(r.Library))
-	return err
 }

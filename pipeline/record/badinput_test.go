@@ -179,13 +179,13 @@ func TestBadInputHuge(t *testing.T) {
 		t.Fatal(err)
 	}
 	chunk := int(r.Chunks[0].Offset)
-	image, note, err := r.messages(0)
+	list, err := r.frames(0)
 	if err := errors.Join(err, r.Close()); err != nil {
 		t.Fatal(err)
 	}
 	for name, at := range map[string]int{
 		"the header": len(mcap.Magic) + 1, "a chunk": chunk + 1, "a chunk's size": chunk + 25, "a chunk's records": chunk + 41,
-		"an image": int(image.Offset) - 30, "a note": int(note.Offset) - 30, "the index": len(b) - len(mcap.Magic) - 20,
+		"an image": int(list[0].image.Offset) - 30, "a note": int(list[0].note.Offset) - 30, "the index": len(b) - len(mcap.Magic) - 20,
 	} {
 		for _, finished := range []bool{true, false} {
 			huge := filepath.Join(t.TempDir(), "huge.mcap")
@@ -335,20 +335,23 @@ func FuzzReader(f *testing.F) {
 		}
 		var slice *Slice
 		for i := range r.Chunks {
-			frame, err := r.Frame(i)
-			if err != nil {
-				continue
-			}
-			if frame.pixels+int64(frame.Image.Size) > int64(len(b)) || frame.Image.Size != r.Format.Size() {
-				t.Errorf("frame %d: %+v", i, frame.Image)
-			}
-			if slice == nil {
-				if slice, err = NewSlice(io.Discard, frame); err != nil {
-					return
+			for n := range r.count(i) {
+				frame, err := r.Frame(i, n)
+				if err != nil {
+					continue
 				}
+				pixels := make([]byte, frame.Image.Size)
+				if err := r.ReadInto(pixels, frame.message, int64(frame.Image.Pixels)); err != nil || frame.Image.Size != r.Format.Size() {
+					t.Errorf("frame %d of chunk %d: %+v, %v", n, i, frame.Image, err)
+				}
+				if slice == nil {
+					if slice, err = NewSlice(io.Discard, frame); err != nil {
+						return
+					}
+				}
+				_ = slice.Add(frame, pixels)
+				r.find(frame.Note.Frame)
 			}
-			_ = slice.Add(frame, b[frame.pixels:][:frame.Image.Size])
-			r.find(frame.Note.Frame)
 		}
 	})
 }

@@ -33,6 +33,7 @@ type coreResult struct {
 	Streamed struct {
 		Messages []string
 		Done     bool
+		Broken   string // the error that ended it
 	}
 }
 
@@ -147,7 +148,8 @@ func TestOthersReadRecordings(t *testing.T) {
 			}
 			want, _ := ours(t, path)
 			got := core(t, path)
-			if slices.Sort(got.Streamed.Messages); !slices.Equal(got.Streamed.Messages, want) || len(got.Warnings) > 0 || got.Refused == "" || len(want) == 0 {
+			if slices.Sort(got.Streamed.Messages); !slices.Equal(got.Streamed.Messages, want) || len(got.Warnings) > 0 || got.Streamed.Broken != "" ||
+				got.Refused == "" || len(want) == 0 {
 				t.Errorf("cut at %d: %d messages, want %d: %+v", cut, len(got.Streamed.Messages), len(want), got.Warnings)
 			}
 			if list := goReader(t, path, false); !slices.Equal(list, want) {

@@ -58,11 +58,16 @@ func Encoding(p pipeline.PixelFormat) string {
 	if !ok || s.Packed {
 		return p.String()
 	}
-	mosaic := [...]string{"bayer_rggb", "bayer_grbg", "bayer_gbrg", "bayer_bggr", "mono"}[s.Mosaic]
+	mosaic := mosaics()[s.Mosaic]
 	if s.Bits == 8 {
 		return mosaic + "8"
 	}
 	return mosaic + "16"
+}
+
+// mosaics returns the names of the mosaics in sensor_msgs/Image without the number of bits.
+func mosaics() []string {
+	return []string{"bayer_rggb", "bayer_grbg", "bayer_gbrg", "bayer_bggr", "mono"}
 }
 
 // appendImage appends a sensor_msgs/Image in CDR without its pixels, whose size is size bytes.
@@ -91,8 +96,7 @@ func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size
 	return le.AppendUint32(b, uint32(size))
 }
 
-// Image describes a sensor_msgs/Image message: its fields other than is_bigendian and the pixels, and where the pixels
-// are.
+// Image describes an image message: its fields other than the pixels, and where the pixels are.
 type Image struct {
 	At       time.Time `json:"at"`         // the moment that it shows
 	FrameID  string    `json:"frame_id"`   // name of its source
@@ -102,39 +106,86 @@ type Image struct {
 	Step     int       `json:"step_bytes"` // from line to line
 	Pixels   int       `json:"-"`          // offset of the pixels in the message
 	Size     int       `json:"size_bytes"` // of all pixels
+
+	BigEndian bool `json:"-"` // the byte order of samples of 16 bits
+	Tag       int  `json:"-"` // in protobuf: offset of the field of the pixels
+	Behind    int  `json:"-"` // in protobuf: bytes of the fields behind the pixels
 }
 
-var errImage = errors.New("record: the message is not a sensor_msgs/Image in little-endian CDR")
+// maxImage is the maximum size of an image message in bytes.
+const maxImage = mcap.MaxMessage
 
-// ParseImage parses the beginning of a message of size bytes. b must contain all of it except, possibly, pixels.
-func ParseImage(b []byte, size int) (Image, error) {
-	le, at, bad := binary.LittleEndian, 4, len(b) < 4 || b[1] != 1
-	word := func() int {
-		at = 4 + (at-4+3)&^3
-		if bad = bad || at+4 > len(b); bad {
-			return 0
-		}
-		n := le.Uint32(b[at:])
-		at += 4
-		return int(n)
+var errImage = errors.New("record: the message is not an image of its schema")
+
+// ParseImage parses the beginning of a sensor_msgs/Image of size bytes in CDR. b must contain all of it except,
+// possibly, pixels.
+func ParseImage(b []byte, size int) (Image, error) { return parseROS(b, size, false, false) }
+
+// parseROS parses the beginning of a sensor_msgs/Image or sensor_msgs/CompressedImage of size bytes, in the
+// serialisation of ROS 1 or in CDR.
+func parseROS(b []byte, size int, ros1, compressed bool) (Image, error) {
+	d := &rosDecoder{b: b, order: binary.LittleEndian, ros1: ros1}
+	if ros1 {
+		_ = d.word() // the header's sequence number
+	} else if d.at, d.bad = 4, len(b) < 4 || b[1] > 1; !d.bad && b[1] == 0 { // CDR_BE
+		d.order = binary.BigEndian
 	}
-	text := func() string {
-		n := word()
-		if bad = bad || n < 1 || n > len(b)-at; bad {
-			return ""
-		}
-		s := string(b[at : at+n-1])
-		at += n
-		return s
+	sec, nano := d.word(), d.word()
+	i := Image{At: time.Unix(int64(int32(sec)), int64(nano)), FrameID: d.text()}
+	if compressed {
+		i.Encoding = d.text()
+	} else {
+		i.Height, i.Width = d.word(), d.word()
+		i.Encoding = d.text()
+		i.BigEndian = d.octet() != 0
+		i.Step = d.word()
 	}
-	sec, nano := word(), word()
-	i := Image{At: time.Unix(int64(int32(sec)), int64(nano)), FrameID: text()}
-	i.Height, i.Width = word(), word()
-	i.Encoding = text()
-	at++
-	i.Step, i.Size = word(), word()
-	if i.Pixels = at; bad || i.Size != size-at {
+	i.Size = d.word()
+	if i.Pixels = d.at; d.bad || i.Size != size-d.at {
 		return Image{}, fmt.Errorf("%w: %d bytes", errImage, size)
 	}
 	return i, nil
+}
+
+// A rosDecoder reads fields from b, in the serialisation of ROS 1 or in CDR. After the first missing field all fields
+// are zero, and bad is true.
+type rosDecoder struct {
+	b     []byte
+	order binary.ByteOrder
+	ros1  bool
+	at    int
+	bad   bool
+}
+
+func (d *rosDecoder) word() int {
+	if !d.ros1 { // alignment is relative to the end of the encapsulation header, of 4 bytes
+		d.at = (d.at + 3) &^ 3
+	}
+	if d.bad = d.bad || d.at+4 > len(d.b); d.bad {
+		return 0
+	}
+	n := d.order.Uint32(d.b[d.at:])
+	d.at += 4
+	return int(n)
+}
+
+func (d *rosDecoder) octet() byte {
+	if d.bad = d.bad || d.at >= len(d.b); d.bad {
+		return 0
+	}
+	d.at++
+	return d.b[d.at-1]
+}
+
+// text reads a text, which CDR ends with a zero that its length includes.
+func (d *rosDecoder) text() string {
+	n, zero := d.word(), 1
+	if d.ros1 {
+		zero = 0
+	}
+	if d.bad = d.bad || n < zero || n > len(d.b)-d.at; d.bad {
+		return ""
+	}
+	d.at += n
+	return string(d.b[d.at-n : d.at-zero])
 }

@@ -5,6 +5,7 @@ package record
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,9 +30,23 @@ type Report struct {
 	About    map[string]string `json:"about,omitempty"`    // metadata, texts by name
 	Settings []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
 	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed; 0 with `record info`
+	Others   []Unplayed        `json:"others,omitempty"`   // channels of images that are not played
 	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
 	Checked  int               `json:"checked"`            // frames with the right CRC; 0 with `record info`
 	Wrong    []string          `json:"wrong,omitempty"`    // texts about wrong frames and attachments
+
+	Channel uint16 `json:"-"` // of the frames
+}
+
+// Unplayed describes a channel of images that are not played.
+type Unplayed struct {
+	Topic    string `json:"topic"`    // its topic
+	Schema   string `json:"schema"`   // the images' kind, such as sensor_msgs/msg/CompressedImage
+	Encoding string `json:"encoding"` // of the first image: its pixel format, or its compression, such as jpeg
+	Frames   int    `json:"frames"`   // images in the file
+	Reason   string `json:"reason"`   // why they are not played
+
+	Channel uint16 `json:"-"` // its number
 }
 
 // maxWrong limits how many wrong frames a Report lists, and maxTriggers how many triggers and how many settings.
@@ -97,16 +112,18 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 	}
 	var pixels mcap.MessageInfo // of the frame in the chunk
 	for _, m := range list {
-		c := f.Channels[m.Channel]
-		switch f.Schemas[c.Schema].Name {
-		case imageName, packedName:
-			if checked {
-				r.Checked++
-			}
+		name := f.Schemas[f.Channels[m.Channel].Schema].Name
+		if image, _ := kindOf(name); image {
 			pixels = m
-			if err := r.image(f, m, c.Metadata); err != nil {
+			if err := r.image(f, m); err != nil {
 				return fmt.Errorf("chunk %d: %w", i, err)
 			}
+			if checked && r.Image != nil && m.Channel == r.Channel {
+				r.Checked++
+			}
+			continue
+		}
+		switch name {
 		case noteName:
 			var n Note
 			if err := readNote(f, m, &n); err != nil {
@@ -145,13 +162,13 @@ func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 	if err != nil {
 		return err
 	}
-	image, err := ParseImage(b, int(m.Size))
+	image, err := readImage(f, m)
 	if err != nil {
 		return err
 	}
-	b = b[image.Pixels:]
-	if about := f.Channels[m.Channel].Metadata; about[unpackedKey] != "" {
-		if b, err = unpacked(b, about, image); err != nil {
+	b = b[image.Pixels:][:image.Size]
+	if c := f.Channels[m.Channel]; c.Metadata[unpackedKey] != "" {
+		if b, err = unpacked(b, c, image); err != nil {
 			return err
 		}
 	}
@@ -163,8 +180,8 @@ func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 }
 
 // unpacked returns a packed frame's pixels as the camera delivered them, to which its CRC applies.
-func unpacked(b []byte, about map[string]string, i Image) ([]byte, error) {
-	f, err := formatOf(about, i)
+func unpacked(b []byte, c mcap.Channel, i Image) ([]byte, error) {
+	f, _, err := formatOf(c, i)
 	if err != nil {
 		return nil, err
 	}
@@ -189,15 +206,38 @@ func readNote(f *mcap.File, m mcap.MessageInfo, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-func (r *Report) image(f *mcap.File, m mcap.MessageInfo, about map[string]string) error {
+// image counts an image. The first one that can be played chooses the channel whose frames the report describes.
+func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	at := time.Unix(0, int64(m.Log))
-	if r.Frames++; r.Image == nil {
-		image, err := readImage(f, m)
-		if err != nil {
-			return err
-		}
-		r.Image, r.First, r.About = &image, at, about
+	if r.Image != nil && m.Channel == r.Channel {
+		r.Frames++
+		r.Last = at
+		return nil
 	}
-	r.Last = at
+	for i := range r.Others {
+		if o := &r.Others[i]; o.Channel == m.Channel {
+			o.Frames++
+			return nil
+		}
+	}
+	_, image, err := playable(f, m)
+	if err == nil && r.Image == nil {
+		r.Frames, r.Image, r.First, r.Last = 1, &image, at, at
+		r.Channel, r.About = m.Channel, f.Channels[m.Channel].Metadata
+		return nil
+	}
+	if err == nil {
+		err = errOtherChannel
+	}
+	if !errors.Is(err, errUnplayable) || len(r.Others) == maxTriggers {
+		return err
+	}
+	c := f.Channels[m.Channel]
+	r.Others = append(r.Others, Unplayed{
+		Topic: c.Topic, Schema: f.Schemas[c.Schema].Name, Encoding: image.Encoding, Frames: 1, Reason: err.Error(), Channel: m.Channel,
+	})
 	return nil
 }
+
+// errOtherChannel is the reason why images that could be played are not.
+var errOtherChannel = fmt.Errorf("images of a second channel %w: the first channel's are played", errUnplayable)

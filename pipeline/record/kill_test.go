@@ -82,6 +82,12 @@ func TestKilled(t *testing.T) {
 		if report.Finished || len(report.Wrong) > Holds || report.Readable > report.Bytes || report.Checked < written-first {
 			t.Errorf("seed %d, file %d: %d frames were written: %+v", seed, i, written+1, report)
 		}
+		if _, err := Repair(t.Context(), path); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := Inspect(t.Context(), path, true, func(float64) {}); err != nil || !after.Finished || after.Checked != report.Checked {
+			t.Errorf("seed %d, file %d: after the repair: %+v, %v, before: %+v", seed, i, after, err, report)
+		}
 		t.Logf("killed at frame %d: %d frames, %d wrong, %d of %d bytes whole, %s",
 			written, report.Frames, len(report.Wrong), report.Readable, report.Bytes, report.Trouble)
 	}

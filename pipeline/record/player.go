@@ -34,7 +34,6 @@ func Expand(list []string) ([]string, error) {
 type Player struct {
 	Format  pipeline.Format // of all frames
 	Trouble []error         // errors about files as a whole, whose frames are played as far as they can be read
-	Frames  int             // number of frames to be played if none is damaged
 
 	driver   *cufile.Driver
 	files    []string
@@ -42,11 +41,15 @@ type Player struct {
 	first    time.Time // time of the first frame
 	begin    place
 	next     place
+	chunks   int     // number of chunks in the range
+	passed   int     // number of those that were played
+	last     uint64  // number of the last frame; valid if any
+	any      bool    // a frame was played
 	reader   *Reader // reads file next.file; nil if that file is not open
 }
 
-// place is the position of a frame: file and chunk.
-type place struct{ file, chunk int }
+// place is the position of a frame: file, chunk, and frame of the chunk.
+type place struct{ file, chunk, frame int }
 
 // NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames
 // from (inclusive) to (exclusive). driver reads pixels; if it is nil they cannot be read. Errors wrap ErrNoFrames or
@@ -58,14 +61,23 @@ func NewPlayer(ctx context.Context, files []string, from, to Position, driver *c
 			return nil, err
 		}
 	}
-	if p.begin.file < 0 || p.Frames == 0 {
+	none := p.begin.file < 0
+	if !none {
+		p.next, p.driver = p.begin, nil
+		_, err := p.Next() // a damaged one is one too
+		none = errors.Is(err, ErrEnd)
+		p.driver = driver
+	}
+	if err := p.Rewind(); err != nil {
+		return nil, err
+	}
+	if none {
 		return nil, fmt.Errorf("%s: %w: none lies from %q to %q", files[0], ErrNoFrames, from, to)
 	}
-	p.next = p.begin
 	return p, nil
 }
 
-// checkFile checks file i, and counts its frames in the range. If the range begins in the file, checkFile sets begin.
+// checkFile checks file i, and counts its chunks in the range. If the range begins in the file, checkFile sets begin.
 func (p *Player) checkFile(ctx context.Context, i int) error {
 	r, err := OpenReader(ctx, p.files[i], nil)
 	if err != nil {
@@ -75,7 +87,7 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 		p.Trouble = append(p.Trouble, fmt.Errorf("%s: %w", r.Path, r.Trouble))
 	}
 	if i == 0 {
-		p.Format, p.first = r.Format, time.Unix(0, int64(r.Chunks[r.first].First))
+		p.Format, p.first = r.Format, r.began
 	}
 	if r.Format != p.Format {
 		err = fmt.Errorf("%s: %w: %s, those of %s are %s: play them one after the other", r.Path, ErrFormat, r.Format, p.files[0], p.Format)
@@ -84,19 +96,21 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 	if p.begin.file < 0 {
 		begin = p.seek(r, p.from, 0)
 		if begin < len(r.Chunks) {
-			p.begin = place{i, begin}
+			p.begin = place{file: i, chunk: begin}
 		}
 	}
 	end := len(r.Chunks)
 	if p.to.given {
-		end = p.seek(r, p.to, begin)
+		if end = p.seek(r, p.to, begin); end < len(r.Chunks) && r.count(end) > 1 {
+			end++ // its first frames may be in the range
+		}
 	}
-	p.Frames += max(0, end-begin)
+	p.chunks += max(0, end-begin)
 	return errors.Join(err, r.Close())
 }
 
-// seek returns the first frame of a file, from frame at on, that has reached a position, or the number of chunks in the
-// file if there is none.
+// seek returns the first chunk of a file, from chunk at on, with a frame that has reached a position, or the number of
+// chunks in the file if there is none.
 func (p *Player) seek(r *Reader, to Position, at int) int {
 	switch {
 	case !to.given:
@@ -105,7 +119,7 @@ func (p *Player) seek(r *Reader, to Position, at int) int {
 		return max(at, r.find(to.frame))
 	}
 	for ; at < len(r.Chunks); at++ {
-		if time.Unix(0, int64(r.Chunks[at].First)).Sub(p.first) >= to.time {
+		if time.Unix(0, int64(r.Chunks[at].Last)).Sub(p.first) >= to.time {
 			break
 		}
 	}
@@ -130,21 +144,42 @@ func (p *Player) Next() (*Frame, error) {
 			}
 			continue
 		}
-		f, err := p.reader.Frame(p.next.chunk)
-		p.next.chunk++
+		at := p.next
+		f, err := p.reader.Frame(at.chunk, at.frame)
+		if p.next.frame++; p.next.frame >= p.reader.count(at.chunk) {
+			p.next = place{file: at.file, chunk: at.chunk + 1}
+			p.passed++
+		}
 		if errors.Is(err, errNoImage) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", p.reader.Path, err)
 		}
-		if p.to.given && p.to.reached(f.Note.Frame, f.At.Sub(p.first)) {
+		since := f.At.Sub(p.first)
+		if p.from.given && at.file == p.begin.file && at.chunk == p.begin.chunk && !p.from.reached(f.Note.Frame, since) {
+			continue
+		}
+		p.number(f)
+		if p.to.given && p.to.reached(f.Note.Frame, since) {
 			return nil, errors.Join(ErrEnd, p.turn(len(p.files)))
 		}
 		return f, nil
 	}
 	return nil, ErrEnd
 }
+
+// number counts a frame. Other writers may number messages anew in each file, or not at all, so a frame without a note
+// whose number is not above the previous one gets the next number.
+func (p *Player) number(f *Frame) {
+	if !f.noted && p.any && f.Note.Frame <= p.last {
+		f.Note.Frame = p.last + 1
+	}
+	p.last, p.any = f.Note.Frame, true
+}
+
+// Part returns the part of the range that was played, from 0 to 1.
+func (p *Player) Part() float64 { return min(1, float64(p.passed)/float64(max(1, p.chunks))) }
 
 // turn closes the open file, and moves to the beginning of another one.
 func (p *Player) turn(file int) error {
@@ -159,7 +194,7 @@ func (p *Player) turn(file int) error {
 // Rewind moves back to the beginning of the range.
 func (p *Player) Rewind() error {
 	err := p.turn(0)
-	p.next = p.begin
+	p.next, p.passed, p.any = p.begin, 0, false
 	return err
 }
 

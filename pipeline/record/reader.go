@@ -3,7 +3,6 @@
 package record
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,15 +35,22 @@ const (
 	settingsName = "tegracast/Settings"
 )
 
-// A Reader reads a recording. Frame i is the one in chunk i of the file; a chunk may contain no frame.
+// A Reader reads the frames of a recording, those of one channel. Chunks of this project's recordings have one frame or
+// none, those of others any number.
 type Reader struct {
 	*mcap.File
 	Path   string
 	Format pipeline.Format // of all frames
 
-	plain *os.File
-	file  *cufile.File // nil if pixels cannot be read
-	first int          // first chunk with an undamaged frame
+	plain   *os.File
+	file    *cufile.File // nil if pixels cannot be read
+	first   int          // first chunk with an undamaged frame
+	began   time.Time    // time of that frame
+	chosen  bool         // channel is that of the frames; until then all channels of images are listed
+	channel uint16
+	refused map[uint16]bool // channels whose images cannot be played
+	listed  listing
+	whole   int // number + 1 of the last chunk of several frames whose checksum is right
 }
 
 // A Frame is a frame of a recording.
@@ -53,10 +59,14 @@ type Frame struct {
 	Image Image
 	At    time.Time // Times.Shown of the frame
 
-	reader *Reader
-	chunk  int
-	pixels int64 // offset of the pixels in the file
-	packed bool  // the camera delivered unpacked words, which were packed when recorded; the note's CRC is that of the unpacked words
+	reader  *Reader
+	chunk   int
+	message mcap.MessageInfo
+	beside  []mcap.MessageInfo // messages of the chunk that belong to the frame
+	alone   bool               // in its chunk
+	how     conversion         // of the pixels in the file
+	noted   bool               // it has a note
+	packed  bool               // the camera delivered unpacked words, which were packed when recorded; the note's CRC is that of the unpacked words
 }
 
 // OpenReader opens a recording. driver reads its pixels; it may be nil if they are not needed. Errors wrap ErrNoFrames,
@@ -83,7 +93,7 @@ func newReader(ctx context.Context, path string, in io.ReaderAt, size int64) (*R
 	if err != nil {
 		return nil, err
 	}
-	r := &Reader{File: file, Path: path}
+	r := &Reader{File: file, Path: path, refused: map[uint16]bool{}}
 	return r, r.findFormat()
 }
 
@@ -96,13 +106,13 @@ func (r *Reader) Close() error {
 	return errors.Join(append(errs, r.plain.Close())...)
 }
 
-// findFormat sets the format to that of the first undamaged frame.
+// findFormat sets the format to that of the first undamaged frame of a channel that can be played.
 func (r *Reader) findFormat() error {
 	why := r.Trouble
 	for i := range r.Chunks {
 		err := r.formatOfChunk(i)
 		if err == nil {
-			r.first = i
+			r.first, r.listed = i, listing{}
 			return nil
 		}
 		if errors.Is(err, errNoImage) {
@@ -111,7 +121,7 @@ func (r *Reader) findFormat() error {
 		if why == nil {
 			why = err
 		}
-		if !errors.Is(err, mcap.ErrDamaged) {
+		if !errors.Is(err, mcap.ErrDamaged) && !(errors.Is(err, errUnplayable) && r.hasOthers()) {
 			break
 		}
 	}
@@ -121,141 +131,77 @@ func (r *Reader) findFormat() error {
 	return fmt.Errorf("%w: %w", ErrNoFrames, why)
 }
 
-func (r *Reader) formatOfChunk(i int) error {
+func (r *Reader) formatOfChunk(i int) (err error) {
 	if _, err := r.VerifyChunk(i); err != nil {
 		return err
 	}
-	m, _, err := r.messages(i)
+	list, err := r.frames(i)
 	if err != nil {
 		return err
 	}
-	image, err := readImage(r.File, m)
-	if err != nil {
-		return err
-	}
-	r.Format, err = formatOf(r.Channels[m.Channel].Metadata, image)
-	return err
-}
-
-// formatOf returns the format of an image, according to its channel's metadata.
-func formatOf(about map[string]string, i Image) (f pipeline.Format, err error) {
-	p := about["pixels"]
-	if len(p) != 4 {
-		return f, fmt.Errorf("%w: its channel does not name the pixel format (%s), as recordings of tegracast do", ErrNoFrames, i.Encoding)
-	}
-	f = pipeline.Format{
-		Pixel: pipeline.PixelFormat(p[0]) | pipeline.PixelFormat(p[1])<<8 | pipeline.PixelFormat(p[2])<<16 | pipeline.PixelFormat(p[3])<<24,
-		Width: i.Width, Height: i.Height, Stride: i.Step,
-	}
-	_ = f.Rate.UnmarshalText([]byte(about["rate"])) // otherwise the rate is variable
-	for f.Color = pipeline.BT601Limited; f.Color > 0 && f.Color.String() != about["color"]; f.Color-- {
-	}
-	if err := f.Validate(); err != nil {
-		return f, err
-	}
-	if f.Size() != i.Size {
-		return f, fmt.Errorf("%w: %s has %d bytes, the frame %d", ErrFormat, f, f.Size(), i.Size)
-	}
-	return f, nil
-}
-
-// messages returns the frame and the note of chunk i. If there is no note, note.Channel is 0. If there is no frame, the
-// error is errNoImage, unless the chunk is damaged.
-func (r *Reader) messages(i int) (image, note mcap.MessageInfo, err error) {
-	list, err := r.Messages(i)
-	if err != nil {
-		return image, note, err
-	}
-	images := 0
-	for _, m := range list {
-		switch r.schema(m) {
-		case imageName, packedName:
-			image = m
-			images++
-		case noteName:
-			note = m
+	for n, found := range list {
+		m := found.image
+		f, _, wrong := playable(r.File, m)
+		if wrong == nil {
+			r.Format, r.chosen, r.channel, r.began = f, true, m.Channel, time.Unix(0, int64(m.Log))
+			return nil
 		}
+		if n == 0 {
+			err = wrong
+		}
+		if !errors.Is(wrong, errUnplayable) {
+			return wrong
+		}
+		r.refused[m.Channel] = true
 	}
-	if images == 0 { // perhaps because the chunk is damaged
-		_, err := r.VerifyChunk(i)
-		return image, note, cmp.Or(err, errNoImage)
-	}
-	if images > 1 {
-		return image, note, fmt.Errorf("%w: chunk %d has %d images, and should have one", mcap.ErrDamaged, i, images)
-	}
-	return image, note, nil
-}
-
-// readImage reads the fields of an image except its pixels.
-func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
-	if m.Size > mcap.MaxMessage { // which may be a hole of the file
-		return Image{}, fmt.Errorf("%w: the message at byte %d has %d bytes, more than a frame", mcap.ErrDamaged, m.Offset, m.Size)
-	}
-	head := m
-	head.Size = min(m.Size, page)
-	b, err := f.Read(head)
-	if err != nil {
-		return Image{}, err
-	}
-	return ParseImage(b, int(m.Size))
-}
-
-// Frame finds frame i, and reads everything except its pixels. Errors wrap mcap.ErrDamaged, mcap.ErrCompressed or
-// ErrFormat, are the file's, or mean that chunk i contains no frame.
-func (r *Reader) Frame(i int) (*Frame, error) {
-	m, n, err := r.messages(i)
-	if err != nil {
-		return nil, err
-	}
-	f := &Frame{At: time.Unix(0, int64(m.Log)), reader: r, chunk: i, Note: Note{Frame: uint64(m.Sequence), ExposureStart: int64(m.Log)}}
-	if f.Image, err = readImage(r.File, m); err != nil {
-		return nil, err
-	}
-	if i := f.Image; i.Width != r.Format.Width || i.Height != r.Format.Height || i.Step != r.Format.Stride || i.Size != r.Format.Size() {
-		return nil, fmt.Errorf("%w: chunk %d: %dx%d with lines of %d bytes", ErrFormat, f.chunk, i.Width, i.Height, i.Step)
-	}
-	if c := r.Chunks[i]; c.Length > int64(f.Image.Size)+maxBeside {
-		return nil, fmt.Errorf("%w: chunk %d has %d bytes, its frame %d", mcap.ErrDamaged, i, c.Length, f.Image.Size)
-	}
-	f.pixels = m.Offset + int64(f.Image.Pixels)
-	f.packed = r.Channels[m.Channel].Metadata[unpackedKey] != ""
-	if n.Channel == 0 {
-		return f, nil
-	}
-	if n.Size > maxNote {
-		return nil, fmt.Errorf("%w: chunk %d: the note of the frame has %d bytes", mcap.ErrDamaged, i, n.Size)
-	}
-	f.Note = Note{}
-	if err := readNote(r.File, n, &f.Note); err != nil {
-		return nil, fmt.Errorf("%w: chunk %d: the note of the frame: %w", mcap.ErrDamaged, i, err)
-	}
-	return f, nil
+	return err
 }
 
 // Pixels reads the frame's pixels into b, which must be outside the Go heap, and verifies the checksum of its chunk.
 // Errors wrap mcap.ErrDamaged, or are the file's.
 func (f *Frame) Pixels(b []byte) error {
-	r := f.reader
 	b = b[:f.Image.Size]
-	n, err := r.file.Read(address(b), len(b), f.pixels, 0)
-	if err == nil && n < len(b) {
-		err = fmt.Errorf("%w: it ends at byte %d, within a frame", mcap.ErrDamaged, f.pixels+int64(n))
+	if err := f.read(b); err != nil {
+		return fmt.Errorf("%s: frame %d: %w", f.reader.Path, f.Note.Frame, err)
 	}
-	if err == nil {
-		_, err = r.VerifyRead(f.chunk, b, f.pixels)
-	}
-	if err != nil {
-		return fmt.Errorf("%s: frame %d: %w", r.Path, f.Note.Frame, err)
-	}
+	f.how.convert(b, f.reader.Format)
 	return nil
 }
 
-// find returns the first frame of the file whose number is at least number, or the number of chunks if there is none.
+// read reads the pixels as they are in the file.
+func (f *Frame) read(b []byte) error {
+	r := f.reader
+	if f.message.Compressed() {
+		return r.ReadInto(b, f.message, int64(f.Image.Pixels))
+	}
+	pixels := f.pixels()
+	n, err := r.file.Read(address(b), len(b), pixels, 0)
+	switch {
+	case err != nil:
+		return err
+	case n < len(b):
+		return fmt.Errorf("%w: it ends at byte %d, within a frame", mcap.ErrDamaged, pixels+int64(n))
+	case f.alone:
+		_, err = r.VerifyRead(f.chunk, b, pixels)
+		return err
+	case r.whole == f.chunk+1:
+		return nil
+	}
+	if _, err = r.VerifyChunk(f.chunk); err == nil {
+		r.whole = f.chunk + 1
+	}
+	return err
+}
+
+// pixels returns the offset of the pixels in the file.
+func (f *Frame) pixels() int64 { return f.message.Offset + int64(f.Image.Pixels) }
+
+// find returns the first chunk with a frame whose number is at least number, or the number of chunks if there is none.
 // Frames are in the order of their numbers.
 func (r *Reader) find(number uint64) int {
 	return sort.Search(len(r.Chunks), func(i int) bool {
 		for ; i < len(r.Chunks); i++ {
-			if f, err := r.Frame(i); err == nil {
+			if f, err := r.Frame(i, r.count(i)-1); err == nil {
 				return f.Note.Frame >= number
 			}
 		}

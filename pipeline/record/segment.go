@@ -78,8 +78,13 @@ func (s *Sink) names(at time.Time, take func(path string) error) (string, error)
 	}
 }
 
+// create creates a file, and locks it against Repair. Some file systems have no locks.
 func create(path string) (*os.File, error) {
-	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
+	if err == nil {
+		_ = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	return f, err
 }
 
 // newSegment creates the file that begins at a time.

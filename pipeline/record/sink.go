@@ -161,8 +161,10 @@ func (s *Sink) recordFrames(ctx context.Context, h *hands) (err error) {
 	for _, j := range s.memory {
 		r.free <- j
 	}
-	var finishing sync.WaitGroup
+	var finishing, mended sync.WaitGroup
 	finishing.Go(r.finish)
+	mends, enough := context.WithCancel(ctx)
+	mended.Go(func() { s.mend(mends) })
 	for {
 		var f *pipeline.Frame
 		if f, err = h.next(ctx); err != nil {
@@ -187,6 +189,10 @@ func (s *Sink) recordFrames(ctx context.Context, h *hands) (err error) {
 	ended := r.endFile()
 	s.waits.end(laying)
 	s.ending.Wait()
+	enough()
+	s.waits.begin(mending)
+	mended.Wait()
+	s.waits.end(mending)
 	if ended == nil {
 		ended = r.failure()
 	}

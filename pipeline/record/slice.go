@@ -27,6 +27,7 @@ type Slice struct {
 // settings that applied to first.
 func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	r := first.reader
+	r.define(first)
 	var schemas []mcap.Schema
 	for _, id := range slices.Sorted(maps.Keys(r.Schemas)) {
 		schemas = append(schemas, r.Schemas[id])
@@ -53,7 +54,7 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	if _, err = out.Write(b); err != nil {
 		return nil, err
 	}
-	s := &Slice{out: out, w: w, channels: r.Channels, reader: r, next: first.chunk}
+	s := &Slice{out: out, w: w, channels: maps.Clone(r.Channels), reader: r, next: first.chunk}
 	for i := first.chunk - 1; i >= 0; i-- { // settings that apply to the first frame
 		if list := r.beside(i); len(list) > 0 && r.schema(list[0]) == settingsName {
 			return s, s.copy(r, list)
@@ -62,13 +63,26 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	return s, nil
 }
 
+// define reads the definitions of channels that are only in the chunks, as other writers may have them.
+func (r *Reader) define(first *Frame) {
+	if r.Channels[first.message.Channel].Metadata["pixels"] != "" {
+		return
+	}
+	for i := range r.Chunks {
+		_, _ = r.Messages(i) // damage shows when its messages are copied
+	}
+}
+
 // beside returns the messages of chunk i, or nil if it contains a frame or is damaged.
 func (r *Reader) beside(i int) []mcap.MessageInfo {
-	if _, _, err := r.messages(i); !errors.Is(err, errNoImage) {
+	if _, err := r.frames(i); !errors.Is(err, errNoImage) {
 		return nil
 	}
-	list, _ := r.Messages(i) // cannot fail, because messages has called it
-	return list
+	list, _ := r.Messages(i)                                       // cannot fail, because frames has called it
+	return slices.DeleteFunc(list, func(m mcap.MessageInfo) bool { // images of another channel
+		image, _ := kindOf(r.schema(m))
+		return image
+	})
 }
 
 // schema returns the name of a message's schema.
@@ -109,29 +123,24 @@ func (s *Slice) Add(f *Frame, pixels []byte) error {
 // frame writes the chunk of a frame.
 func (s *Slice) frame(f *Frame, pixels []byte) error {
 	r := f.reader
-	list, err := r.Messages(f.chunk)
+	if err := s.known(r, f.message); err != nil {
+		return err
+	}
+	prefix, err := f.prefix()
 	if err != nil {
 		return err
 	}
-	var large mcap.Message
-	var prefix []byte
 	var small []mcap.Part
-	for _, m := range list {
-		image := m.Offset+int64(f.Image.Pixels) == f.pixels
-		if image {
-			m.Size = int64(f.Image.Pixels)
-		}
+	for _, m := range f.beside {
 		p, err := s.part(r, m)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case image:
-			large, prefix = p.Message, p.Data
-		default:
-			small = append(small, p)
 		}
+		small = append(small, p)
 	}
-	head, tail, whole, err := s.w.Frame(nil, nil, page, large, prefix, pixels, small)
+	f.how.convert(pixels, r.Format) // back
+	defer f.how.convert(pixels, r.Format)
+	head, tail, whole, err := s.w.Frame(nil, nil, page, f.message.Message, prefix, pixels, small)
 	if err != nil {
 		return err
 	}
@@ -141,6 +150,28 @@ func (s *Slice) frame(f *Frame, pixels []byte) error {
 		}
 	}
 	return nil
+}
+
+// prefix returns the frame's message without its pixels, which are to follow it: in protobuf fields may be in any
+// order.
+func (f *Frame) prefix() ([]byte, error) {
+	i := &f.Image
+	if i.Pixels+i.Behind > page {
+		return nil, fmt.Errorf("%w: %d bytes", mcap.ErrHead, i.Pixels+i.Behind)
+	}
+	b := make([]byte, i.Pixels+i.Behind)
+	tag := i.Pixels // what precedes the field of the pixels
+	if i.Behind > 0 {
+		tag = i.Tag
+	}
+	err := f.reader.ReadInto(b[:tag], f.message, 0)
+	if err == nil {
+		err = f.reader.ReadInto(b[tag:tag+i.Behind], f.message, int64(i.Pixels+i.Size))
+	}
+	if err == nil {
+		err = f.reader.ReadInto(b[tag+i.Behind:], f.message, int64(tag))
+	}
+	return b, err
 }
 
 // copy writes messages as a separate chunk.
@@ -164,15 +195,24 @@ func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
 	return err
 }
 
-// part reads a message, whose channel must be the same as in the first file.
-func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
+// known returns an error if the message's channel is not the same as in the first file.
+func (s *Slice) known(r *Reader, m mcap.MessageInfo) error {
 	c, is := s.channels[m.Channel]
 	if other := r.Channels[m.Channel]; !is || c.Topic != other.Topic || c.Metadata[unpackedKey] != other.Metadata[unpackedKey] {
-		return mcap.Part{}, fmt.Errorf("%s: %w: channel %d, %s, is not that of the first file: export it by itself",
+		return fmt.Errorf("%s: %w: channel %d, %s, is not that of the first file: export it by itself",
 			r.Path, ErrFormat, m.Channel, r.Channels[m.Channel].Topic)
 	}
+	return nil
+}
+
+// part reads a message, whose channel must be the same as in the first file.
+func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
+	if err := s.known(r, m); err != nil {
+		return mcap.Part{}, err
+	}
 	if m.Size > maxBeside {
-		return mcap.Part{}, fmt.Errorf("%s: %w: a message at byte %d has %d bytes", r.Path, mcap.ErrDamaged, m.Offset, m.Size)
+		return mcap.Part{}, fmt.Errorf("%s: %w: a message of channel %s at byte %d has %d bytes, at most %d are copied",
+			r.Path, ErrFormat, r.Channels[m.Channel].Topic, m.Offset, m.Size, maxBeside)
 	}
 	data, err := r.Read(m)
 	return mcap.Part{Message: m.Message, Data: data}, err

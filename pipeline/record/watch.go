@@ -30,11 +30,15 @@ const (
 	syncing
 	ending
 	forgetting
+	mending
 	calls
 )
 
 func (c call) String() string {
-	return [...]string{"taking the place of a frame", "writing a frame", "having frames on the disk", "the end of a file", "giving back frames"}[c]
+	return [...]string{
+		"taking the place of a frame", "writing a frame", "having frames on the disk", "the end of a file", "giving back frames",
+		"the index of an earlier file",
+	}[c]
 }
 
 // waits contains the start times of waiting calls in ns; 0 means that the call is not waiting.
@@ -96,7 +100,7 @@ func (s *Sink) leave(h *hands, what call, since time.Time, ended <-chan error) e
 	h.leave()
 	files := strings.Join(s.writing.open(), ", ")
 	s.log.Error("the disk hangs: a recording is not closed", "file", files, "waits for", what.String(), "since", since,
-		"remedy", "check the disk; tegracast record verify FILE tells which frames can be read, tegracast record export FILE -o NEW.mcap writes them anew")
+		"remedy", "check the disk; tegracast record verify FILE tells which frames can be read, tegracast record repair FILE gives it its end")
 	answered := s.config.Disks.add(s.config.Directory, "the recording "+files, since)
 	go func() {
 		err := <-ended // ends: when the disk answers, or with the process

@@ -102,7 +102,7 @@ func (r *Result) copy(ctx context.Context, p *record.Player, w writer, progress 
 		return os.NewSyscallError("mmap", err)
 	}
 	defer func() { _ = unix.Munmap(pixels) }()
-	for n := 1; ; n++ {
+	for {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func (r *Result) copy(ctx context.Context, p *record.Player, w writer, progress 
 			return err
 		}
 		r.Frames++
-		progress(float64(n) / float64(p.Frames))
+		progress(p.Part())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 )
 
 // errUnfinished means that a file does not have the end of a finished file.
@@ -23,18 +24,26 @@ type index struct {
 	bytes int64          // total size of the named records
 }
 
-// index reads the summary at the end of the file, and the header at its beginning.
-func (f *File) index(ctx context.Context) error {
-	b := make([]byte, footerSize+len(Magic))
-	at := f.size - int64(len(b))
-	if at < int64(len(Magic)) {
-		return errUnfinished
+// footer returns the footer of a file of size bytes, and its offset, or errUnfinished if the file has no end.
+func footer(r io.ReaderAt, size int64) (b []byte, at int64, err error) {
+	b = make([]byte, footerSize+len(Magic))
+	if at = size - int64(len(b)); at < int64(len(Magic)) {
+		return nil, 0, errUnfinished
 	}
-	if _, err := f.r.ReadAt(b, at); err != nil {
-		return err
+	if _, err := r.ReadAt(b, at); err != nil {
+		return nil, 0, err
 	}
 	if string(b[footerSize:]) != Magic || Opcode(b[0]) != OpFooter || le.Uint64(b[1:]) != footerSize-recordHead {
-		return errUnfinished
+		return nil, 0, errUnfinished
+	}
+	return b, at, nil
+}
+
+// index reads the summary at the end of the file, and the header at its beginning.
+func (f *File) index(ctx context.Context) error {
+	b, at, err := footer(f.r, f.size)
+	if err != nil {
+		return err
 	}
 	start, crc := le.Uint64(b[recordHead:]), le.Uint32(b[recordHead+16:])
 	if start == 0 {

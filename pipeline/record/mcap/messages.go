@@ -12,35 +12,45 @@ import (
 // MessageInfo is the position of a message's data.
 type MessageInfo struct {
 	Message
-	Offset, Size int64 // in the file
+	Offset, Size int64 // in the file or, if the chunk is compressed, in its records
+	packed       int   // the number of the compressed chunk + 1; 0 if Offset is in the file
 }
 
-// Messages returns the messages of chunk i, in order. It reads no message data. Errors wrap ErrDamaged or
-// ErrCompressed, or are the file's.
+// Compressed reports whether the message is in a compressed chunk.
+func (m *MessageInfo) Compressed() bool { return m.packed > 0 }
+
+// Messages returns the messages of chunk i, in order. It reads no message data, except those of compressed chunks.
+// Errors wrap ErrDamaged or ErrCompressed, or are the file's.
 func (f *File) Messages(i int) ([]MessageInfo, error) {
-	c, err := f.chunk(i)
+	in, at, end, err := f.contents(i)
 	if err != nil {
 		return nil, err
 	}
+	packed := 0
+	if in != f {
+		packed = i + 1
+	}
 	var list []MessageInfo
-	for at, end := c.records, c.Offset+c.Length; at < end; {
-		h, err := f.head(at)
+	for at < end {
+		h, err := in.head(at)
 		if err != nil || at+recordHead+h.length > end {
 			return list, fmt.Errorf("%w: chunk %d ends within a record, at byte %d (%v)", ErrDamaged, i, at, err)
 		}
 		switch h.op {
 		case OpMessage:
-			m, err := f.message(h, at)
+			m, err := in.message(h, at)
 			if err != nil {
 				return list, err
 			}
+			m.packed = packed
 			if list = append(list, m); len(list) > maxMessages {
 				return nil, fmt.Errorf("%w: chunk %d has more than %d messages", ErrDamaged, i, maxMessages)
 			}
 		case OpSchema, OpChannel:
-			if err := f.addRecord(h, at); err != nil {
+			if err := in.addRecord(h, at); err != nil {
 				return list, err
 			}
+			f.kept = in.kept
 		}
 		at += recordHead + h.length
 	}
@@ -74,9 +84,6 @@ func (f *File) chunk(i int) (*Chunk, error) {
 		}
 		*c = read
 	}
-	if c.Compression != "" {
-		return nil, fmt.Errorf("%w: chunk %d, with %s", ErrCompressed, i, c.Compression)
-	}
 	return c, nil
 }
 
@@ -88,6 +95,10 @@ func (f *File) VerifyChunk(i int) (checked bool, err error) { return f.VerifyRea
 // byte at on.
 func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error) {
 	c, err := f.chunk(i)
+	if err == nil && c.Compression != "" {
+		_, err = f.unpack(i, c) // which compares the CRC
+		return c.CRC != 0, err
+	}
 	if err != nil || c.CRC == 0 {
 		return false, err
 	}
@@ -154,8 +165,25 @@ func (f *File) Read(m MessageInfo) ([]byte, error) {
 		return nil, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, m.Offset, m.Size)
 	}
 	b := make([]byte, m.Size)
-	if n, err := f.r.ReadAt(b, m.Offset); n < len(b) {
-		return nil, err
+	return b, f.ReadInto(b, m, 0)
+}
+
+// ReadInto fills b with a message's data from byte at of the message on. Errors wrap ErrDamaged or ErrCompressed, or are
+// the file's.
+func (f *File) ReadInto(b []byte, m MessageInfo, at int64) error {
+	if at < 0 || at > m.Size || int64(len(b)) > m.Size-at {
+		return fmt.Errorf("%w: bytes %d to %d of a message of %d bytes", ErrDamaged, at, at+int64(len(b)), m.Size)
 	}
-	return b, nil
+	if m.packed == 0 {
+		n, err := f.r.ReadAt(b, m.Offset+at)
+		if n == len(b) {
+			err = nil
+		}
+		return err
+	}
+	records, err := f.unpack(m.packed-1, &f.Chunks[m.packed-1])
+	if err == nil {
+		copy(b, records[m.Offset+at:])
+	}
+	return err
 }

@@ -14,10 +14,11 @@ import (
 var (
 	ErrNotMCAP    = errors.New("mcap: not an MCAP file")
 	ErrDamaged    = errors.New("mcap: the file is damaged")
-	ErrCompressed = errors.New("mcap: the chunk is compressed, which is not supported")
+	ErrCompressed = errors.New("mcap: the chunk is compressed in a way that is not supported")
 )
 
-// A File is a file being read. Files of other writers can be read too, if their chunks are not compressed.
+// A File is a file being read, by one goroutine. Files of other writers can be read too, with chunks of any number of
+// messages, not compressed or with lz4 or zstd.
 type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
@@ -32,10 +33,13 @@ type File struct {
 	// Trouble describes errors before or after End, or in the index. It is nil for a file that just ends.
 	Trouble error
 
-	r       io.ReaderAt
-	size    int64
-	skipped int // damaged places found so far, in a file without an index
-	kept    int // approximate bytes in memory of schemas, channels, metadata and names of attachments
+	r        io.ReaderAt
+	size     int64
+	skipped  int // damaged places found so far, in a file without an index
+	gaps     []Gap
+	metadata []metadataIndex
+	unpacked unpacked
+	kept     int // approximate bytes in memory of schemas, channels, metadata and names of attachments
 }
 
 // A Chunk is the position of a group of messages.
@@ -54,6 +58,7 @@ type AttachmentInfo struct {
 	Offset     int64
 	Size       int64
 	crcAt      int64
+	length     int64 // of its record
 	begin      int64 // start of the bytes covered by the CRC
 }
 
@@ -108,7 +113,7 @@ func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 
 func (f *File) forget() {
 	f.Schemas, f.Channels, f.Metadata = map[uint16]Schema{}, map[uint16]Channel{}, map[string]map[string]string{}
-	f.Chunks, f.Attachments, f.kept = nil, nil, 0
+	f.Chunks, f.Attachments, f.metadata, f.gaps, f.kept = nil, nil, nil, nil, 0
 }
 
 // entry is the approximate memory of an entry of a map or a list in bytes, besides its texts.
@@ -254,6 +259,7 @@ func (f *File) addRecord(h recordAt, at int64) error {
 	case OpMetadata:
 		name, texts := d.text(), d.texts()
 		if d.err == nil {
+			f.metadata = append(f.metadata, metadataIndex{name, uint64(at), uint64(recordHead + h.length)})
 			return put(f, f.Metadata, name, texts, func(m map[string]string) int { return sizeOf(name, m) })
 		}
 	default:
@@ -287,7 +293,7 @@ func (f *File) attachment(h recordAt, at int64) error {
 		return err
 	}
 	d := &decoder{b: b}
-	a := AttachmentInfo{begin: at + recordHead}
+	a := AttachmentInfo{begin: at + recordHead, length: recordHead + h.length}
 	a.Log, a.Created, a.Name, a.Media = d.uint64(), d.uint64(), d.text(), d.text()
 	n := d.uint64()
 	a.Offset = at + recordHead + int64(len(b)-len(d.b))

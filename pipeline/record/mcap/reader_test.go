@@ -89,54 +89,6 @@ func TestAFileIsReadToItsLastWholeChunk(t *testing.T) {
 	}
 }
 
-// TestFilesOfOthersAreRead reads files written by the format's own writer, without compression.
-func TestFilesOfOthersAreRead(t *testing.T) {
-	var out bytes.Buffer
-	w, err := foxglove.NewWriter(&out, &foxglove.WriterOptions{Chunked: true, ChunkSize: 1000, IncludeCRC: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, err := range []error{
-		w.WriteHeader(&foxglove.Header{Profile: "p", Library: "l"}), w.WriteSchema(&foxglove.Schema{ID: 1, Name: "n", Encoding: "e", Data: []byte("d")}),
-		w.WriteChannel(&foxglove.Channel{ID: 7, SchemaID: 1, Topic: "/t", MessageEncoding: "json"}),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for n := range 100 {
-		if err := w.WriteMessage(&foxglove.Message{ChannelID: 7, Sequence: uint32(n), LogTime: uint64(n), Data: bytes.Repeat([]byte{byte(n)}, n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	f := openBytes(t, out.Bytes())
-	if !f.Finished || f.Trouble != nil || f.Profile != "p" {
-		t.Fatalf("%+v", f)
-	}
-	n := 0
-	for i := range f.Chunks {
-		if checked, err := f.VerifyChunk(i); !checked || err != nil {
-			t.Fatalf("chunk %d: %t, %v", i, checked, err)
-		}
-		list, err := f.Messages(i)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range list {
-			if data, err := f.Read(m); err != nil || !bytes.Equal(data, bytes.Repeat([]byte{byte(n)}, n)) || m.Sequence != uint32(n) {
-				t.Fatalf("message %d: %+v, %v", n, m, err)
-			}
-			n++
-		}
-	}
-	if n != 100 || f.Channels[7].Topic != "/t" {
-		t.Errorf("%d messages, channels %+v", n, f.Channels)
-	}
-}
-
 // TestEveryFlippedByteIsNoticed checks that there is no crash, and that a chunk with different bytes is not accepted as
 // intact.
 func TestEveryFlippedByteIsNoticed(t *testing.T) {
@@ -173,6 +125,9 @@ func FuzzOpen(f *testing.F) {
 	f.Add(b)
 	f.Add(b[:len(b)-1])
 	f.Add(b[:page+100])
+	for _, c := range []foxglove.CompressionFormat{foxglove.CompressionLZ4, foxglove.CompressionZSTD} {
+		f.Add(foreign(f, c, 2))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		file, err := Open(t.Context(), bytes.NewReader(b), int64(len(b)))
 		if err != nil {

@@ -44,6 +44,7 @@ func (f *File) scan(ctx context.Context) error {
 		if next == 0 {
 			return nil
 		}
+		f.gaps = append(f.gaps, Gap{f.End, next})
 		f.End = next
 	}
 	return nil

@@ -181,9 +181,17 @@ func (c *chunkIndex) writeHeader(b []byte, crc uint32) {
 
 // appendIndexes appends the message indexes of a chunk, which follow it, and records its position.
 func (w *Writer) appendIndexes(b []byte, c *chunkIndex, index map[uint16][]messageAt) []byte {
+	b = c.appendIndexes(b, c.at+c.length, index)
+	w.chunks = append(w.chunks, *c)
+	w.Offset += c.length + c.indexLength
+	return b
+}
+
+// appendIndexes appends the chunk's message indexes, which begin at byte begin of the file.
+func (c *chunkIndex) appendIndexes(b []byte, begin uint64, index map[uint16][]messageAt) []byte {
 	from := len(b)
 	for _, id := range slices.Sorted(maps.Keys(index)) {
-		c.indexes = append(c.indexes, messageIndex{id, c.at + c.length + uint64(len(b)-from), uint64(len(index[id]))})
+		c.indexes = append(c.indexes, messageIndex{id, begin + uint64(len(b)-from), uint64(len(index[id]))})
 		var at int
 		b, at = beginRecord(b, OpMessageIndex)
 		b = le.AppendUint32(le.AppendUint16(b, id), uint32(16*len(index[id])))
@@ -193,7 +201,5 @@ func (w *Writer) appendIndexes(b []byte, c *chunkIndex, index map[uint16][]messa
 		b = endRecord(b, at)
 	}
 	c.indexLength = uint64(len(b) - from)
-	w.chunks = append(w.chunks, *c)
-	w.Offset += c.length + c.indexLength
 	return b
 }

@@ -132,7 +132,10 @@ func (r *Reader) BeginAfter(limit time.Duration, message func(first First, known
 
 // Pause stops sending packets until the next call of Begin. RTCP packets are still sent. Of a frame that is being sent
 // the reader gets no further packet.
-func (r *Reader) Pause() { r.d.pause() }
+func (r *Reader) Pause() {
+	r.sender.takeBack(r.d)
+	r.d.pause()
+}
 
 // Hear handles an RTCP packet that the reader sent over its connection.
 func (r *Reader) Hear(p rtcp.Packet) {
@@ -237,7 +240,8 @@ func (x *transmitter) beginAfter(r *Reader, message func(First, bool) []byte) er
 	return r.Begin()
 }
 
-// takeBack removes the message of d, and reports whether there was one, so that it has not been sent.
+// takeBack cancels the start of d, unless the first train has been sent, and reports whether d had a message, so that
+// this has not been sent.
 func (x *transmitter) takeBack(d *destination) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

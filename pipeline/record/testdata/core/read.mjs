@@ -40,10 +40,15 @@ async function streamed() {
   const out = { messages: [], done: false };
   for (let at = 0; at < size; at += 1 << 20) {
     r.append(await read(at, Math.min(1 << 20, size - at)));
-    for (let x; (x = r.nextRecord()); ) {
-      if (x.type === "Message") {
-        out.messages.push(message(x));
+    try {
+      for (let x; (x = r.nextRecord()); ) {
+        if (x.type === "Message") {
+          out.messages.push(message(x));
+        }
       }
+    } catch (e) {
+      out.broken = String(e);
+      return out;
     }
   }
   out.done = r.done();
