@@ -134,11 +134,11 @@ func fishCompletion(w io.Writer, list []terminal.Command) {
 	}
 }
 
-// optionValues lists what shell completion suggests for options that have few values, or values with few beginnings.
-// The values of other options are files or free text.
+// optionValues lists what shell completion suggests for some options: their values, or prefixes of these. For other
+// options it suggests files.
 var optionValues = map[string][]string{
 	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
-	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"},
+	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"}, "format": {"mcap", "y4m", "png", "dng", "mkv"},
 	"fault": {"F1:", "F2:", "F3:", "F4:", "F5:", "F6:", "F7:", "F8:", "F9:", "F10:", "F11:", "F12:"},
 }
 

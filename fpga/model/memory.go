@@ -62,7 +62,8 @@ func (e *engine) card(c *descriptor) uint64 {
 }
 
 // badCard returns the Status bits of an error if the block RAM does not contain the descriptor's card addresses, or if
-// a fixed address is misaligned and Control enables that error; otherwise 0.
+// the card address is fixed, one of the addresses or the length is not a multiple of BeatBytes, and Control enables
+// that error; otherwise 0.
 func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	span := c.length
 	if fixed {

@@ -18,7 +18,7 @@ import (
 // Config configures a Publisher.
 type Config struct {
 	Server
-	Board  string // unique among the boards on the bus; see CheckBoard
+	Board  string // a name that CheckBoard accepts, and that no other board on the bus has
 	Folder string // where messages are stored
 	Limit  int64  // maximum size of the stored messages in bytes
 	Logger *slog.Logger

@@ -54,8 +54,8 @@ type whiteBalanceSetting struct {
 	Auto bool
 }
 
-// A controlPanel changes the settings of a source and of its isps while they run. Settings last until the part is
-// reopened.
+// A controlPanel changes the settings of a source and of its isps while they run. Settings last until a reload opens the
+// source again; they survive faults of the camera.
 type controlPanel struct {
 	name   string
 	source pipeline.Source

@@ -20,7 +20,7 @@ type outputReport struct {
 	Sends   string // description of the payload
 	To      []string
 	RTSP    string           // URL for reading it; empty: none
-	Readers []streams.Reader // clients that read it by RTSP or WHEP
+	Readers []streams.Reader // those that receive it by RTSP, WHEP or WHIP
 	SDP     bool             // it is a stream with an SDP file
 	WHEP    bool             // it can be watched by WebRTC
 	Picture bool             // it can be viewed

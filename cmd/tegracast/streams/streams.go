@@ -184,7 +184,7 @@ func (s *Set) open() []stream {
 	return slices.DeleteFunc(slices.Clone(s.list), func(x stream) bool { return x.sink == nil })
 }
 
-// A Reader is a client that receives a stream by RTSP or WHEP.
+// A Reader receives a stream by RTSP or WHEP, or is the server to which it is published by WHIP.
 type Reader struct {
 	Address string
 	By      string // protocol by which it receives

@@ -22,7 +22,7 @@ type queue struct {
 	pixels  uint32 // format, a four-character code
 	planes  []planeFormat
 	width   int
-	height  int        // lines of the first plane
+	height  int        // lines of luma, including the device's padding
 	buffers [][][]byte // the memory of each buffer's planes
 }
 

@@ -10,7 +10,7 @@ import (
 	"math"
 )
 
-// Errors about a file. They are returned wrapped, with the operation and the place.
+// Errors about a file. They are returned wrapped, with what is wrong and, where it is known, the place.
 var (
 	ErrNotMCAP    = errors.New("mcap: not an MCAP file")
 	ErrDamaged    = errors.New("mcap: the file is damaged")
