@@ -19,7 +19,7 @@ import (
 type vector struct {
 	raised chan struct{}
 	count  atomic.Uint64 // raises since Open
-	masked atomic.Bool   // a legacy line that was raised and stays masked until the next wait
+	masked atomic.Bool   // a legacy line whose raise a wait has returned; it stays masked until the next wait
 }
 
 // eventfd is an eventfd that is read by a separate goroutine, which the runtime's poller wakes.
@@ -71,7 +71,6 @@ func (d *Device) on(kind, index uint32, f func(n uint64)) error {
 
 func (v *vector) raise(n uint64) {
 	v.count.Add(n)
-	v.masked.Store(true)
 	select {
 	case v.raised <- struct{}{}:
 	default: // already raised and not seen yet
@@ -94,6 +93,7 @@ func (d *Device) Wait(ctx context.Context, vector int) error {
 	}
 	select {
 	case <-d.vectors[vector].raised:
+		d.vectors[vector].masked.Store(true)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
