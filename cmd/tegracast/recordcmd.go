@@ -131,8 +131,8 @@ func repairRecordings(ctx context.Context, e env, files []string) error {
 		state := "is finished, nothing to repair"
 		if !r.Finished {
 			state = fmt.Sprintf("repaired: %d chunks in the index, %d torn bytes cut off", r.Chunks, r.Cut)
-			if r.Left+r.Gaps > 0 {
-				state += fmt.Sprintf(", %d damaged chunks and %d damaged places left out", r.Left, r.Gaps)
+			if r.Left > 0 {
+				state += fmt.Sprintf(", %d damaged chunks left out", r.Left)
 			}
 		}
 		if _, err := fmt.Fprintf(e.Out, "%s: %s\n", printable.Text(path), state); err != nil {

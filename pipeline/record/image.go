@@ -141,7 +141,8 @@ func parseROS(b []byte, size int, ros1, compressed bool) (Image, error) {
 		i.Step = d.word()
 	}
 	i.Size = d.word()
-	if i.Pixels = d.at; d.bad || i.Size != size-d.at {
+	padding := size - d.at - i.Size // CDR may be padded to four bytes
+	if i.Pixels = d.at; d.bad || padding < 0 || padding > 3 || padding > 0 && d.ros1 {
 		return Image{}, fmt.Errorf("%w: %d bytes", errImage, size)
 	}
 	return i, nil

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -23,18 +24,31 @@ type Repaired struct {
 	Finished bool  // the file was finished already, and is unchanged
 	Chunks   int   // in the index that was written
 	Left     int   // damaged chunks that are not in the index
-	Gaps     int   // damaged places that readers now skip
 	Cut      int64 // bytes of a torn part at the end that were cut off
 }
+
+// errInside means that a repair could lose what can still be read.
+var errInside = errors.New("it is damaged before its end, so it stays as it is: tegracast record export copies what can be read")
+
+// maxCut is the maximum number of bytes that a repair cuts off, more than a torn chunk can have.
+const maxCut = 1 << 30
+
+// letGo limits the time for which the kernel may keep the files of a killed process open, until its writes have ended.
+const letGo = time.Second
 
 // torn is the number of chunks at the end of a file whose checksums are verified: those that a power cut may have torn.
 const torn = 128
 
 // Repair ends a recording that was not ended, because of a power cut for example: behind its last whole record it
 // writes the index, in place of what is torn. The records stay as they are. If it fails, for example because the disk is
-// full, the file is unchanged. Errors wrap ErrWritten, mcap.ErrNotMCAP or mcap.ErrNotOwn, or are those of ctx or the file.
+// full, the file is unchanged. A file that is damaged before
+// its end stays as it is. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx
+// or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
 	file, err := openUnused(path)
+	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; file, err = openUnused(path) {
+		time.Sleep(letGo / 10)
+	}
 	if err != nil {
 		return Repaired{}, err
 	}
@@ -52,9 +66,10 @@ func openUnused(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = read.Close() }() // which ends the lease
+	defer func() { _ = read.Close() }()
 	written := fmt.Errorf("%s: %w: end that first", path, ErrWritten)
-	if _, err := unix.FcntlInt(read.Fd(), unix.F_SETLEASE, unix.F_RDLCK); errors.Is(err, unix.EAGAIN) {
+	_, leased := unix.FcntlInt(read.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+	if errors.Is(leased, unix.EAGAIN) {
 		return nil, written
 	}
 	_, _ = unix.FcntlInt(read.Fd(), unix.F_SETLEASE, unix.F_UNLCK)
@@ -62,8 +77,13 @@ func openUnused(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+	locked := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	switch {
+	case errors.Is(locked, unix.EWOULDBLOCK):
 		return nil, errors.Join(written, file.Close())
+	case locked != nil && leased != nil: // a file system without both
+		err := fmt.Errorf("%s: whether it is being written cannot be found out: copy it to a local disk: %w", path, locked)
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
@@ -78,6 +98,16 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 		r.Finished = err == nil
 		return r, err
 	}
+	if f.Damaged() || info.Size()-f.End > maxCut {
+		return r, fmt.Errorf("%w: %w", mcap.ErrDamaged, errInside)
+	}
+	own := false
+	for _, c := range f.Channels {
+		own = own || c.Metadata["pixels"] != ""
+	}
+	if !own {
+		return r, mcap.ErrNotOwn
+	}
 	w, tail, left, err := f.Resume(ctx, func(i int) bool {
 		if i < len(f.Chunks)-torn {
 			return false
@@ -89,16 +119,15 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 		return r, err
 	}
 	r.Chunks, r.Left, r.Cut = w.Chunks(), left, info.Size()-f.End
-	if err := replaceTail(file, f.End, w.End(tail), info.Size(), f.Gaps()); err != nil {
+	if err := replaceTail(file, f.End, w.End(tail), info.Size()); err != nil {
 		return r, err
 	}
-	r.Gaps = len(f.Gaps())
 	return r, nil
 }
 
-// replaceTail writes the end of a file of size bytes at byte at, and makes damaged places records that readers skip. If
-// it fails the file is as it was, except for the first bytes of damaged places.
-func replaceTail(file *os.File, at int64, tail []byte, size int64, gaps []mcap.Gap) error {
+// replaceTail writes the end of a file of size bytes at byte at. If it fails before the torn part is cut off, the file is
+// as it was.
+func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 	end := at + int64(len(tail))
 	before := make([]byte, min(int64(len(tail)), size-at))
 	if _, err := file.ReadAt(before, at); err != nil && !errors.Is(err, io.EOF) {
@@ -121,12 +150,7 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64, gaps []mcap.G
 		}
 		return errors.Join(err, file.Truncate(size))
 	}
-	for _, g := range gaps {
-		if b := mcap.AppendGap(nil, g.To-g.From); g.To-g.From >= int64(len(b)) && err == nil {
-			_, err = file.WriteAt(b, g.From)
-		}
-	}
-	return errors.Join(err, file.Truncate(end), file.Sync())
+	return errors.Join(file.Truncate(end), file.Sync())
 }
 
 // mend repairs the recording's files that an earlier process has not ended.
@@ -142,13 +166,17 @@ func (s *Sink) mend(ctx context.Context) {
 		if s.writing.has(path) || hasEnd(path) {
 			continue
 		}
+		if _, tried := s.unmended.Load(path); tried {
+			continue
+		}
 		r, err := Repair(ctx, path)
 		switch {
 		case ctx.Err() != nil || errors.Is(err, ErrWritten):
 		case err != nil:
-			s.log.Warn("a recording that was not ended has no index", "error", err, "remedy", "tegracast record repair "+path)
+			s.unmended.Store(path, true)
+			s.log.Warn("a recording that was not ended has no index", "error", err)
 		case !r.Finished:
-			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left+r.Gaps, "cut_bytes", r.Cut)
+			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "cut_bytes", r.Cut)
 		}
 	}
 }

@@ -68,6 +68,7 @@ type Sink struct {
 	frames, bytes, files atomic.Uint64
 
 	writing  openFiles
+	unmended sync.Map       // paths of files that could not be repaired
 	ending   sync.WaitGroup // completion of the previous file
 	triggers chan Trigger
 	ended    atomic.Bool

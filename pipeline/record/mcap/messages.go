@@ -33,6 +33,9 @@ func (f *File) Messages(i int) ([]MessageInfo, error) {
 	var list []MessageInfo
 	for at < end {
 		h, err := in.head(at)
+		if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, ErrDamaged) {
+			return nil, err
+		}
 		if err != nil || at+recordHead+h.length > end {
 			return list, fmt.Errorf("%w: chunk %d ends within a record, at byte %d (%v)", ErrDamaged, i, at, err)
 		}

@@ -36,7 +36,6 @@ type File struct {
 	r        io.ReaderAt
 	size     int64
 	skipped  int // damaged places found so far, in a file without an index
-	gaps     []Gap
 	metadata []metadataIndex
 	unpacked unpacked
 	kept     int // approximate bytes in memory of schemas, channels, metadata and names of attachments
@@ -113,7 +112,7 @@ func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 
 func (f *File) forget() {
 	f.Schemas, f.Channels, f.Metadata = map[uint16]Schema{}, map[uint16]Channel{}, map[string]map[string]string{}
-	f.Chunks, f.Attachments, f.metadata, f.gaps, f.kept = nil, nil, nil, nil, 0
+	f.Chunks, f.Attachments, f.metadata, f.kept = nil, nil, nil, 0
 }
 
 // entry is the approximate memory of an entry of a map or a list in bytes, besides its texts.
@@ -144,6 +143,9 @@ func put[K comparable, V any](f *File, m map[K]V, k K, v V, size func(V) int) er
 	m[k] = v
 	return nil
 }
+
+// metadataEntry is the number of bytes that an entry of metadata takes besides its name.
+const metadataEntry = 32
 
 // keep counts n more bytes that are kept in memory. It returns an error if too many are.
 func (f *File) keep(n int) error {
@@ -259,6 +261,9 @@ func (f *File) addRecord(h recordAt, at int64) error {
 	case OpMetadata:
 		name, texts := d.text(), d.texts()
 		if d.err == nil {
+			if err := f.keep(metadataEntry + len(name)); err != nil {
+				return err
+			}
 			f.metadata = append(f.metadata, metadataIndex{name, uint64(at), uint64(recordHead + h.length)})
 			return put(f, f.Metadata, name, texts, func(m map[string]string) int { return sizeOf(name, m) })
 		}

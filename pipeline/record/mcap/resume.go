@@ -11,7 +11,7 @@ import (
 )
 
 // ErrNotOwn means that a file is not laid out as a Writer does it, so no Writer can continue it.
-var ErrNotOwn = errors.New("mcap: the file has compressed chunks, or messages outside of chunks, as files of others have")
+var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
 // HasEnd reports whether a file of size bytes has the end of a finished file. It does not read the index.
 func HasEnd(r io.ReaderAt, size int64) (bool, error) {
@@ -22,11 +22,8 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// A Gap is a range of bytes within a file that has no records.
-type Gap struct{ From, To int64 }
-
-// Gaps returns the damaged places before End, which Open has skipped.
-func (f *File) Gaps() []Gap { return f.gaps }
+// Damaged reports whether Open has found damage among the records, and not only at the end of the file or in its index.
+func (f *File) Damaged() bool { return f.skipped > 0 }
 
 // Resume returns a Writer that continues an unfinished file at End, with the index of all its chunks except those for
 // which leave is true and those whose messages cannot be read; left is the number of both. b contains the message

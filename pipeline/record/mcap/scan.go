@@ -10,6 +10,9 @@ import (
 	"io"
 )
 
+// endSize holds the lengths in bytes of the records that end the data of a file.
+var endSize = map[Opcode]int64{OpDataEnd: 4, OpFooter: 20}
+
 // scan reads records from the beginning as far as they are intact, and continues after damaged places.
 func (f *File) scan(ctx context.Context) error {
 	for f.End = int64(len(Magic)); f.End < f.size; {
@@ -18,10 +21,16 @@ func (f *File) scan(ctx context.Context) error {
 		}
 		h, err := f.head(f.End)
 		if err == nil {
-			if h.op == OpDataEnd || h.op == OpFooter {
+			ends := h.op == OpDataEnd || h.op == OpFooter
+			switch {
+			case ends && h.length == endSize[h.op]:
 				return nil
+			case ends:
+				err = fmt.Errorf("%w: an end of %d bytes", ErrDamaged, h.length)
+			default:
+				err = f.addRecord(h, f.End)
 			}
-			if err = f.addRecord(h, f.End); err == nil {
+			if err == nil {
 				f.End += recordHead + h.length
 				continue
 			}
@@ -44,7 +53,6 @@ func (f *File) scan(ctx context.Context) error {
 		if next == 0 {
 			return nil
 		}
-		f.gaps = append(f.gaps, Gap{f.End, next})
 		f.End = next
 	}
 	return nil
