@@ -45,10 +45,16 @@ const torn = 128
 // its end stays as it is. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx
 // or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
-	file, err := openUnused(path)
-	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; file, err = openUnused(path) {
+	r, err := repairFile(ctx, path)
+	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; r, err = repairFile(ctx, path) {
 		time.Sleep(letGo / 10)
 	}
+	return r, err
+}
+
+// repairFile is Repair without waiting for a process that was killed.
+func repairFile(ctx context.Context, path string) (Repaired, error) {
+	file, err := openUnused(path)
 	if err != nil {
 		return Repaired{}, err
 	}
@@ -159,9 +165,14 @@ func (s *Sink) mend(ctx context.Context) {
 	if err != nil {
 		return // a recording that cannot be made says so
 	}
+	s.mendFiles(ctx, s.mendFiles(ctx, paths, repairFile), Repair)
+}
+
+// mendFiles repairs files with a function, and returns those that are being written.
+func (s *Sink) mendFiles(ctx context.Context, paths []string, repair func(context.Context, string) (Repaired, error)) (written []string) {
 	for _, path := range paths {
 		if ctx.Err() != nil {
-			return
+			return written
 		}
 		if s.writing.has(path) || hasEnd(path) {
 			continue
@@ -169,9 +180,11 @@ func (s *Sink) mend(ctx context.Context) {
 		if _, tried := s.unmended.Load(path); tried {
 			continue
 		}
-		r, err := Repair(ctx, path)
+		r, err := repair(ctx, path)
 		switch {
-		case ctx.Err() != nil || errors.Is(err, ErrWritten):
+		case ctx.Err() != nil:
+		case errors.Is(err, ErrWritten):
+			written = append(written, path)
 		case err != nil:
 			s.unmended.Store(path, true)
 			s.log.Warn("a recording that was not ended has no index", "error", err)
@@ -179,6 +192,7 @@ func (s *Sink) mend(ctx context.Context) {
 			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "cut_bytes", r.Cut)
 		}
 	}
+	return written
 }
 
 // hasEnd reports whether a file needs no repair, or cannot be read.

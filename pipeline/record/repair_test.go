@@ -254,7 +254,7 @@ func TestTheNextRecordingEndsEarlierFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer writer.Close()
-	if _, err := record(t, Config{Directory: dir}, format(t, pipeline.Grey, 32, 16), 40, 5*time.Millisecond); err != nil {
+	if _, err := record(t, Config{Directory: dir}, format(t, pipeline.Grey, 32, 16), 400, 5*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	report, err := Inspect(t.Context(), path, true, func(float64) {})
