@@ -206,7 +206,7 @@ func TestChangeToTCP(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, "unshare", "--net", "sh", "-ec", withoutUDP, "sh",
-		"ffmpeg", "-hide_banner", "-loglevel", "warning", "-timeout", "1000000", "-i", url, "-frames:v", "10", "-f", "null", "-")
+		"ffmpeg", "-hide_banner", "-loglevel", "warning", "-timeout", "4000000", "-i", url, "-frames:v", "10", "-f", "null", "-")
 	var log bytes.Buffer
 	c.Stderr = &log
 	out, err := c.StdoutPipe()

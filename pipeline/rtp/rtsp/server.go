@@ -32,7 +32,7 @@ type Config struct {
 	Groups   netip.Prefix     // groups for multicast readers; the zero value: none
 	Logger   *slog.Logger
 
-	idle time.Duration // idleLimit, but for tests
+	idle, first time.Duration // idleLimit and firstFrame, but for tests
 }
 
 const (
@@ -74,7 +74,7 @@ func Listen(c Config) (*Server, error) {
 			return nil, err
 		}
 	}
-	c.idle = cmp.Or(c.idle, idleLimit)
+	c.idle, c.first = cmp.Or(c.idle, idleLimit), cmp.Or(c.first, firstFrame)
 	if c.Guesses == nil {
 		c.Guesses = &guesses.Guesses{}
 	}

@@ -54,7 +54,7 @@ const firstFrame = 500 * time.Millisecond
 // answer has been sent.
 func (s *session) begin(answer func(send.First, bool) []byte) error {
 	if s.channel >= 0 {
-		return s.packets.BeginAfter(firstFrame, answer)
+		return s.packets.BeginAfter(s.conn.server.config.first, answer)
 	}
 	begin := s.packets.Begin
 	if s.group != nil {
@@ -63,7 +63,7 @@ func (s *session) begin(answer func(send.First, bool) []byte) error {
 	if err := begin(); err != nil {
 		return err
 	}
-	_, err := s.conn.Write(answer(s.packets.First(firstFrame)))
+	_, err := s.conn.Write(answer(s.packets.First(s.conn.server.config.first)))
 	return err
 }
 

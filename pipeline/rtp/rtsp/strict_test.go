@@ -285,7 +285,7 @@ func TestLines(t *testing.T) {
 // TestFirstPacket checks that the first packet has the sequence number and the timestamp of RTP-Info (RFC 2326 §12.33),
 // over TCP and UDP, also after a pause, and that none follows the answers to PAUSE and TEARDOWN over TCP.
 func TestFirstPacket(t *testing.T) {
-	_, server := serve(t, Config{}, "raw", send.Config{}, small(t, 60))
+	_, server := serve(t, Config{first: time.Minute}, "raw", send.Config{}, small(t, 60))
 	port := rtptest.EvenPorts(t, 1)[0]
 	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
@@ -506,7 +506,7 @@ func FuzzMessages(f *testing.F) {
 // TestFirstPacketOfASmallFrame checks that a reader over TCP begins with the frame that RTP-Info names, also if that is
 // shorter than the answer which precedes it.
 func TestFirstPacketOfASmallFrame(t *testing.T) {
-	sink, server := serve(t, Config{}, "raw", send.Config{}, rtptest.NewSource(t, rtptest.Format(t, pipeline.UYVY, 16, 2, 30), 0))
+	sink, server := serve(t, Config{first: time.Minute}, "raw", send.Config{}, rtptest.NewSource(t, rtptest.Format(t, pipeline.UYVY, 16, 2, 30), 0))
 	c := dial(t, server, "raw")
 	_, h, _ := c.strictly(t, "SETUP", c.url+"/trackID=0", "Transport: "+overTCP)
 	_, h, _ = c.strictly(t, "PLAY", c.url, "Session: "+strings.Join(h["Session"], ""))
