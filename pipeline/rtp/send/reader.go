@@ -119,7 +119,8 @@ func (r *Reader) First(limit time.Duration) (First, bool) {
 // false. BeginAfter returns when the message has been queued or written. Its error is that of Begin, or of writing.
 func (r *Reader) BeginAfter(limit time.Duration, message func(first First, known bool) []byte) error {
 	r.Pause()
-	if err := r.sender.beginAfter(r, message); err != nil {
+	r.sender.precede(r.d, message)
+	if err := r.Begin(); err != nil {
 		return err
 	}
 	if _, told := r.First(limit); told || !r.sender.takeBack(r.d) {
@@ -227,17 +228,11 @@ func (x *transmitter) resume(d *destination) {
 	x.begin(d)
 }
 
-// beginAfter begins sending to a reader after a message.
-func (x *transmitter) beginAfter(r *Reader, message func(First, bool) []byte) error {
+// precede makes a message precede the first packet of the next start of d, which must be paused.
+func (x *transmitter) precede(d *destination, message func(First, bool) []byte) {
 	x.mu.Lock()
-	r.d.start.message = message
-	if r.begun {
-		x.begin(r.d)
-		x.mu.Unlock()
-		return nil
-	}
-	x.mu.Unlock()
-	return r.Begin()
+	defer x.mu.Unlock()
+	d.start.message = message
 }
 
 // takeBack cancels the start of d, unless the first train has been sent, and reports whether d had a message, so that
