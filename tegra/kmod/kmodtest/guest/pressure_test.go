@@ -71,7 +71,15 @@ func swapOnZram(t *testing.T) {
 	write(t, disk, string(head))
 	name := append([]byte(disk), 0)
 	call(t, "swapon", unix.SYS_SWAPON, uintptr(address(name)), 0)
-	t.Cleanup(func() { call(t, "swapoff", unix.SYS_SWAPOFF, uintptr(address(name))) })
+	t.Cleanup(func() {
+		errno := unix.EINTR
+		for errno == unix.EINTR { // Go's signals interrupt it; what was read back stays read back
+			_, _, errno = unix.Syscall(unix.SYS_SWAPOFF, uintptr(address(name)), 0, 0)
+		}
+		if errno != 0 {
+			t.Errorf("swapoff: %v", errno)
+		}
+	})
 	write(t, "/proc/sys/vm/swappiness", "200")
 	t.Cleanup(func() { write(t, "/proc/sys/vm/swappiness", "60") })
 }
