@@ -31,8 +31,10 @@ and their streams. A board publishes its state if its configuration has a bus
 
 A board is streaming, starting (not every output is armed), stalled, ended (its
 program was stopped), silent (for a while nothing has come from it), or ahead:
-its time is in the future, so nobody knows whether it is silent. Anyone who may
-publish on the bus under a board's name can tell of that board.
+its time is in the future, so nobody knows whether it is silent. Boards that
+publish under one name are listed with the id of each; only the one that
+published last has its health listed. Anyone who may publish on the bus under a
+board's name speaks for that board.
 
 Status 0 when the server has answered; 1 when it cannot be reached, or nothing
 has come within the deadline.
@@ -175,7 +177,11 @@ func (f Fleet) print(w io.Writer) error {
 		if b.State == "stalled" {
 			state += ": " + h.Stalled
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t", h.Board, printable.Text(state), printable.Text(h.Program), told(b.Silence))
+		name := h.Board
+		if len(h.Others) > 0 {
+			name += " " + printable.Text(h.ID)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t", name, printable.Text(state), printable.Text(h.Program), told(b.Silence))
 		for i, o := range h.Outputs {
 			if i > 0 {
 				fmt.Fprint(t, "\t\t\t\t")
@@ -186,6 +192,9 @@ func (f Fleet) print(w io.Writer) error {
 		}
 		if len(h.Outputs) == 0 {
 			fmt.Fprintln(t)
+		}
+		for _, id := range h.Others {
+			fmt.Fprintf(t, "%s %s\tsame name: give it another (bus.board)\n", h.Board, printable.Text(id))
 		}
 	}
 	return t.Flush()

@@ -235,24 +235,24 @@ func TestFleetStates(t *testing.T) {
 	now := time.Now()
 	board := func(name string, age time.Duration, c bus.Condition) bus.Health {
 		c.Every = 10 * time.Second
-		return bus.Health{Head: bus.Head{Board: name, At: now.Add(-age)}, Condition: c}
+		return bus.Health{Head: bus.Head{Board: name, ID: "7", At: now.Add(-age)}, Condition: c}
 	}
 	f := fleetOf([]bus.Health{
 		board("a", time.Second, bus.Condition{Ready: true}), board("b", -time.Second, bus.Condition{}),
 		board("c", time.Second, bus.Condition{Ready: true, Stalled: "isp\x1b[2J"}), board("d", time.Minute, bus.Condition{Ready: true}),
 		board("e", time.Hour, bus.Condition{Ended: true, Outputs: []bus.OutputHealth{{Name: "x"}, {Name: "y", Sends: "JPEG"}}}),
-		board("f", -time.Hour, bus.Condition{Ready: true}),
+		board("f", -time.Hour, bus.Condition{Ready: true}), board("g", time.Second, bus.Condition{Ready: true, Others: []string{"1\x1b", "2"}}),
 	}, now)
 	var out strings.Builder
 	if err := f.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended", "y 0 0 JPEG", "f ahead in 1h0m0s"} {
+	for i, want := range []string{"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended", "y 0 0 JPEG", "f ahead in 1h0m0s", "g 7 streaming", "g 1? same name", "g 2 same name"} {
 		if line := strings.Join(strings.Fields(strings.Split(out.String(), "\n")[i+1]), " "); !strings.HasPrefix(line, want) {
 			t.Errorf("%q, want %q", line, want)
 		}
 	}
-	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 8 {
+	if strings.Contains(out.String(), "\x1b") || strings.Count(out.String(), "\n") != 11 {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline/bus/store"
 	"github.com/tegracast/tegracast/pipeline/report"
@@ -43,6 +44,7 @@ type Publisher struct {
 	losses  []loss
 	stats   Stats
 	ended   bool
+	others  map[string]time.Time // when other boards last published under this name, by their ID
 
 	pump // used by Run's goroutine only
 }
@@ -72,7 +74,7 @@ func New(c Config) (*Publisher, error) {
 	if err := errors.Join(CheckBoard(c.Board), CheckServer(c.URL)); err != nil {
 		return nil, err
 	}
-	p := &Publisher{config: c, wake: make(chan struct{}, 1), dialed: make(chan dialed, 1), numbers: map[string]uint64{}, epoch: 1}
+	p := &Publisher{config: c, wake: make(chan struct{}, 1), dialed: make(chan dialed, 1), numbers: map[string]uint64{}, epoch: 1, others: map[string]time.Time{}}
 	p.stats.Server = c.URL
 	var err error
 	p.store, err = store.Open(store.Config{Folder: c.Folder, Limit: c.Limit, Logger: c.Logger})
@@ -112,8 +114,12 @@ func (p *Publisher) Results(output string, r report.Report) error {
 // Event publishes an event.
 func (p *Publisher) Event(e Happened) { p.publishJSON(events, e) }
 
-// Health publishes the condition of the board. A condition with a number that JSON cannot represent is logged instead.
-func (p *Publisher) Health(c Condition) { p.publishJSON(health, c) }
+// Health publishes the condition of the board; it fills in Others. A condition with a number that JSON cannot represent
+// is logged instead.
+func (p *Publisher) Health(c Condition) {
+	c.Others = p.namesakes(time.Now())
+	p.publishJSON(health, c)
+}
 
 func (p *Publisher) publishJSON(below string, what any) {
 	body, err := json.Marshal(what)

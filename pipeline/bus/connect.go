@@ -4,6 +4,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -23,7 +24,7 @@ func (p *Publisher) connect(ctx context.Context) {
 	dialing, cancel := context.WithTimeout(ctx, dialTime)
 	p.dialing = cancel
 	go func() {
-		l, err := dial(dialing, p.config, p.id, lost)
+		l, err := dial(dialing, p.config, p.id, calls{lost, p.see})
 		p.dialed <- dialed{l, err}
 	}()
 }
@@ -59,6 +60,7 @@ func (p *Publisher) trouble(err error) {
 // lose drops the link. Messages that the server has not acknowledged are kept, in order. If err is not nil, another
 // attempt to connect is scheduled.
 func (p *Publisher) lose(err error) {
+	p.unwatched = p.unwatched || errors.Is(err, errUnwatched)
 	if p.link != nil {
 		p.settleLast()
 		old := p.link

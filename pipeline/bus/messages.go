@@ -78,6 +78,7 @@ type Condition struct {
 	Sources []SourceHealth `json:"sources"`           // with counters since the start or a reload
 	Outputs []OutputHealth `json:"outputs"`           // with counters
 	Sensors []SensorHealth `json:"sensors,omitempty"` // of the board
+	Others  []string       `json:"others,omitempty"`  // `id` of other boards that publish under this board's name
 }
 
 // SourceHealth holds the counters of a source since the program or a reload started it.

@@ -13,6 +13,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/eclipse/paho.mqtt.golang/packets"
@@ -34,14 +35,22 @@ type mqttLink struct {
 	wrote time.Time // time of the last write to conn
 	torn  bool      // a write failed and may have left half a packet on conn
 
+	health string            // topic of the board's health
+	seen   func(data []byte) // see calls
+
+	watching atomic.Bool // watch has been called
+
 	mu    sync.Mutex
 	acks  []uint16 // packet identifiers
 	spare []uint16
 	heart time.Time // when something last arrived
 }
 
-// identifiers is the number of packet identifiers, 1 to 65535, which are used in turn.
-const identifiers = 1<<16 - 1
+// identifiers is the number of packet identifiers of messages, 1 to 65534, which are used in turn.
+const identifiers = subscription - 1
+
+// subscription is the packet identifier of the subscription.
+const subscription = 1<<16 - 1
 
 func identifier(token uint64) uint16 { return uint16(token%identifiers) + 1 }
 
@@ -63,7 +72,7 @@ func (s *Server) encrypted(ctx context.Context, plain net.Conn) (net.Conn, error
 	return c, c.HandshakeContext(ctx)
 }
 
-func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link, error) {
+func dialMQTT(ctx context.Context, c Config, id uint64, to calls) (link, error) {
 	_, address := c.address()
 	plain, err := plainly(ctx, address)
 	if err != nil {
@@ -79,9 +88,9 @@ func dialMQTT(ctx context.Context, c Config, id uint64, lost func(error)) (link,
 		return nil, errors.Join(err, plain.Close())
 	}
 	now := time.Now()
-	l := &mqttLink{conn: conn, net: &below, wrote: now, heart: now}
+	l := &mqttLink{conn: conn, net: &below, wrote: now, heart: now, health: topic(prefix + c.Board + health), seen: to.seen}
 	l.net.settled.Store(true)
-	go func() { lost(l.listen()) }()
+	go func() { to.lost(l.listen()) }()
 	return l, nil
 }
 
@@ -114,30 +123,87 @@ func (s *Server) introduce(conn net.Conn, client string) error {
 
 var errNoBroker = errors.New("the server does not speak MQTT")
 
-// listen reads acknowledgements until the connection ends.
+// listen reads what the broker sends until the connection ends.
 func (l *mqttLink) listen() error {
-	in := bufio.NewReaderSize(l.conn, 16<<10)
+	in, answered := bufio.NewReaderSize(l.conn, 16<<10), false
 	for {
-		var head [4]byte
-		if _, err := io.ReadFull(in, head[:2]); err != nil {
-			return fmt.Errorf("%w: %w", errLost, err)
-		}
-		switch [2]byte(head[:2]) {
-		case [2]byte{packets.Puback << 4, 2}:
-			if _, err := io.ReadFull(in, head[2:]); err != nil {
-				return fmt.Errorf("%w: %w", errLost, err)
-			}
-		case [2]byte{packets.Pingresp << 4, 0}:
+		kind, err := l.read(in)
+		switch {
+		case err == nil:
+			answered = answered || kind == packets.Suback
+		case errors.Is(err, errNoBroker):
+			return err
+		case l.watching.Load() && !answered:
+			return fmt.Errorf("%w: %w", errUnwatched, err)
 		default:
-			return errNoBroker
+			return fmt.Errorf("%w: %w", errLost, err)
 		}
 		l.mu.Lock()
 		l.heart = time.Now()
-		if id := binary.BigEndian.Uint16(head[2:]); id != 0 {
-			l.acks = append(l.acks, id)
-		}
 		l.mu.Unlock()
 	}
+}
+
+// read reads one packet and returns its type (MQTT 3.1.1, 2.2).
+func (l *mqttLink) read(in *bufio.Reader) (kind byte, err error) {
+	first, err := in.ReadByte()
+	if err != nil {
+		return 0, err
+	}
+	size, err := binary.ReadUvarint(in)
+	if err != nil {
+		return 0, err
+	}
+	kind = first >> 4
+	switch {
+	case first == packets.Puback<<4 && size == 2:
+		var id [2]byte
+		if _, err := io.ReadFull(in, id[:]); err != nil {
+			return 0, err
+		}
+		if id != [2]byte{} {
+			l.mu.Lock()
+			l.acks = append(l.acks, binary.BigEndian.Uint16(id[:]))
+			l.mu.Unlock()
+		}
+	case first == packets.Pingresp<<4 && size == 0:
+	case !l.watching.Load():
+		return 0, errNoBroker
+	case first == packets.Suback<<4 && size == 3:
+		_, err = in.Discard(3) // whether the broker agrees or not
+	case first&^1 == packets.Publish<<4 && size <= mostSaid: // QoS 0, as watch asked for
+		err = l.published(in, int(size), first&1 != 0)
+	default:
+		return 0, errNoBroker
+	}
+	return kind, err
+}
+
+// published reads the rest of a PUBLISH packet (3.3). A retained message is ignored: its sender may have gone long ago.
+func (l *mqttLink) published(in *bufio.Reader, size int, retained bool) error {
+	head := 2 + len(l.health)
+	if retained || size > head+mostHealth {
+		_, err := in.Discard(size)
+		return err
+	}
+	packet := make([]byte, size)
+	if _, err := io.ReadFull(in, packet); err != nil {
+		return err
+	}
+	if size < head || int(binary.BigEndian.Uint16(packet)) != len(l.health) || string(packet[2:head]) != l.health {
+		return errNoBroker
+	}
+	l.seen(packet[head:])
+	return nil
+}
+
+// watch implements link. It asks for QoS 0, which needs no acknowledgement (MQTT 3.1.1, 3.8).
+func (l *mqttLink) watch() {
+	l.watching.Store(true)
+	l.out = append(l.out, packets.Subscribe<<4|1<<1, byte(2+2+len(l.health)+1))
+	l.out = binary.BigEndian.AppendUint16(l.out, subscription)
+	l.out = binary.BigEndian.AppendUint16(l.out, uint16(len(l.health)))
+	l.out = append(append(l.out, l.health...), 0)
 }
 
 // send implements link. It asks the broker to retain health messages, so that clients that subscribe later get the

@@ -12,9 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/report"
 )
 
-// answers is a server that answers the first bytes of a client with first and its next ones with then. If then is
-// empty, it closes the connection after its first answer.
-func answers(t *testing.T, first, then string) *broker {
+// listens serves connections until the test ends, and returns the address.
+func listens(t *testing.T, serve func(io.ReadWriter)) (address string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -29,19 +28,28 @@ func answers(t *testing.T, first, then string) *broker {
 			}
 			go func() {
 				defer c.Close()
-				b := make([]byte, 4096)
-				_, _ = c.Read(b)
-				_, _ = io.WriteString(c, first)
-				if then == "" {
-					return
-				}
-				_, _ = c.Read(b)
-				_, _ = io.WriteString(c, then)
-				_, _ = io.Copy(io.Discard, c)
+				serve(c)
 			}()
 		}
 	}()
-	return &broker{scheme: "mqtt", address: l.Addr().String()}
+	return l.Addr().String()
+}
+
+// answers is a server that answers the first bytes of a client with first and its next ones with then. If then is
+// empty, it closes the connection after its first answer.
+func answers(t *testing.T, first, then string) *broker {
+	t.Helper()
+	return &broker{scheme: "mqtt", address: listens(t, func(c io.ReadWriter) {
+		b := make([]byte, 4096)
+		_, _ = c.Read(b)
+		_, _ = io.WriteString(c, first)
+		if then == "" {
+			return
+		}
+		_, _ = c.Read(b)
+		_, _ = io.WriteString(c, then)
+		_, _ = io.Copy(io.Discard, c)
+	})}
 }
 
 // TestBrokersSayNonsense checks that a reply that breaks the protocol ends the link and counts no message as published.

@@ -41,6 +41,9 @@ type natsLink struct {
 
 	id, reply, packet []byte // buffers for the message being sent: its Nats-Msg-Id, its reply subject, and the whole packet
 
+	health string            // subject of the board's health
+	seen   func(data []byte) // see calls
+
 	encrypted bool // conn is encrypted: messages must go through the library
 	msg       nats.Msg
 }
@@ -101,7 +104,7 @@ func (d *dialer) Dial(_, address string) (net.Conn, error) {
 // SkipTLSHandshake returns true, so that the library does not encrypt connections: Dial has done so where necessary.
 func (d *dialer) SkipTLSHandshake() bool { return true }
 
-func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
+func dialNATS(ctx context.Context, c Config, to calls) (link, error) {
 	o, err := c.natsOptions(ctx, "tegracast "+c.Board)
 	if err != nil {
 		return nil, err
@@ -111,14 +114,16 @@ func dialNATS(ctx context.Context, c Config, lost func(error)) (link, error) {
 	if scheme == "tls" {
 		buffer = 16 << 10 // size of a TLS record
 	}
-	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer),
-		nats.ClosedHandler(func(conn *nats.Conn) { lost(cmp.Or(conn.LastError(), errLost)) }))
+	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer), nats.NoEcho(),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // of a subscription that the server refuses: watch goes without it
+		nats.ClosedHandler(func(conn *nats.Conn) { to.lost(cmp.Or(conn.LastError(), errLost)) }))
 	conn, err := nats.Connect(scheme+"://"+address, o...)
 	if err != nil {
 		return nil, err
 	}
 	l := &natsLink{
 		conn: conn, net: d.net, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // of two streams each message has two
+		health: prefix + c.Board + health, seen: to.seen,
 		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}}, encrypted: d.encrypted, // a server of nats://, too, may ask for that
 	}
 	if err := l.open(ctx, c); err != nil {
@@ -231,6 +236,14 @@ func (l *natsLink) heard(tell func(token uint64, err error)) {
 		default:
 			return
 		}
+	}
+}
+
+// watch implements link.
+func (l *natsLink) watch() {
+	s, err := l.conn.Subscribe(l.health, func(m *nats.Msg) { l.seen(m.Data) })
+	if err == nil {
+		_ = s.SetPendingLimits(mostNamesakes, 2*mostHealth) // the default stays
 	}
 }
 

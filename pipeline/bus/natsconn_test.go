@@ -72,7 +72,7 @@ func TestHostileServer(t *testing.T) {
 			defer cancel()
 			lost := make(chan error, 10)
 			c := Config{Server: Server{URL: hostile(t, tt.first, tt.says)}, Board: "b", Logger: slog.New(slog.DiscardHandler)}
-			l, err := dialNATS(ctx, c, func(err error) { lost <- err })
+			l, err := dialNATS(ctx, c, calls{lost: func(err error) { lost <- err }})
 			if err != nil { // while it asks for the stream
 				return
 			}

@@ -35,6 +35,8 @@ func (r *recorder) heard(tell func(token uint64, err error)) {
 	}
 }
 
+func (*recorder) watch() {}
+
 func (r *recorder) close() {}
 
 // TestOrderAfterALoss checks that messages that were in flight when later ones went to the disk are published first.

@@ -38,6 +38,8 @@ type pump struct {
 	good    bool // a message has been acknowledged on this link
 	told    bool // that the bus cannot be reached has been logged
 
+	unwatched bool // a server has closed the connection on watch: it is not called again
+
 	window  []flying // in the order of the messages
 	flying  int      // bytes of data in window
 	base    uint64   // token of window[0]
@@ -171,6 +173,9 @@ func (p *Publisher) settle() {
 	if published > 0 && !p.good { // not on connecting: a server may accept a client and yet not take its messages
 		p.good, p.told, p.wait = true, false, 0
 		p.config.Logger.Info("the bus accepts messages", "server", p.config.URL)
+		if p.link != nil && !p.unwatched {
+			p.link.watch()
+		}
 	}
 	n, stored := 0, 0
 	for ; n < len(p.window) && p.window[n].safe; n++ {

@@ -106,12 +106,23 @@ type link interface {
 	flush(now time.Time) error
 	// heard calls tell for every reply since the previous call, with a nil error if the server has the message.
 	heard(tell func(token uint64, err error))
+	// watch asks the server for the health that is published under the board's name. A server may refuse.
+	watch()
 	close()
+}
+
+// calls holds the functions that a link calls, from any goroutine. They never block.
+type calls struct {
+	lost func(error)       // one or more times when the link is lost
+	seen func(data []byte) // for each message of health that arrives after watch; data is valid during the call
 }
 
 var (
 	errRefused = errors.New("the server refuses the message")
 	errLost    = errors.New("the connection is lost")
+	// errUnwatched means that the server closed the connection instead of answering watch, as some do with a client that
+	// may not subscribe.
+	errUnwatched = errors.New("the server closes the connection of a client that subscribes")
 )
 
 // Timeouts.
@@ -120,10 +131,10 @@ const (
 	writeTime = dialTime / 2     // for writing
 )
 
-// dial connects. lost is called one or more times when the link is lost, by any goroutine; it never blocks.
-func dial(ctx context.Context, c Config, id uint64, lost func(error)) (link, error) {
+// dial connects.
+func dial(ctx context.Context, c Config, id uint64, to calls) (link, error) {
 	if c.MQTT() {
-		return dialMQTT(ctx, c, id, lost)
+		return dialMQTT(ctx, c, id, to)
 	}
-	return dialNATS(ctx, c, lost)
+	return dialNATS(ctx, c, to)
 }
