@@ -45,8 +45,8 @@ type Defects struct {
 	Threshold int           // how far a sample may be above or below all of its eight neighbours, in the sensor's units; 0: no search
 }
 
-// Config configures a Stage. The zero values of Defects, Shading, Gains, Matrix and Sharpen disable these steps, which
-// then cost no time.
+// Config configures a Stage. The zero values of Defects, Shading, Matrix and Sharpen disable these steps, which then
+// cost no time; those of Gains mean 1.
 type Config struct {
 	BlackLevel int    // value that the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
 	Black      [4]int // added to BlackLevel, by channel
@@ -136,7 +136,7 @@ func (g Gains) Validate() error {
 	return nil
 }
 
-// checkBlack checks the values that depend on the sensor's number of bits.
+// checkBlack checks the black levels, whose maximum depends on the sensor's number of bits.
 func (c Config) checkBlack(bits int) error {
 	limit := 1<<bits - 2
 	for i, name := range []string{"red", "green (red lines)", "green (blue lines)", "blue"} {

@@ -51,7 +51,7 @@ type WhiteBalance struct {
 	frozen bool
 }
 
-// NewWhiteBalance returns a controller that starts with the current gains of the isp.
+// NewWhiteBalance returns a controller that starts with the current gains of the isp. The error wraps ErrConfig.
 func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func plausible(gain, lowest, highest float64) bool {
 	return gain*tint >= lowest && gain <= highest*tint
 }
 
-// colors returns the means of a zone, and whether they are usable.
+// colors returns the means of a zone, from 0 to 1, and whether they are usable.
 func colors(z *isp.Zone) (r, g, b float64, ok bool) {
 	var mean [3]float64
 	for i := range mean {

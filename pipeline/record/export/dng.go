@@ -14,8 +14,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// newDNG returns a writer of a DNG 1.4 file for each frame (Adobe, "Digital Negative Specification"): one uncompressed
-// strip with the unchanged samples, and no colour calibration, as the sensor's colours are assumed to be linear sRGB.
+// newDNG returns a writer that writes a DNG 1.4 file for each frame (Adobe, "Digital Negative Specification"): one
+// uncompressed strip with the unchanged samples, and no colour calibration, as the sensor's colours are assumed to be
+// linear sRGB.
 func newDNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return newFolder(path, ".dng", f, dng)
 }

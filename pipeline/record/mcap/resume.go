@@ -13,7 +13,7 @@ import (
 // ErrNotOwn means that a file is not laid out as a Writer does it, so no Writer can continue it.
 var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
-// HasEnd reports whether a file of size bytes has the end of a finished file. It does not read the index.
+// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error is r's.
 func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	_, _, err := footer(r, size)
 	if errors.Is(err, errUnfinished) {
@@ -22,7 +22,8 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// Damaged reports whether Open has found damage among the records, and not only at the end of the file or in its index.
+// Damaged reports whether Open has found damage among the records, other than an incomplete record or zeros at the end
+// of the file.
 func (f *File) Damaged() bool { return f.skipped > 0 }
 
 // Resume returns a Writer that continues an unfinished file at End, with the index of all its chunks except those for

@@ -166,7 +166,7 @@ func (c *chunkIndex) messages(b []byte, from int, list []Part, index map[uint16]
 
 type messageAt struct{ log, offset uint64 }
 
-// writeHeader writes the chunk's header.
+// writeHeader writes the chunk's header to b, and sets the chunk's length.
 func (c *chunkIndex) writeHeader(b []byte, crc uint32) {
 	c.length = chunkHead + c.size
 	b[0] = byte(OpChunk)
