@@ -94,7 +94,7 @@ func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	return f, nil
 }
 
-// event gives the fence a free or a new event.
+// event sets the fence's event to a free or a new one.
 func (s *Stream) event(d *driver, f *Fence) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

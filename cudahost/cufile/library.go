@@ -114,7 +114,8 @@ func openLibrary(d *Driver, c *Config) (*library, error) {
 	return l, nil
 }
 
-// settle applies the settings to the library.
+// settle applies the settings that differ from the library's. It returns an error if compatibility mode is needed and
+// the settings forbid it.
 func (l *library) settle(set *Settings) error {
 	p, props, err := l.ask()
 	if err != nil {

@@ -21,8 +21,8 @@ import (
 //     when such an event occurs.
 
 const (
-	unansweredFor = 50 * time.Millisecond  // how long a rejection waits for the reply to be sent
-	unheardFor    = 300 * time.Millisecond // how long a closing listener waits for clients that have connected
+	unansweredFor = 50 * time.Millisecond  // maximum time that a rejection waits for the reply to be sent
+	unheardFor    = 300 * time.Millisecond // time for which a closing listener waits for silent clients
 	glance        = 100 * time.Microsecond
 )
 
