@@ -41,7 +41,7 @@ const DefaultTimeLimit = time.Second
 
 // Limits of a Config.
 const (
-	MaxNames     = 64 // of parameters, of numbers, and of labels
+	MaxNames     = 64 // of parameters, of numbers and of labels, each
 	MaxBins      = 4096
 	MinTimeLimit = 10 * time.Millisecond
 	MaxTimeLimit = time.Minute
