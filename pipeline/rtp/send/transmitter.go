@@ -53,7 +53,7 @@ type transmitter struct {
 
 const (
 	paced   = 0.9  // part of the frame period over which packets are spread
-	reserve = 0.05 // part of it that is reserved for packetizing; the remaining part is the grace period for slow destinations
+	reserve = 0.05 // part reserved for packetizing; what remains is the grace period for slow destinations
 )
 
 // longestSpread is the maximum time over which one frame is sent, even at low frame rates, because the program can end
