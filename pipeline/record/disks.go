@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrHangs means that a disk does not answer: a system call has not returned for a long time.
+// ErrHangs means that a disk does not answer in time, or that an earlier operation still waits for it.
 var ErrHangs = errors.New("the disk hangs")
 
 // Disks records which operations wait for the disks of which folders, so that no further one has to wait there. The

@@ -15,7 +15,7 @@ import (
 // errUnplayable means that images are of a kind or a format that is not played. It does not mean damage.
 var errUnplayable = errors.New("cannot be played")
 
-// kindOf returns whether messages of a schema are images, and whether these are compressed.
+// kindOf reports whether messages of a schema are images, and whether they are compressed.
 func kindOf(schema string) (image, compressed bool) {
 	switch schema {
 	case imageName, packedName, "sensor_msgs/Image", rawImageName:

@@ -14,7 +14,7 @@ import (
 // and, for the first frame, also those before it. Images of other channels belong to no frame.
 type found struct {
 	image, note mcap.MessageInfo
-	noted       bool // it has a note
+	noted       bool // the frame has a note
 	beside      []mcap.MessageInfo
 }
 

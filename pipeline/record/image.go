@@ -179,7 +179,7 @@ func (d *rosDecoder) octet() byte {
 	return d.b[d.at-1]
 }
 
-// text reads a text, which CDR ends with a zero that its length includes.
+// text reads a string. In CDR it ends with a zero byte, which its length includes.
 func (d *rosDecoder) text() string {
 	n, zero := d.word(), 1
 	if d.ros1 {

@@ -26,7 +26,7 @@ type job struct {
 	memory     []byte // head, then tail, and room for a packed frame
 	head, tail []byte
 	packed     []byte           // room for a packed frame; empty if frames are not packed
-	device     *cudahost.Buffer // device memory that contains packed; nil if the CPU packs
+	device     *cudahost.Buffer // memory that contains packed, if the GPU packs; otherwise nil
 	pixels     []byte           // pixels to be written: packed, or the frame's memory
 	whole      int              // bytes of pixels that are written between head and tail
 	frame      *pipeline.Frame
@@ -64,7 +64,7 @@ func (j *job) close() (err error) {
 // address returns the address of b, which is outside the Go heap.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// errTail means that a frame's tail did not fit: newJob has allocated too few pages.
+// errTail means that a frame's head or tail did not fit: newJob has allocated too few pages.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
 // layOut packs the frame if the recording is packed, reserves disk space, and lays out the frame's chunk.

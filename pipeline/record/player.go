@@ -51,9 +51,9 @@ type Player struct {
 // place is the position of a frame: file, chunk, and frame of the chunk.
 type place struct{ file, chunk, frame int }
 
-// NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames
-// from (inclusive) to (exclusive). driver reads pixels; if it is nil they cannot be read. Errors wrap ErrNoFrames or
-// ErrFormat, or are those of OpenReader.
+// NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames,
+// which begins at from and ends before to. driver reads pixels; if it is nil they cannot be read. Errors wrap
+// ErrNoFrames or ErrFormat, or are those of OpenReader.
 func NewPlayer(ctx context.Context, files []string, from, to Position, driver *cufile.Driver) (*Player, error) {
 	p := &Player{driver: driver, files: files, from: from, to: to, begin: place{file: -1}}
 	for i := range files {

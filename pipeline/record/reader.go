@@ -35,8 +35,8 @@ const (
 	settingsName = "tegracast/Settings"
 )
 
-// A Reader reads the frames of a recording, those of one channel. Chunks of this project's recordings have one frame or
-// none, those of others any number.
+// A Reader reads the frames of a recording that belong to one channel. Chunks of this project's recordings contain one
+// frame or none, those of others any number.
 type Reader struct {
 	*mcap.File
 	Path   string
@@ -63,9 +63,9 @@ type Frame struct {
 	chunk   int
 	message mcap.MessageInfo
 	beside  []mcap.MessageInfo // messages of the chunk that belong to the frame
-	alone   bool               // the only frame of its chunk
+	alone   bool               // it is the only frame of its chunk
 	how     conversion         // of the pixels in the file
-	noted   bool               // it has a note
+	noted   bool               // the frame has a note
 	packed  bool               // the camera delivered unpacked words, which were packed when recorded; the note's CRC is that of the unpacked words
 }
 
@@ -159,7 +159,7 @@ func (r *Reader) formatOfChunk(i int) (err error) {
 
 // Pixels reads the frame's pixels into b, which must be outside the Go heap and have at least Image.Size bytes, and
 // verifies the checksum of the frame's chunk, if there is one. The recording must have been opened with a driver.
-// Errors wrap one of package mcap, or are the file's.
+// Errors wrap errors of package mcap, or are the file's.
 func (f *Frame) Pixels(b []byte) error {
 	b = b[:f.Image.Size]
 	if err := f.read(b); err != nil {

@@ -34,7 +34,7 @@ func (r *Recordings) Remove(s *Sink) error {
 	return s.Close()
 }
 
-// named returns the recordings with the given name, or all if it is empty.
+// named returns the recordings with the given name, or all recordings if name is "".
 func (r *Recordings) named(name string) []*Sink {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -101,8 +101,8 @@ func (c *Config) full(duration, size int64) bool {
 	return c.Duration > 0 && duration >= int64(c.Duration) || c.Size > 0 && size >= c.Size
 }
 
-// full reports whether the event's file is not empty, and has reached its limit with a next frame of time at, or was
-// deleted by someone else.
+// full reports whether the event must continue in a new file before a frame of time at is written: because its file
+// would exceed its limit, or was deleted by someone else. A file without entries is never full.
 func (r *ring) full(c *Config, at int64) bool {
 	if len(r.entries) == 0 || r.run.segment.gone.Load() {
 		return len(r.entries) > 0
@@ -307,7 +307,8 @@ func (r *ring) leave(take bool) {
 	})
 }
 
-// close completes the file of an event, or closes one that could not be written or is not needed.
+// close completes the file of an event. It only closes a file that is not needed, and truncates and closes one that
+// could not be written completely.
 func (r *ring) close(g *segment, e event, failed error) error {
 	switch {
 	case g.idle.Load(): // the name is now that of its successor

@@ -94,8 +94,8 @@ func (r *Reader) schema(m mcap.MessageInfo) string {
 const maxBeside = 1 << 20
 
 // Add adds a frame with the given pixels, which must have been read from it, the messages between the previous frame
-// and it, and those after it that belong to it. It may change the pixels temporarily. Errors wrap ErrFormat or one of
-// package mcap, or are those of a file.
+// and it, and those after it that belong to it. It may change the pixels temporarily. Errors wrap ErrFormat or errors
+// of package mcap, or are those of a file.
 func (s *Slice) Add(f *Frame, pixels []byte) error {
 	r := f.reader
 	if s.reader != r {

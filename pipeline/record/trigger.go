@@ -84,8 +84,8 @@ type TriggerNote struct {
 	At     int64  `json:"at"`     // nanoseconds since 1970, which a double cannot hold
 	AtUS   int64  `json:"at_us"`  // the same in microseconds, which a double holds
 	Frame  uint64 `json:"frame"`  // number of the newest frame then
-	Before int64  `json:"before"` // nanoseconds kept before
-	After  int64  `json:"after"`  // nanoseconds kept after
+	Before int64  `json:"before"` // nanoseconds requested before the trigger
+	After  int64  `json:"after"`  // nanoseconds requested after the trigger
 }
 
 // News reports a trigger that was accepted, or a completed file.

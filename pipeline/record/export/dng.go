@@ -126,7 +126,7 @@ func longs(number uint16, v uint32) tag {
 }
 
 // directory returns the header of a TIFF with one directory, followed by the values that do not fit into its entries.
-// The strip follows.
+// The caller must append the strip.
 func directory(tags []tag) []byte {
 	le := binary.LittleEndian
 	slices.SortFunc(tags, func(a, b tag) int { return cmp.Compare(a.number, b.number) })

@@ -20,7 +20,7 @@ type Y4M struct {
 	file   *os.File
 	out    *bufio.Writer
 	format pipeline.Format
-	plane  []byte // for UYVY
+	plane  []byte // one plane, for UYVY
 }
 
 func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {

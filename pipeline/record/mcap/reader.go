@@ -28,8 +28,8 @@ type File struct {
 	Chunks      []Chunk
 	Attachments []AttachmentInfo
 	Metadata    map[string]map[string]string
-	// Finished is true if the file has its end and its index; End is then its size. A file without them is read from
-	// the beginning up to the last complete record, which ends at End.
+	// Finished is true if the file has its end and its index; End is then the file's size. A file without them is read
+	// from the beginning up to the last complete record, which ends at End.
 	Finished bool
 	End      int64
 	// Trouble describes errors before or after End, or in the index. It is nil for a file that just ends.
@@ -70,7 +70,7 @@ const (
 	maxRecord = 64 << 20
 	maxKept   = 64 << 20 // approximate bytes of schemas, channels, metadata and names of attachments that are kept
 	maxItems  = 1 << 24  // chunks of a file
-	// MaxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
+	// MaxMessage is the maximum size in bytes of the messages that Read reads: a frame of 256 Mi samples of 16 bits.
 	MaxMessage = 512 << 20
 	maxLoose   = 4 << 20 // bytes of consecutive messages outside of chunks that are treated as one chunk
 	// maxMessages limits the number of messages of a chunk.

@@ -63,8 +63,8 @@ func (f *File) Resume(ctx context.Context, leave func(chunk int) bool) (w *Write
 	return w, b, left, nil
 }
 
-// resumeChunk adds a chunk with the given messages to the index. If the file lacks one of its message indexes, it
-// appends all of them to b.
+// resumeChunk adds a chunk with the given messages to the index. If the file lacks any of the chunk's message indexes,
+// it appends all of them to b.
 func (f *File) resumeChunk(w *Writer, b []byte, c *Chunk, list []MessageInfo) ([]byte, error) {
 	entry := chunkIndex{first: c.First, last: c.Last, at: uint64(c.Offset), length: uint64(c.Length), size: c.Size}
 	index := map[uint16][]messageAt{}

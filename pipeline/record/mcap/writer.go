@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
-// A Writer lays out a file's records, and keeps the data for its index. The results of its methods must be written to
-// the file one after another, without gaps; Offset is where the next one begins.
+// A Writer lays out a file's records, and keeps the data for its index. The bytes that its methods lay out must be
+// written to the file one after another, without gaps; Offset is where the next ones begin.
 type Writer struct {
 	Offset uint64
 

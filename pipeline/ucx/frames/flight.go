@@ -76,7 +76,7 @@ func (f *flight) fill(j *job) {
 	f.text = h.append(f.text[:0])
 }
 
-// landed is called when UCX no longer needs the memory of one of the messages.
+// landed is called when UCX no longer needs the memory of one of the messages, or could not send it.
 func (f *flight) landed(err error) {
 	if err != nil {
 		f.failed.Store(true)
