@@ -73,8 +73,8 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 	return c, nil
 }
 
-// openToolkit opens a toolkit library by the first of the given names that works. If none does, it returns the first
-// error.
+// openToolkit opens a toolkit library: it tries the given names in order, in one of toolkitFolders after the other. If
+// all fail, it returns the first error.
 func openToolkit(names []string) (handle uintptr, err error) {
 	for _, folder := range toolkitFolders {
 		for _, name := range names {

@@ -31,7 +31,7 @@ const (
 	eventNoTiming     = 2
 )
 
-// maxFences is the number of pending fences on one stream from which on FenceThen waits for one of them.
+// maxFences is the number of fences that can be pending on one stream before FenceThen has to wait for one of them.
 const maxFences = 256
 
 // NewStream creates a stream. Close frees it.

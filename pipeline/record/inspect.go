@@ -40,7 +40,7 @@ type Report struct {
 
 // Unplayed describes a channel of images that are not played.
 type Unplayed struct {
-	Topic    string `json:"topic"`    // its topic
+	Topic    string `json:"topic"`    // topic of the channel
 	Schema   string `json:"schema"`   // the images' kind, such as sensor_msgs/msg/CompressedImage
 	Encoding string `json:"encoding"` // of the first image: its pixel format, or its compression, such as jpeg
 	Frames   int    `json:"frames"`   // the channel's images in the file

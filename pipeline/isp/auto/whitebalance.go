@@ -36,7 +36,7 @@ const (
 	brightest = 0.9
 )
 
-// balanceDamping is the part of an error that remains after a frame.
+// balanceDamping is the part of an error, on a logarithmic scale, that remains after a frame.
 const balanceDamping = 0.75
 
 // leastZones is the minimum number of usable zones for a change.

@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// ErrNotOwn means that a file is not laid out as a Writer does it, so no Writer can continue it.
+// ErrNotOwn means that a file is not laid out like the files of a Writer, so no Writer can continue it.
 var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
 // HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error is r's.

@@ -58,8 +58,8 @@ func (f *File) scan(ctx context.Context) error {
 	return nil
 }
 
-// damaged records the damaged place at End, up to maxSkipped of them. next is the offset at which the scan continues,
-// or 0.
+// damaged counts the damaged place at End and, for the first maxSkipped places, adds err to Trouble. next is the offset
+// at which the scan continues, or 0 if it does not.
 func (f *File) damaged(err error, next int64) {
 	if f.skipped++; f.skipped > maxSkipped {
 		return

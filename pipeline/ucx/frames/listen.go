@@ -238,7 +238,7 @@ func (s *Server) reopen() error {
 	return nil
 }
 
-// Addr returns the address where the server listens, or the zero AddrPort if it does not listen yet.
+// Addr returns the address where the server listens, or the zero AddrPort while it does not listen.
 func (s *Server) Addr() netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
