@@ -26,8 +26,8 @@ var ErrCompile = errors.New("CUDA source does not compile")
 // Interrupt.
 var ErrInterrupted = errors.New("compiling kernels was interrupted")
 
-// nvrtcNames are the names of the compiler's library in releases 13, 12 and 11.2 to 11.8 of the toolkit (with NVRTC's
-// own numbers).
+// nvrtcNames are the names by which the compiler's library is searched for: those of releases 13, 12 and 11.2 to 11.8
+// of the toolkit (with NVRTC's own numbers).
 var nvrtcNames = []string{"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so.11"}
 
 // toolkitFolders are the folders to search for the toolkit's libraries; "" leaves the search to the linker.
@@ -73,8 +73,8 @@ func (g *Device) newCompiler(cache string, names []string) (*Compiler, error) {
 	return c, nil
 }
 
-// openToolkit opens a toolkit library by the first of the given names that works. If none does, it returns the first
-// error.
+// openToolkit opens a toolkit library: it tries the given names in order, in one of toolkitFolders after the other. If
+// all fail, it returns the first error.
 func openToolkit(names []string) (handle uintptr, err error) {
 	for _, folder := range toolkitFolders {
 		for _, name := range names {
@@ -108,7 +108,8 @@ func (c *Compiler) check(code int32) error {
 }
 
 // Compile compiles source with further options of NVRTC; name is its name in errors. cached reports whether the code
-// comes from the cache. Compiling takes seconds and is logged. It succeeds even if the code cannot be cached.
+// comes from the cache. Compiling takes seconds and is logged. Compile succeeds even if the code cannot be cached.
+// Errors wrap ErrCompile or ErrInterrupted, or are NVRTC's.
 func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
 	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
 	h := sha256.New()
@@ -129,7 +130,7 @@ func (c *Compiler) Compile(name, source string, options ...string) (code []byte,
 	return code, false, nil
 }
 
-// keep writes the file atomically.
+// keep writes the code to a file of the cache atomically.
 func (c *Compiler) keep(file string, code []byte) error {
 	if err := os.MkdirAll(c.cache, 0o755); err != nil {
 		return err

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// CUDA is the back end for machines with a GPU. Its memory comes from cuMemHostAlloc and can be used by the CPU, the
-// GPU and, once pinned, the FPGA.
+// CUDA is the back end for machines with a GPU. Its memory, except Shared memory, comes from cuMemHostAlloc. It can be
+// used by the CPU, the GPU and, once pinned, the FPGA.
 type CUDA struct {
 	Device      *Device
 	invalidator Invalidator
@@ -32,9 +32,9 @@ const (
 	memoryTypeHost    = 1
 )
 
-// AllocHost allocates one more page than requested, in front of the buffer: nv-p2p's notifier mistakes a change of a
-// mapping that ends where a pin starts for a change of the pin, so no foreign mapping may end there. SYNC_MEMOPS is set
-// once (GPUDirect RDMA 12.9 §11.6).
+// AllocHost implements Allocator. It allocates one more page than requested, in front of the buffer: nv-p2p's notifier
+// mistakes a change of a mapping that ends where a pin starts for a change of the pin, so no foreign mapping may end
+// there. It sets the buffer's attribute SYNC_MEMOPS (GPUDirect RDMA 12.9 §11.6).
 func (c *CUDA) AllocHost(size int, flags Flags) (*Buffer, error) {
 	if err := checkRequest(size, flags); err != nil {
 		return nil, err

@@ -27,7 +27,7 @@ const (
 	knownFlags = Portable | Mapped | WriteCombined | Shared
 )
 
-// Errors that callers distinguish. They are wrapped with the details, and with what to do.
+// Errors that callers distinguish. They are wrapped with the details.
 var (
 	ErrBackend = errors.New("no such memory back end")
 	ErrSize    = errors.New("impossible buffer size")
@@ -125,7 +125,8 @@ func (b *Buffer) Bytes() []byte {
 func (b *Buffer) Addr() uintptr { return b.addr }
 
 // DevicePointer returns the address of the same memory for kernels. It equals the CPU's address on the host back end,
-// on GPUs that use the CPU's addresses, and for memory without Mapped, which kernels on other GPUs cannot access.
+// for memory without Mapped, which kernels on other GPUs cannot access, and, unless the memory is Shared, on GPUs that
+// use the CPU's addresses.
 func (b *Buffer) DevicePointer() uintptr {
 	if b.dev != 0 {
 		return b.dev

@@ -77,7 +77,7 @@ func Trouble(files []DeviceFile) (trouble, remedy string) {
 	return trouble, "journalctl -k -g 'nvgpu|nvmap|NVRM'"
 }
 
-// userName returns the name of the user who lacks permission, or "tegracast" if it is unknown.
+// userName returns the name of this process's user, or "tegracast" if it is unknown.
 func userName() string {
 	u, err := user.Current()
 	if err != nil {

@@ -30,14 +30,16 @@ func (a *hostAllocator) Backend() string { return "host" }
 // Close implements Allocator. There is nothing to free.
 func (a *hostAllocator) Close() error { return nil }
 
-// AllocHost maps one more page than requested, in front of the buffer: nv-p2p's notifier mistakes a change of a mapping
-// that ends where a pin starts for a change of the pin, so no foreign mapping may end there.
+// AllocHost implements Allocator. It maps one more page than requested, in front of the buffer: nv-p2p's notifier
+// mistakes a change of a mapping that ends where a pin starts for a change of the pin, so no foreign mapping may end
+// there.
 func (a *hostAllocator) AllocHost(size int, flags Flags) (*Buffer, error) {
 	return a.alloc(context.Background(), size, flags)
 }
 
-// During returns a, but in place of the host back end an Allocator like it whose AllocHost fails with the cause of
-// ctx's end when ctx ends, because large memory takes seconds to allocate. Allocating Shared memory is not interrupted.
+// During returns a or, if a is the host back end, an Allocator like it whose AllocHost fails with the cause of ctx's
+// end if ctx ends before the memory is allocated, because large memory takes seconds. Allocating Shared memory is not
+// interrupted.
 func During(ctx context.Context, a Allocator) Allocator {
 	if host, is := a.(*hostAllocator); is {
 		return &during{host, ctx}
@@ -113,8 +115,8 @@ func (a *hostAllocator) fill(ctx context.Context, memory []byte) error {
 	return nil
 }
 
-// hugePage is the size that one page table entry can map. A frame in few huge pages is cheaper to walk, to pin and to
-// send without copying.
+// hugePage is the number of bytes that one page table entry can map. A frame in few huge pages is cheaper to walk, to
+// pin and to send without copying.
 const hugePage = 2 << 20
 
 // inHugePages returns a part of mem that is length bytes long and whose second page starts at a huge page boundary, and

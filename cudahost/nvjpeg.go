@@ -32,7 +32,8 @@ type NVJPEG struct {
 	handle, state, params uintptr
 }
 
-// NewNVJPEG opens nvJPEG for files with a quality of 1 to 100. The error wraps ErrNoCUDA if nvJPEG is missing.
+// NewNVJPEG opens nvJPEG for files with a quality of 1 to 100. The caller must close it. The error wraps ErrNoCUDA if
+// nvJPEG is missing or too old.
 func (g *Device) NewNVJPEG(quality int) (*NVJPEG, error) {
 	return g.newNVJPEG(quality, nvjpegNames)
 }

@@ -31,7 +31,7 @@ const (
 	eventNoTiming     = 2
 )
 
-// maxFences is the number of pending fences on one stream from which on FenceThen waits for one of them.
+// maxFences is the number of fences that can be pending on one stream before FenceThen has to wait for one of them.
 const maxFences = 256
 
 // NewStream creates a stream. Close frees it.
@@ -94,7 +94,7 @@ func (s *Stream) FenceThen(then func(error)) (*Fence, error) {
 	return f, nil
 }
 
-// event gives the fence a free or a new event.
+// event sets the fence's event to a free or a new one.
 func (s *Stream) event(d *driver, f *Fence) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,8 @@ type backend interface {
 	// openFile prepares a file that was opened with flags on the device dev for reading and writing. closeFile ends that.
 	openFile(f *File, flags int, dev uint64) error
 	closeFile(f *File) error
-	// addBuffer registers memory. place is the memory's number, by which pieces of transfers refer to it. dropBuffer
-	// ends the registration.
+	// addBuffer registers memory. place is the memory's number, by which pieces of transfers refer to it; -1: none.
+	// dropBuffer ends the registration.
 	addBuffer(base uintptr, size int) (place int, err error)
 	dropBuffer(r *region) error
 	// transfer performs a transfer of a held file, and waits for its end.

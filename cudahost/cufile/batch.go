@@ -54,9 +54,9 @@ type Batch struct {
 	left     int // number of transfers that have not ended
 }
 
-// Submit starts transfers (cuFileBatchIOSubmit, §4.5.1) without waiting for them. The memory must not change until they
-// are done. If one of them is ill-formed, none is started, and the error wraps what Read's error for that transfer
-// would. If ops is empty, the error wraps InvalidValue.
+// Submit starts transfers (cuFileBatchIOSubmit, §4.5.1) without waiting for them. The memory must not be used until
+// they are done, except to read what is being written to a file. If one of them is ill-formed, none is started, and the
+// error wraps what Read's error for that transfer would. If ops is empty, the error wraps InvalidValue.
 func (d *Driver) Submit(ops []Op) (*Batch, error) {
 	const call = "cuFileBatchIOSubmit"
 	if err := d.use(call); err != nil {

@@ -4,8 +4,8 @@ package cufile
 
 import "golang.org/x/sys/unix"
 
-// most is the maximum number of transfers of a batch that are combined: few, since combining is for the head and tail of
-// separate memory.
+// most is the maximum number of transfers of a batch that are combined. It is small, because combining is meant for a
+// frame whose beginning and end are in separate memory.
 const most = 8
 
 // iovec is struct iovec of the kernel.

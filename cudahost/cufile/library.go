@@ -114,7 +114,8 @@ func openLibrary(d *Driver, c *Config) (*library, error) {
 	return l, nil
 }
 
-// settle applies the settings to the library.
+// settle applies the settings that differ from the library's. It returns an error if compatibility mode is needed and
+// the settings forbid it.
 func (l *library) settle(set *Settings) error {
 	p, props, err := l.ask()
 	if err != nil {
@@ -269,7 +270,7 @@ func (l *library) transfer(call string, op Op) (n int, err error) {
 }
 
 // inBatch implements backend, with one call per transfer. The library's own batches are not used, because with host
-// memory and files opened with O_DIRECT they write wrong bytes (the package's comment).
+// memory and files opened with O_DIRECT they write wrong bytes (see the package's comment).
 func (l *library) inBatch(call string, op Op) (int, error) { return l.transfer(call, op) }
 
 func (l *library) together([]Op) int { return 1 }
@@ -287,7 +288,7 @@ func moved(call string, f *File, n int) (int, error) {
 }
 
 // async implements backend. The call of done follows the transfer in the stream. Registered streams are not registered
-// with the library, because it then loses transfers (the package's comment).
+// with the library, because it then loses transfers (see the package's comment).
 func (l *library) async(_ string, s Stream, op Op, a *Async, _ StreamFlags, done func()) error {
 	f := symReadAsync
 	if op.Write {

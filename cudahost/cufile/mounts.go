@@ -77,7 +77,7 @@ func (m *mounts) of(dev uint64) *mount {
 	return m.list[dev]
 }
 
-// Size of a trial, and of its pieces.
+// Sizes of a trial and of its pieces, in bytes.
 const (
 	trialBytes = 16 << 20
 	trialPiece = 4 << 20

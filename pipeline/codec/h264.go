@@ -60,8 +60,8 @@ func CheckH264(f pipeline.Format) error {
 	return nil
 }
 
-// DefaultBitrate returns a bit rate, in bits per second, at which pictures of format f look good: a tenth of a bit per
-// pixel, but from MinBitrate to MaxBitrate.
+// DefaultBitrate returns a bit rate, in bits per second, at which pictures of format f, which must have a frame rate,
+// look good: a tenth of a bit per pixel, but from MinBitrate to MaxBitrate.
 func DefaultBitrate(f pipeline.Format) int {
 	return int(min(max(float64(f.Width)*float64(f.Height)*float64(f.Rate.Num)/float64(f.Rate.Den)/10, MinBitrate), MaxBitrate))
 }
@@ -187,8 +187,8 @@ func (h *H264) SetBitrate(bitrate int) error {
 }
 
 // Encode appends f's picture to dst as an H.264 byte stream (Annex B). If key is true, it is a key frame, which begins
-// with the parameter sets. Encode never writes beyond dst's capacity. Errors wrap ErrFormat if f has another format,
-// and otherwise ErrEncode; the result may then include a part of the picture.
+// with the parameter sets. Encode never writes beyond dst's capacity. Errors wrap ErrFormat if f does not fit the
+// encoder's format, and otherwise ErrEncode; the result may then include a part of the picture.
 func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 	w, ht, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := stride*ht, stride*ht/4

@@ -17,7 +17,7 @@ const (
 	Package     = "libopenh264-7"
 )
 
-// Errors that callers distinguish. They are wrapped with the details, and with what to do.
+// Errors that callers distinguish. They are wrapped with the details.
 var (
 	ErrNoLibrary = errors.New("H.264 cannot be encoded here")
 	ErrFormat    = errors.New("pictures cannot be encoded as H.264")

@@ -13,8 +13,8 @@ import (
 )
 
 // bandLines is the height of a band. It is a multiple of four so that no line of the quarter size is split. The lines
-// of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and up to 14 in the
-// steps before defects are repaired.
+// of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and more in the
+// steps before them if defects are repaired.
 const bandLines = 64
 
 // shortLines is the height of a band on the short way (see columns.go), which computes only two lines again. With so
@@ -23,8 +23,7 @@ const shortLines = 16
 
 // sliceLines is the maximum height of a band of a filling frame, whose lines are handed on band by band. Bands end
 // haloLines before a multiple of sliceLines, because a band needs lines below its end: as soon as a slice has arrived,
-// a band can be finished. If defects are repaired and the picture is sharpened, a band needs more lines below, and
-// waits for the next slice.
+// a band can be finished. If defects are repaired, a band may need more lines below, and then waits for the next slice.
 const (
 	sliceLines = 16
 	haloLines  = 4
@@ -145,7 +144,7 @@ type worker struct {
 
 // A scratch contains a worker's line buffers.
 type scratch struct {
-	raw     []byte // words of a line that is not stored in words
+	raw     []byte // a line's samples as words; nil if the input has words
 	marks   line
 	black   ring // samples minus the black level
 	static  ring // known defects repaired

@@ -64,7 +64,7 @@ func columnsGo(dst *columns, src []byte, n int, a *columnsArgs) {
 	}
 }
 
-// A phase describes the colour of a line that is not green.
+// A phase describes which colour besides green a line of the mosaic has, and which pixels have it.
 type phase struct {
 	odd  int // 1: the odd pixels have it; 0: the even ones
 	blue int // 1: it is blue; 0: red
@@ -97,7 +97,8 @@ func colorsGo(dst []byte, up, mid, down *columns, n int, p phase, t *tone) {
 // kernels.
 type colorsLines struct{ own, green, upOwn, upGreen, downOwn, downGreen *uint16 }
 
-// newColorsLines returns the columns starting with pixel x, which has its own colour, and its neighbour in the pair.
+// newColorsLines returns the columns from pixel x on, which has the own colour, and from its neighbour x^1 on, which is
+// green.
 func newColorsLines(up, mid, down *columns, x int) colorsLines {
 	return colorsLines{mid.at(x), mid.at(x ^ 1), up.at(x), up.at(x ^ 1), down.at(x), down.at(x ^ 1)}
 }

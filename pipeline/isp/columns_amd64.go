@@ -40,7 +40,7 @@ type weave struct {
 	pairs    [3][64]byte    // three times 64 bytes, from 64 of the own colour and 64 of green
 	third    [3][64]byte    // three times 64 bytes, from 64 of the third colour
 	masks    [3]uint64      // bit i is set if byte i is taken from third, not from pairs
-	words    [3][32]uint16  // inverse mapping: index of the word for each place modulo 32, for the first, second and third of every three words
+	words    [3][32]uint16  // words[k][(3*i+k)%32] is i, because word i of colour k is written to place 3*i+k
 	phase
 }
 

@@ -45,8 +45,8 @@ type Defects struct {
 	Threshold int           // how far a sample may be above or below all of its eight neighbours, in the sensor's units; 0: no search
 }
 
-// Config configures a Stage. The zero values of Defects, Shading, Gains, Matrix and Sharpen disable these steps, which
-// then cost no time.
+// Config configures a Stage. The zero values of Defects, Shading, Matrix and Sharpen disable these steps, which then
+// cost no time; those of Gains mean 1.
 type Config struct {
 	BlackLevel int    // value that the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
 	Black      [4]int // added to BlackLevel, by channel
@@ -58,7 +58,7 @@ type Config struct {
 	Gamma      float64    // 0 is the BT.709 OETF (§1.2); otherwise V = L^(1/Gamma), with Gamma from 1 to 4 in steps of 1/100
 	Curve      []int      // replaces Gamma: 2 to 4096 knots from 0 to 4080 (white), equally spaced over linear light and joined by straight lines
 	Sharpen    float64    // 0 to 4: factor with which detail is added, in steps of 1/64
-	Workers    int        // number of bands processed at the same time; 0: one for each CPU that Go uses
+	Workers    int        // bands processed at the same time; 0: one for each CPU that Go uses, at most MaxWorkers
 
 	// Results is the name under which the statistics of each frame are attached to the outputs, as a pipeline.Result;
 	// if empty, they are not attached. They are allocated for each frame.
@@ -136,7 +136,7 @@ func (g Gains) Validate() error {
 	return nil
 }
 
-// checkBlack checks the values that depend on the sensor's number of bits.
+// checkBlack checks the black levels, whose maximum depends on the sensor's number of bits.
 func (c Config) checkBlack(bits int) error {
 	limit := 1<<bits - 2
 	for i, name := range []string{"red", "green (red lines)", "green (blue lines)", "blue"} {

@@ -14,7 +14,8 @@ func pairs(step int) [4][2]image.Point {
 	return [4][2]image.Point{{w, w.Mul(-1)}, {n, n.Mul(-1)}, {nw, nw.Mul(-1)}, {ne, ne.Mul(-1)}}
 }
 
-// A defect is a known defective pixel. Each bit of usable stands for a pair of neighbours that may replace it.
+// A defect is a known defective pixel of a line. Bit i of usable is set if its pair i of neighbours (see pairs) may
+// replace it.
 type defect struct {
 	x      int
 	usable uint8

@@ -15,7 +15,7 @@ import (
 
 // The results of a camera's calibration are stored in text files of words separated by blanks; # starts a comment.
 
-// maxDefects is the maximum number of known defects in a file: about one sample in a hundred of 8K.
+// maxDefects is the maximum number of known defects in a file: about one in 64 samples of 8K.
 const maxDefects = 1 << 19
 
 // A textWords reads a text file word by word and keeps track of the line.

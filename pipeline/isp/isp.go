@@ -39,7 +39,7 @@ type Stage struct {
 	stats   Statistics
 }
 
-// New builds the tone table and starts the workers. Close ends them.
+// New returns a Stage and starts its workers, which Close ends. The error wraps ErrConfig.
 func New(c Config) (*Stage, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -65,10 +65,11 @@ func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 	return pipeline.StageNeeds{Slices: true}, nil
 }
 
-// Plan accepts as input any format with pipeline.Samples in memory that the CPU may read. It accepts as outputs any
-// number of UYVY, UYVP, RGB24, NV12, I420 and Grey with any colorimetry, at full, half and quarter size. Errors wrap
-// ErrUnsupported, ErrConfig (a value exceeds the sensor's number of bits) or pipeline.ErrFormat, and state what was
-// requested and what is possible. After Close the error is ErrClosed.
+// Plan accepts as input any format with pipeline.Samples that is not packet-ready, in host memory that the CPU may
+// read. It accepts as outputs any number of UYVY, UYVP, RGB24, NV12, I420 and Grey pictures in host memory, of any
+// colorimetry, at full, half and quarter size. Errors wrap ErrUnsupported, ErrConfig (a value exceeds the sensor's
+// number of bits) or pipeline.ErrFormat, and state what was requested and what is possible. After Close the error is
+// ErrClosed.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,9 +102,9 @@ func (s *Stage) SetGains(g Gains) error {
 
 // Process makes outs from in; both must have the formats of the last Plan. Elements of outs may be nil. Process returns
 // when all bytes are written and Config.Observe, if set, has returned. It allocates nothing, unless Config.Results is
-// set. If it fails with an error that wraps ErrMismatch, ErrClosed or ctx.Err(), it has written nothing. If in is
-// filling, the outputs' lines arrive in bands as those of in do; then Process may also fail later, with the error of in
-// or ctx.Err().
+// set. An error wraps ErrMismatch, ErrClosed or ctx.Err(), and then nothing has been written. If in is filling, lines
+// arrive in the filling outputs as they do in in, band by band; then Process may also fail when it has written some,
+// with the error of in or ctx.Err().
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -89,10 +89,10 @@ func newMalvarArgs(odd int) malvarArgs {
 	return a
 }
 
-// roundUp16 returns n rounded up to whole vectors, for which lines have room.
+// roundUp16 returns n rounded up to whole vectors of 16 samples, for which lines have room.
 func roundUp16(n int) int { return (n + 15) &^ 15 }
 
-// roundUp32 is roundUp16 for vectors of 32.
+// roundUp32 is roundUp16 for vectors of 32 samples.
 func roundUp32(n int) int { return (n + 31) &^ 31 }
 
 func blackRow(dst []uint16, src []byte, a *blackArgs) {

@@ -62,7 +62,7 @@ func newMalvarArgs(odd int) malvarArgs {
 	return a
 }
 
-// roundUp16 returns n rounded up to whole vectors, for which lines have room.
+// roundUp16 returns n rounded up to whole vectors of 16 samples, for which lines have room.
 func roundUp16(n int) int { return (n + 15) &^ 15 }
 
 func blackRow(dst []uint16, src []byte, a *blackArgs) {

@@ -91,13 +91,13 @@ func (l *levels) channels(y int) [2]int {
 	return [2]int{c[l.red[0]], c[1-l.red[0]]}
 }
 
-// blacks returns the black levels for line y.
+// blacks returns the arguments of blackGo for line y.
 func (l *levels) blacks(y int) blackArgs {
 	c := l.channels(y)
 	return blackArgs{mask: l.mask, shift: uint16(l.shift), black: [2]uint16{l.black[c[0]], l.black[c[1]]}}
 }
 
-// gains returns the gains for line y.
+// gains returns the arguments of gainGo for line y.
 func (l *levels) gains(y int) gainArgs {
 	var a gainArgs
 	for i, c := range l.channels(y) {

@@ -18,7 +18,7 @@ func (w *worker) blackLine(y int) line {
 	return l
 }
 
-// words returns the samples of line y as little-endian words.
+// words returns the samples of line y as little-endian words, which are valid until the next call.
 func (w *worker) words(y int) []byte {
 	p := w.plan
 	w.await(y)

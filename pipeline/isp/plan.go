@@ -90,8 +90,8 @@ func newMatrix(m [9]float64) *[9]int16 {
 	return &fixedPoint
 }
 
-// CheckInput returns the error that Plan would return for this input format, or nil. Write-combined memory is accepted
-// for the GPU only; Stage.Plan refuses it.
+// CheckInput returns the error that Plan would return for this input format, or nil. Unlike Stage.Plan, it accepts
+// write-combined memory, which the GPU can use.
 func (c Config) CheckInput(in pipeline.Format) error {
 	if err := in.Validate(); err != nil {
 		return fmt.Errorf("isp: input: %w", err)

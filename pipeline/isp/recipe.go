@@ -62,7 +62,8 @@ type RecipeShading struct {
 	AtY   []uint16      // for each line of the frame: j<<8 | h
 }
 
-// NewRecipe returns the recipe for a valid configuration. It refuses what Plan refuses, with the same errors.
+// NewRecipe returns the recipe for a valid configuration. It refuses what Stage.Plan refuses, except write-combined
+// input, with the same errors.
 func NewRecipe(c Config, in pipeline.Format, want []pipeline.Format) (*Recipe, error) {
 	tone := newTone(c)
 	p, err := newPlan(c, tone, packGains(c.Gains), in, want)
@@ -125,7 +126,7 @@ func (r *Recipe) Factors(g Gains) (m, n [2][2]int) {
 	return m, n
 }
 
-// Check returns an error unless the frames match the recipe. Its errors are those of Process.
+// Check returns an error that wraps ErrMismatch unless the frames match the recipe. If r is nil, no frames do.
 func (r *Recipe) Check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if r == nil {
 		return (*plan)(nil).check(in, outs)

@@ -118,7 +118,7 @@ func (s *Statistics) line(row line, y, w, h int, l *levels) {
 	}
 }
 
-// forget discards the workers' statistics of a damaged frame.
+// forget discards the workers' statistics of a frame that could not be completed.
 func (s *Stage) forget() {
 	for _, w := range s.workers {
 		w.stats = Statistics{}

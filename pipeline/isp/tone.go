@@ -119,7 +119,7 @@ func reaches(i, k, hundredths int64) bool {
 	return cmpPowers(i, linearMax, 9, p, q, 20) >= 0
 }
 
-// cmpPowers compares (a/b)^m with (p/q)^n.
+// cmpPowers compares (a/b)^m with (p/q)^n: it returns -1, 0 or 1 if the former is less, equal or greater.
 func cmpPowers(a, b, m, p, q, n int64) int {
 	pow := func(x, y int64) *big.Int { return new(big.Int).Exp(big.NewInt(x), big.NewInt(y), nil) }
 	left := pow(a, m)

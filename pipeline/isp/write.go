@@ -136,7 +136,7 @@ func rgb24Go(dst []byte, r, g, b []uint16, shift int) {
 	}
 }
 
-// narrowGo writes the lower bytes.
+// narrowGo writes the lower byte of each value.
 func narrowGo(dst []byte, src []uint16) {
 	src = src[:len(dst)]
 	for i := range dst {

@@ -41,7 +41,7 @@ const DefaultTimeLimit = time.Second
 
 // Limits of a Config.
 const (
-	MaxNames     = 64 // of parameters, of numbers, and of labels
+	MaxNames     = 64 // of parameters, of numbers and of labels, each
 	MaxBins      = 4096
 	MinTimeLimit = 10 * time.Millisecond
 	MaxTimeLimit = time.Minute
@@ -51,7 +51,7 @@ const (
 // an underscore.
 var identifier = regexp.MustCompile(`^[a-z][A-Za-z0-9_]{0,63}$`)
 
-// reserved contains the keywords of C++, except those that identifier does not match.
+// reserved contains keywords of C++ that identifier matches.
 const reserved = ` alignas alignof and and_eq asm auto bitand bitor bool break case catch char class compl concept const constexpr
  const_cast continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto
  if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register

@@ -33,8 +33,8 @@ type Options struct {
 	Logger     *slog.Logger // nil: slog.Default()
 }
 
-// A Stage is a pipeline.Stage that runs a user's kernel. Its methods may be called from any goroutine; they exclude one
-// another.
+// A Stage is a pipeline.Stage that runs a user's kernel. Its methods may be called from any goroutine; Plan, Process
+// and Close exclude one another.
 type Stage struct {
 	config     Config
 	device     device
@@ -130,8 +130,8 @@ func (s *Stage) settle() {
 
 // Process implements pipeline.Stage. It enqueues the work on the GPU and returns; the Ready fence of outs is signalled
 // when bytes and results are final. Frames must have the formats of the latest Plan, and be in memory of cudahost.CUDA.
-// While the kernel is skipped, frames are passed on unchanged. If inFlight frames are being processed, Process waits
-// for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
+// While the kernel is skipped, Process copies the picture unchanged, or adds no results. If inFlight frames are being
+// processed, Process waits for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

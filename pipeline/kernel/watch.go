@@ -40,7 +40,6 @@ func (w *watch) buildFirst() (*loaded, error) {
 	return w.stage.build(src)
 }
 
-// build builds a program from a source.
 func (s *Stage) build(src *source) (*loaded, error) {
 	p, err := s.device.build(src)
 	if err != nil {

@@ -10,23 +10,23 @@ import (
 	"time"
 )
 
-// ErrHangs means that a disk does not answer: a system call has not returned for a long time.
+// ErrHangs means that a disk does not answer in time, or that an earlier operation still waits for it.
 var ErrHangs = errors.New("the disk hangs")
 
-// Disks records which folders are on disks that hang, so that no further call has to wait there. The zero value is
-// ready for use; a nil *Disks records nothing.
+// Disks records which operations wait for the disks of which folders, so that no further one has to wait there. The
+// zero value is ready for use; a nil *Disks records nothing.
 type Disks struct {
 	mu   sync.Mutex
 	list []*hanging
 }
 
-// hanging describes something that waits for a disk.
+// hanging is an operation that waits for the disk of a folder.
 type hanging struct {
 	folder, what string
 	since        time.Time
 }
 
-// Hang returns the reason why no recordings can currently be made in a folder, or nil if they can be tried.
+// Hang returns an error that wraps ErrHangs if an operation waits for the disk of the given folder, otherwise nil.
 func (d *Disks) Hang(folder string) error {
 	if d == nil {
 		return nil
@@ -42,16 +42,16 @@ func (d *Disks) Hang(folder string) error {
 		ErrHangs, h.what, folder, h.since.Format(time.TimeOnly))
 }
 
-// Hanging reports whether anything waits for a disk that hangs. While it waits, it holds frames, files and memory. d
-// must not be nil.
+// Hanging reports whether any operation waits for a disk. A waiting recording holds frames, files and memory. d must
+// not be nil.
 func (d *Disks) Hanging() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.list) > 0
 }
 
-// add records that something has been waiting for a folder's disk since the given time. The returned function must be
-// called when the wait is over.
+// add records that an operation has been waiting for a folder's disk since the given time. The returned function must
+// be called when the wait is over.
 func (d *Disks) add(folder, what string, since time.Time) (answered func()) {
 	if d == nil {
 		return func() {}
@@ -67,8 +67,9 @@ func (d *Disks) add(folder, what string, since time.Time) (answered func()) {
 	}
 }
 
-// try calls do, which accesses a folder's disk. It returns an error that wraps ErrHangs if that takes longer than
-// patience, in which case do continues, or if something already waits there.
+// try calls do, which accesses a folder's disk, and returns its error. It returns an error that wraps ErrHangs instead
+// if do takes longer than patience, in which case do continues, or if an operation already waits for the disk, in which
+// case do is not called.
 func (d *Disks) try(folder string, patience time.Duration, do func() error) error {
 	if err := d.Hang(folder); err != nil {
 		return err

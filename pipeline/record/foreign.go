@@ -12,10 +12,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// errUnplayable means that a channel has images of a kind that is not played. It is no damage.
+// errUnplayable means that images are of a kind or a format that is not played. It does not mean damage.
 var errUnplayable = errors.New("cannot be played")
 
-// kindOf returns whether messages of a schema are images, and whether these are compressed.
+// kindOf reports whether messages of a schema are images, and whether they are compressed.
 func kindOf(schema string) (image, compressed bool) {
 	switch schema {
 	case imageName, packedName, "sensor_msgs/Image", rawImageName:
@@ -26,17 +26,17 @@ func kindOf(schema string) (image, compressed bool) {
 	return false, false
 }
 
-// A conversion changes the bytes of foreign pixels, in place, into one of this project's formats. Applied twice it
-// changes nothing.
+// A conversion changes the bytes of foreign pixels, in place, into one of this project's formats. A second application
+// restores them.
 type conversion uint8
 
 const (
 	asTheyAre   conversion = iota
-	swapBytes              // of each 16 bits: big-endian samples, and YUYV
-	swapRedBlue            // of three bytes
+	swapBytes              // of each 16 bits, for big-endian samples and YUYV
+	swapRedBlue            // the first and the last of each 3 bytes
 )
 
-// convert applies the conversion to a frame's pixels. The padding of lines stays.
+// convert applies the conversion to a frame's pixels. It does not change the padding of lines.
 func (c conversion) convert(b []byte, f pipeline.Format) {
 	if c == asTheyAre {
 		return
@@ -91,8 +91,9 @@ func foreignPixels(encoding string, bigEndian bool) (p pipeline.PixelFormat, c c
 	return p, c, ok
 }
 
-// formatOf returns the format of an image of a channel, and the conversion to it. The error wraps errUnplayable if its
-// pixels are not supported.
+// formatOf returns the format of an image of a channel, and the conversion to it. The error wraps errUnplayable if the
+// pixel format or the size is not supported, or ErrFormat if the image has another number of bytes than its format
+// requires.
 func formatOf(c mcap.Channel, i Image) (f pipeline.Format, how conversion, err error) {
 	about := c.Metadata
 	if p := about["pixels"]; len(p) == 4 {
@@ -124,8 +125,8 @@ func formatOf(c mcap.Channel, i Image) (f pipeline.Format, how conversion, err e
 	return f, how, nil
 }
 
-// playable returns the format of the images of a message's channel, and the message's image, of which only the encoding
-// is known if it is compressed. The error wraps errUnplayable if the images are not supported.
+// playable returns the format and the fields of a message's image. The error is that of readImage or formatOf, or wraps
+// errUnplayable if the image is compressed.
 func playable(f *mcap.File, m mcap.MessageInfo) (format pipeline.Format, i Image, err error) {
 	c := f.Channels[m.Channel]
 	_, compressed := kindOf(f.Schemas[c.Schema].Name)

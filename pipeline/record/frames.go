@@ -10,23 +10,23 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// found is a frame of a chunk, with the chunk's messages that belong to it: those behind it up to the next frame, and
-// for the first frame those before it.
+// found is a frame of a chunk, with the chunk's other messages that belong to it: those after it up to the next frame
+// and, for the first frame, also those before it. Images of other channels belong to no frame.
 type found struct {
 	image, note mcap.MessageInfo
-	noted       bool // it has a note
+	noted       bool // the frame has a note
 	beside      []mcap.MessageInfo
 }
 
 // A listing contains the frames of one chunk.
 type listing struct {
-	chunk  int // its number + 1
+	chunk  int // its number + 1; 0: none
 	frames []found
 	err    error
 }
 
-// frames returns the frames of chunk i, at least one. If there is none, the error is errNoImage, unless the chunk is
-// damaged.
+// frames returns the frames of chunk i, at least one. The error is errNoImage if the chunk is undamaged and contains no
+// frame. The result must not be changed.
 func (r *Reader) frames(i int) ([]found, error) {
 	if r.listed.chunk != i+1 {
 		list, err := r.listFrames(i)
@@ -35,7 +35,7 @@ func (r *Reader) frames(i int) ([]found, error) {
 	return r.listed.frames, r.listed.err
 }
 
-// count returns the number of frames of chunk i.
+// count returns the number of frames of chunk i, or 0 if they cannot be listed.
 func (r *Reader) count(i int) int {
 	list, _ := r.frames(i)
 	return len(list)
@@ -79,7 +79,7 @@ func (r *Reader) listFrames(i int) ([]found, error) {
 	return list, nil
 }
 
-// hasOthers reports whether the file may have channels of images other than those that were refused.
+// hasOthers reports whether the file may have a channel of uncompressed images that was not refused.
 func (r *Reader) hasOthers() bool {
 	for id, c := range r.Channels {
 		if image, compressed := kindOf(r.Schemas[c.Schema].Name); image && !compressed && !r.refused[id] {
@@ -115,11 +115,11 @@ func readImage(f *mcap.File, m mcap.MessageInfo) (Image, error) {
 	return parseROS(b, int(m.Size), c.Encoding == "ros1", compressed)
 }
 
-// maxChunk is the maximum size in bytes of a chunk of several frames.
+// maxChunk is the maximum size of a chunk in bytes.
 const maxChunk = 1 << 30
 
-// Frame finds frame n of chunk i, and reads everything except its pixels. Errors wrap mcap.ErrDamaged,
-// mcap.ErrCompressed or ErrFormat, are the file's, or mean that chunk i has no such frame.
+// Frame finds frame n of chunk i, and reads everything except its pixels. It returns an error if there is no such
+// frame, if the frame is damaged or not in the recording's format, or if the file cannot be read.
 func (r *Reader) Frame(i, n int) (*Frame, error) {
 	list, err := r.frames(i)
 	if err != nil {
@@ -154,7 +154,7 @@ func (r *Reader) Frame(i, n int) (*Frame, error) {
 	return f, nil
 }
 
-// checkSize returns an error if too much must be read to check the frame.
+// checkSize returns an error if too many bytes would have to be read to check the frame.
 func (r *Reader) checkSize(f *Frame) error {
 	size := r.Chunks[f.chunk].Length
 	own := r.Channels[f.message.Channel].Metadata["pixels"] != ""
@@ -167,7 +167,6 @@ func (r *Reader) checkSize(f *Frame) error {
 	return nil
 }
 
-// readFrameNote reads a frame's note.
 func (r *Reader) readFrameNote(f *Frame, n mcap.MessageInfo) error {
 	if n.Size > maxNote {
 		return fmt.Errorf("%w: chunk %d: the note of the frame has %d bytes", mcap.ErrDamaged, f.chunk, n.Size)

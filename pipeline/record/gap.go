@@ -49,7 +49,8 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	return g, nil
 }
 
-// forget extends the gap to byte to, and frees the disk space in it from byte from on.
+// forget makes the gap end at byte to, and frees the disk space from byte from to byte to, except that of the gap's
+// first page.
 func (g *segment) forget(from, to int64) error {
 	if err := g.skip(to); err != nil {
 		return err
@@ -90,7 +91,8 @@ func (g *segment) fill(before *segment, from, to, size int64) error {
 	return g.skip(begin)
 }
 
-// keep completes the file with the frames of an event. No write to it may be in progress.
+// keep completes and closes the file of a ring, with the frames of an event and the messages in e.late. No write to the
+// file may be in progress.
 func (g *segment) keep(e event) error {
 	err := g.plain.Truncate(e.to)
 	g.writer.Keep(uint64(e.from), uint64(e.to))

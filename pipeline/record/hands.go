@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// hands tracks the frames that a recording has taken from its queue. If the disk hangs it detaches from the queue,
-// which counts these frames as dropped; the frames are held until the kernel no longer reads them.
+// hands tracks the frames that a recording has taken from its queue. If the disk hangs, leave counts these frames as
+// dropped, and holds them until the kernel no longer reads them.
 type hands struct {
 	queue *pipeline.Queue
 
@@ -61,7 +61,8 @@ func (h *hands) fail(f *pipeline.Frame, err error) {
 	}
 }
 
-// leave detaches from the queue: it counts the held frames as dropped, and holds them until they are released.
+// leave detaches from the queue: it counts the tracked frames as dropped, and keeps a reference to each until it is
+// released.
 func (h *hands) leave() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -45,8 +45,8 @@ func schemaOf(p pipeline.PixelFormat) mcap.Schema {
 }
 
 // Encoding returns the name of a pixel format in sensor_msgs/Image: that of ROS if it has one
-// (sensor_msgs/image_encodings.hpp), otherwise that of V4L2. Samples of more than 8 bits are in 16-bit words whose
-// upper bits are zero.
+// (sensor_msgs/image_encodings.hpp), otherwise that of V4L2. Unpacked samples of more than 8 bits are in 16-bit words
+// whose unused upper bits are zero.
 func Encoding(p pipeline.PixelFormat) string {
 	switch p {
 	case pipeline.UYVY:
@@ -65,12 +65,13 @@ func Encoding(p pipeline.PixelFormat) string {
 	return mosaic + "16"
 }
 
-// mosaics returns the names of the mosaics in sensor_msgs/Image without the number of bits.
+// mosaics returns the names of the mosaics in sensor_msgs/Image without the number of bits. Its indexes are values of
+// pipeline.Mosaic.
 func mosaics() []string {
 	return []string{"bayer_rggb", "bayer_grbg", "bayer_gbrg", "bayer_bggr", "mono"}
 }
 
-// appendImage appends a sensor_msgs/Image in CDR without its pixels, whose size is size bytes.
+// appendImage appends a sensor_msgs/Image in CDR up to its pixels, of which size bytes follow.
 func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size int) []byte {
 	le, from := binary.LittleEndian, len(b)+4 // alignment is relative to the end of the encapsulation header
 	align := func() {
@@ -98,18 +99,18 @@ func appendImage(b []byte, f pipeline.Format, at time.Time, frameID string, size
 
 // Image describes an image message: its fields other than the pixels, and where the pixels are.
 type Image struct {
-	At       time.Time `json:"at"`         // the moment that it shows
-	FrameID  string    `json:"frame_id"`   // name of its source
+	At       time.Time `json:"at"`         // time of the image
+	FrameID  string    `json:"frame_id"`   // name of the image's source
 	Height   int       `json:"height"`     // in lines
 	Width    int       `json:"width"`      // in pixels
 	Encoding string    `json:"encoding"`   // pixel format, by ROS's name or, if it has none, V4L2's
-	Step     int       `json:"step_bytes"` // from line to line
-	Pixels   int       `json:"-"`          // offset of the pixels in the message
-	Size     int       `json:"size_bytes"` // of all pixels
+	Step     int       `json:"step_bytes"` // bytes from line to line
+	Pixels   int       `json:"-"`          // offset of the pixels in the message, in bytes
+	Size     int       `json:"size_bytes"` // bytes of all pixels
 
-	BigEndian bool `json:"-"` // the byte order of samples of 16 bits
-	Tag       int  `json:"-"` // in protobuf: offset of the field of the pixels
-	Behind    int  `json:"-"` // in protobuf: bytes of the fields behind the pixels
+	BigEndian bool `json:"-"` // samples of 16 bits are big-endian
+	Tag       int  `json:"-"` // in protobuf: offset of the field of the pixels; otherwise 0
+	Behind    int  `json:"-"` // in protobuf: bytes of the fields behind the pixels; otherwise 0
 }
 
 // maxImage is the maximum size of an image message in bytes.
@@ -117,12 +118,12 @@ const maxImage = mcap.MaxMessage
 
 var errImage = errors.New("record: the message is not an image of its schema")
 
-// ParseImage parses the beginning of a sensor_msgs/Image of size bytes in CDR. b must contain all of it except,
-// possibly, pixels.
+// ParseImage parses the fields of a sensor_msgs/Image of size bytes in CDR. b must contain all of the message except,
+// possibly, its pixels.
 func ParseImage(b []byte, size int) (Image, error) { return parseROS(b, size, false, false) }
 
-// parseROS parses the beginning of a sensor_msgs/Image or sensor_msgs/CompressedImage of size bytes, in the
-// serialisation of ROS 1 or in CDR.
+// parseROS parses the fields of a sensor_msgs/Image or sensor_msgs/CompressedImage of size bytes, in the serialisation
+// of ROS 1 or in CDR. b must contain all of the message except, possibly, its pixels.
 func parseROS(b []byte, size int, ros1, compressed bool) (Image, error) {
 	d := &rosDecoder{b: b, order: binary.LittleEndian, ros1: ros1}
 	if ros1 {
@@ -178,7 +179,7 @@ func (d *rosDecoder) octet() byte {
 	return d.b[d.at-1]
 }
 
-// text reads a text, which CDR ends with a zero that its length includes.
+// text reads a string. In CDR it ends with a zero byte, which its length includes.
 func (d *rosDecoder) text() string {
 	n, zero := d.word(), 1
 	if d.ros1 {

@@ -20,46 +20,48 @@ type Report struct {
 	Bytes    int64             `json:"bytes"`              // its size
 	Library  string            `json:"library"`            // program that wrote it
 	Finished bool              `json:"finished"`           // the file was closed, and has its index
-	Readable int64             `json:"readable_bytes"`     // up to the end of the last whole part
-	Trouble  string            `json:"trouble,omitempty"`  // what is wrong after that, or with the index
-	Frames   int               `json:"frames"`             // in the file
-	Lost     uint64            `json:"lost"`               // frames missing, by the frames' numbers
+	Readable int64             `json:"readable_bytes"`     // up to the end of the last complete record
+	Trouble  string            `json:"trouble,omitempty"`  // what is wrong with the records or the index
+	Frames   int               `json:"frames"`             // in the file, of the channel that is played
+	Lost     uint64            `json:"lost"`               // frames missing between the recorded ones, by their numbers
 	First    time.Time         `json:"first"`              // time of the first frame
 	Last     time.Time         `json:"last"`               // time of the last frame
-	Image    *Image            `json:"image,omitempty"`    // the first frame
-	About    map[string]string `json:"about,omitempty"`    // metadata, texts by name
+	Image    *Image            `json:"image,omitempty"`    // the first frame, without its pixels
+	About    map[string]string `json:"about,omitempty"`    // metadata of the frames' channel, texts by name
 	Settings []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
 	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed; 0 with `record info`
-	Others   []Unplayed        `json:"others,omitempty"`   // channels of images that are not played
+	Others   []Unplayed        `json:"others,omitempty"`   // channels of images that are not played (the first 1000)
 	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
-	Checked  int               `json:"checked"`            // frames with the right CRC; 0 with `record info`
-	Wrong    []string          `json:"wrong,omitempty"`    // texts about wrong frames and attachments
+	Checked  int               `json:"checked"`            // frames in chunks with the right CRC; 0 with `record info`
+	Wrong    []string          `json:"wrong,omitempty"`    // descriptions of damaged chunks and attachments
 
-	Channel uint16 `json:"-"` // of the frames
+	Channel uint16 `json:"-"` // ID of the frames' channel
 }
 
 // Unplayed describes a channel of images that are not played.
 type Unplayed struct {
-	Topic    string `json:"topic"`    // its topic
+	Topic    string `json:"topic"`    // topic of the channel
 	Schema   string `json:"schema"`   // the images' kind, such as sensor_msgs/msg/CompressedImage
 	Encoding string `json:"encoding"` // of the first image: its pixel format, or its compression, such as jpeg
-	Frames   int    `json:"frames"`   // images in the file
+	Frames   int    `json:"frames"`   // the channel's images in the file
 	Reason   string `json:"reason"`   // why they are not played
 
 	Channel uint16 `json:"-"` // its number
 }
 
-// maxWrong limits how many wrong frames a Report lists, and maxTriggers how many triggers and how many settings.
+// maxWrong is the maximum number of damaged chunks that a Report lists, and maxTriggers that of triggers, of settings
+// and of channels that are not played.
 const (
 	maxWrong    = 100
 	maxTriggers = 1000
 )
 
-// Good reports whether everything that was checked is unchanged since it was written. An unfinished file can be good.
+// Good reports whether Inspect has found nothing wrong. An unfinished file can be good.
 func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
 
-// Inspect examines a recording, and with verify also every byte. progress is called with the completed part of the
-// work, from 0 to 1. It returns an error if the file cannot be read or is not an MCAP file, or if ctx ends.
+// Inspect examines a recording and, with verify, also the checksums of all its chunks and attachments. progress is
+// called with the completed fraction of the work, from 0 to 1. Inspect returns an error if the file cannot be opened or
+// is not an MCAP file, or if ctx ends; what else is wrong is in the report.
 func Inspect(ctx context.Context, path string, verify bool, progress func(part float64)) (*Report, error) {
 	in, size, err := files.OpenRegular(path)
 	if err != nil {

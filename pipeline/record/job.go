@@ -21,17 +21,17 @@ import (
 // indexes.
 const tailPages = 2 + (maxNote+1024)/page + 1
 
-// A job is a frame being written. Its pages are outside the Go heap, where nothing moves.
+// A job writes one frame. Its memory is outside the Go heap, so its addresses do not change.
 type job struct {
 	memory     []byte // head, then tail, and room for a packed frame
 	head, tail []byte
 	packed     []byte           // room for a packed frame; empty if frames are not packed
-	device     *cudahost.Buffer // device memory that contains packed; nil if the CPU packs
+	device     *cudahost.Buffer // memory that contains packed, if the GPU packs; otherwise nil
 	pixels     []byte           // pixels to be written: packed, or the frame's memory
-	whole      int              // bytes of pixels between head and tail
+	whole      int              // bytes of pixels that are written between head and tail
 	frame      *pipeline.Frame
 	segment    *segment
-	begin, end int64 // in the file
+	begin, end int64 // offsets in the file; end is exclusive
 	batch      *cufile.Batch
 }
 
@@ -64,10 +64,10 @@ func (j *job) close() (err error) {
 // address returns the address of b, which is outside the Go heap.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// errTail means that a frame's tail did not fit: newJob has allocated too few pages.
+// errTail means that a frame's head or tail did not fit: newJob has allocated too few pages.
 var errTail = errors.New("record: a frame's head and tail are longer than their pages")
 
-// layOut lays out the chunk of a frame.
+// layOut packs the frame if the recording is packed, reserves disk space, and lays out the frame's chunk.
 func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost uint64) (err error) {
 	size := s.format.Size()
 	if err := j.pack(s, f); err != nil {
@@ -107,7 +107,7 @@ func (j *job) write(s *Sink, g *segment) (err error) {
 	return err
 }
 
-// wait waits until the chunk is written.
+// wait waits until the chunk is written. It returns the error of a write, or errShort.
 func (j *job) wait() error {
 	if err := j.batch.Wait(context.Background()); err != nil {
 		return err

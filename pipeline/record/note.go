@@ -26,8 +26,9 @@ const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["fram
 	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
 	`"results":{"type":"array","description":"what the stages found"}}}`
 
-// A Note contains the data about a frame besides its pixels. Times are in nanoseconds since 1970, and again in
-// microseconds: programs whose numbers are doubles, such as JavaScript's, read only those exactly.
+// A Note contains the data about a frame besides its pixels; noteSchema describes its fields. Times are in nanoseconds
+// since 1970, and again in microseconds: programs whose numbers are doubles, such as JavaScript's, read only the latter
+// exactly.
 type Note struct {
 	Frame           uint64            `json:"frame"`
 	ExposureStart   int64             `json:"exposure_start"`

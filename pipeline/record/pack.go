@@ -31,8 +31,8 @@ func (s *Sink) openPacker() error {
 	return nil
 }
 
-// pack packs a frame, if the recording is packed. It returns an error that wraps pipeline.ErrDepth if packing would
-// lose bits, or an error of CUDA.
+// pack sets j.pixels to the frame's pixels, packed if the recording is packed. It returns an error that wraps
+// pipeline.ErrDepth if packing would lose bits, or an error of CUDA.
 func (j *job) pack(s *Sink, f *pipeline.Frame) error {
 	if s.words == nil {
 		j.pixels = f.Bytes[:s.format.Size()]

@@ -38,12 +38,12 @@ type Player struct {
 	driver   *cufile.Driver
 	files    []string
 	from, to Position
-	first    time.Time // time of the first frame
+	first    time.Time // time of the first file's first undamaged frame
 	begin    place
 	next     place
 	chunks   int     // number of chunks in the range
 	passed   int     // number of those that were played
-	last     uint64  // number of the last frame; valid if any
+	last     uint64  // number of the previous frame; valid if any is true
 	any      bool    // a frame was played
 	reader   *Reader // reads file next.file; nil if that file is not open
 }
@@ -51,9 +51,9 @@ type Player struct {
 // place is the position of a frame: file, chunk, and frame of the chunk.
 type place struct{ file, chunk, frame int }
 
-// NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames
-// from (inclusive) to (exclusive). driver reads pixels; if it is nil they cannot be read. Errors wrap ErrNoFrames or
-// ErrFormat, or are those of OpenReader.
+// NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames,
+// which begins at from and ends before to. driver reads pixels; if it is nil they cannot be read. Errors wrap
+// ErrNoFrames or ErrFormat, or are those of OpenReader.
 func NewPlayer(ctx context.Context, files []string, from, to Position, driver *cufile.Driver) (*Player, error) {
 	p := &Player{driver: driver, files: files, from: from, to: to, begin: place{file: -1}}
 	for i := range files {
@@ -110,7 +110,7 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 }
 
 // seek returns the first chunk of a file, from chunk at on, with a frame that has reached a position, or the number of
-// chunks in the file if there is none.
+// chunks in the file if there is none. It returns at if the position is not given.
 func (p *Player) seek(r *Reader, to Position, at int) int {
 	switch {
 	case !to.given:
@@ -126,8 +126,8 @@ func (p *Player) seek(r *Reader, to Position, at int) int {
 	return at
 }
 
-// Next returns the next frame, or ErrEnd at the end. Any other error concerns one unreadable frame or file, which the
-// next call skips. The frame is valid until the next call.
+// Next returns the next frame, or an error that wraps ErrEnd at the end. Any other error concerns one unreadable frame
+// or file, which the next call skips. The frame is valid until the next call of a method of p.
 func (p *Player) Next() (*Frame, error) {
 	for p.next.file < len(p.files) {
 		if p.reader == nil {
@@ -178,7 +178,7 @@ func (p *Player) number(f *Frame) {
 	p.last, p.any = f.Note.Frame, true
 }
 
-// Part returns the part of the range that was played, from 0 to 1.
+// Part returns the fraction of the range that has been played, from 0 to 1.
 func (p *Player) Part() float64 { return min(1, float64(p.passed)/float64(max(1, p.chunks))) }
 
 // turn closes the open file, and moves to the beginning of another one.
@@ -191,12 +191,12 @@ func (p *Player) turn(file int) error {
 	return r.Close()
 }
 
-// Rewind moves back to the beginning of the range.
+// Rewind moves back to the beginning of the range. It returns the error of closing the open file.
 func (p *Player) Rewind() error {
 	err := p.turn(0)
 	p.next, p.passed, p.any = p.begin, 0, false
 	return err
 }
 
-// Close closes the open file.
+// Close closes the open file, if there is one.
 func (p *Player) Close() error { return p.turn(len(p.files)) }

@@ -16,7 +16,7 @@ type Position struct {
 	frame uint64        // number of a frame
 }
 
-// At returns the position d after the first frame.
+// At returns the position d after the first frame. d must not be negative.
 func At(d time.Duration) Position { return Position{given: true, time: d} }
 
 // AtFrame returns the position of the frame with number n.
@@ -36,7 +36,8 @@ func (p *Position) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler.
+// MarshalText implements encoding.TextMarshaler. The text is that of String; UnmarshalText does not accept that of a
+// frame's number.
 func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
 func (p Position) String() string {

@@ -15,7 +15,7 @@ const (
 	compressedVideoName = "foxglove.CompressedVideo"
 )
 
-// protobufNumbers are the numbers of an image's fields; 0: the schema has none.
+// protobufNumbers are the numbers of an image's fields; 0: the schema has no such field.
 type protobufNumbers struct{ at, frame, width, height, encoding, step, data uint64 }
 
 // protobufOf returns the numbers of a schema's fields, or false if it is none of Foxglove's images.
@@ -31,19 +31,20 @@ func protobufOf(schema string) (protobufNumbers, bool) {
 	return protobufNumbers{}, false
 }
 
-// maxFields is the maximum number of fields of an image; its schema has seven.
+// maxFields is the maximum number of fields of an image; the schemas have at most seven.
 const maxFields = 64
 
 // protobufField is a field of a message: its number, and its value or, if it has a length, its contents.
 type protobufField struct {
 	number, value uint64
-	length        int // of contents, -1: none
+	length        int // of contents in bytes; -1: none
 	content       []byte
 	head          int // bytes before value or contents
 	size          int // bytes of value or contents
 }
 
-// parseField parses the field at the beginning of b. content is nil if b does not contain all of it.
+// parseField parses the field at the beginning of b. content is nil if b does not contain all of it. ok is false if
+// there is no valid field.
 func parseField(b []byte) (f protobufField, ok bool) {
 	tag, n := binary.Uvarint(b)
 	if n <= 0 {

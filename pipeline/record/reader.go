@@ -17,16 +17,16 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Errors about a recording that is being read. They are returned wrapped, with the operation and the place.
+// Errors about a recording that is being read. They may be wrapped.
 var (
 	ErrNoFrames = errors.New("it has no frames that can be played")
 	ErrFormat   = errors.New("its frames are of another format")
 	ErrEnd      = errors.New("the end of the recording")
 
-	errNoImage = errors.New("record: the chunk has no frame") // but something else, which is not played
+	errNoImage = errors.New("record: the chunk has no frame") // of the channel that is played
 )
 
-// Names of the schemas.
+// Names of the schemas of this project's recordings.
 const (
 	imageName    = "sensor_msgs/msg/Image"
 	packedName   = "tegracast/msg/PackedImage"
@@ -35,8 +35,8 @@ const (
 	settingsName = "tegracast/Settings"
 )
 
-// A Reader reads the frames of a recording, those of one channel. Chunks of this project's recordings have one frame or
-// none, those of others any number.
+// A Reader reads the frames of a recording that belong to one channel. Chunks of this project's recordings contain one
+// frame or none, those of others any number.
 type Reader struct {
 	*mcap.File
 	Path   string
@@ -46,26 +46,26 @@ type Reader struct {
 	file    *cufile.File // nil if pixels cannot be read
 	first   int          // first chunk with an undamaged frame
 	began   time.Time    // time of that frame
-	chosen  bool         // channel is that of the frames; until then all channels of images are listed
+	chosen  bool         // channel is that of the frames; until it is true, the images of all channels are listed
 	channel uint16
 	refused map[uint16]bool // channels whose images cannot be played
 	listed  listing
-	whole   int // number + 1 of the last chunk of several frames whose checksum is right
+	whole   int // number + 1 of the chunk of several frames that was verified last; 0: none
 }
 
 // A Frame is a frame of a recording.
 type Frame struct {
 	Note  Note
 	Image Image
-	At    time.Time // Times.Shown of the frame
+	At    time.Time // log time of its message: Times.Shown when this project recorded it
 
 	reader  *Reader
 	chunk   int
 	message mcap.MessageInfo
 	beside  []mcap.MessageInfo // messages of the chunk that belong to the frame
-	alone   bool               // in its chunk
+	alone   bool               // it is the only frame of its chunk
 	how     conversion         // of the pixels in the file
-	noted   bool               // it has a note
+	noted   bool               // the frame has a note
 	packed  bool               // the camera delivered unpacked words, which were packed when recorded; the note's CRC is that of the unpacked words
 }
 
@@ -157,8 +157,9 @@ func (r *Reader) formatOfChunk(i int) (err error) {
 	return err
 }
 
-// Pixels reads the frame's pixels into b, which must be outside the Go heap, and verifies the checksum of its chunk.
-// Errors wrap mcap.ErrDamaged, or are the file's.
+// Pixels reads the frame's pixels into b, which must be outside the Go heap and have at least Image.Size bytes, and
+// verifies the checksum of the frame's chunk, if there is one. The recording must have been opened with a driver.
+// Errors wrap errors of package mcap, or are the file's.
 func (f *Frame) Pixels(b []byte) error {
 	b = b[:f.Image.Size]
 	if err := f.read(b); err != nil {
@@ -197,7 +198,7 @@ func (f *Frame) read(b []byte) error {
 func (f *Frame) pixels() int64 { return f.message.Offset + int64(f.Image.Pixels) }
 
 // find returns the first chunk with a frame whose number is at least number, or the number of chunks if there is none.
-// Frames are in the order of their numbers.
+// The frames must be in the order of their numbers.
 func (r *Reader) find(number uint64) int {
 	return sort.Search(len(r.Chunks), func(i int) bool {
 		for ; i < len(r.Chunks); i++ {
@@ -209,7 +210,8 @@ func (r *Reader) find(number uint64) int {
 	})
 }
 
-// Fill sets all recorded fields of out, except the pixels and, in a packed recording, the CRC.
+// Fill sets the recorded fields of out, except the pixels and, in a packed recording, the CRC. It adds flags and
+// results to those of out.
 func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
 	if out.Sequence = n.Frame; !f.packed { // otherwise the CRC is that of other bytes

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Recordings is a set of recordings that can be triggered. The zero Recordings is empty. All methods may be called
-// concurrently.
+// Recordings is a set of recordings to which triggers are passed. The zero Recordings is empty. All methods may be
+// called concurrently.
 type Recordings struct {
 	mu   sync.Mutex
 	list []*Sink
@@ -34,7 +34,7 @@ func (r *Recordings) Remove(s *Sink) error {
 	return s.Close()
 }
 
-// named returns the recordings with the given name, or all if it is empty.
+// named returns the recordings with the given name, or all recordings if name is "".
 func (r *Recordings) named(name string) []*Sink {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,7 @@ func (r *Recordings) Edge(name string, at time.Time) {
 	}
 }
 
-// Answer triggers, at each signal, all recordings that have a trigger, until ctx ends.
+// Answer triggers, at each signal, all recordings that accept triggers, until ctx ends. It logs errors.
 func (r *Recordings) Answer(ctx context.Context, signals <-chan os.Signal, log *slog.Logger) {
 	for {
 		select {

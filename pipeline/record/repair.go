@@ -22,28 +22,29 @@ var ErrWritten = errors.New("the file is being written")
 // A Repaired describes what Repair did with a file.
 type Repaired struct {
 	Finished bool  // the file was finished already, and is unchanged
-	Chunks   int   // in the index that was written
+	Chunks   int   // chunks in the index that was written
 	Left     int   // damaged chunks that are not in the index
-	Cut      int64 // bytes of a torn part at the end that were cut off
+	Cut      int64 // bytes of an incomplete record at the end that were cut off
 }
 
 // errInside means that a repair could lose what can still be read.
 var errInside = errors.New("it is damaged before its end, so it stays as it is: tegracast record export copies what can be read")
 
-// maxCut is the maximum number of bytes that a repair cuts off, more than a torn chunk can have.
+// maxCut is the maximum number of bytes that a repair cuts off. An incomplete chunk has fewer.
 const maxCut = 1 << 30
 
-// letGo limits the time for which the kernel may keep the files of a killed process open, until its writes have ended.
+// letGo is the maximum time for which Repair waits for the kernel to close the files of a killed process, which it does
+// when their writes have ended.
 const letGo = time.Second
 
 // torn is the number of chunks at the end of a file whose checksums are verified: those that a power cut may have torn.
 const torn = 128
 
-// Repair ends a recording that was not ended, because of a power cut for example: behind its last whole record it
-// writes the index, in place of what is torn. The records stay as they are. If it fails, for example because the disk is
-// full, the file is unchanged. A file that is damaged before
-// its end stays as it is. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx
-// or the file.
+// Repair completes a recording that was not completed, because of a power cut for example: behind the last complete
+// record it writes the index, in place of any incomplete one. The records remain as they are. If the index cannot be
+// written, for example because the disk is full, Repair restores the end of the file. It does not change a file that is
+// damaged before its end. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of
+// ctx or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
 	r, err := repairFile(ctx, path)
 	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; r, err = repairFile(ctx, path) {
@@ -65,8 +66,9 @@ func repairFile(ctx context.Context, path string) (Repaired, error) {
 	return r, err
 }
 
-// openUnused opens a file that nobody else writes, and locks it. Recordings lock their files; for other writers it asks
-// for a lease, which the kernel grants on a local disk if no one has the file open for writing (fcntl(2)).
+// openUnused opens a file that nobody else writes, and locks it if the file system has locks. The error wraps
+// ErrWritten if someone does. Recordings lock their files; for other writers openUnused asks for a lease, which the
+// kernel grants on a local disk if no one has the file open for writing (fcntl(2)).
 func openUnused(path string) (*os.File, error) {
 	read, _, err := files.OpenRegular(path)
 	if err != nil {
@@ -131,8 +133,8 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 	return r, nil
 }
 
-// replaceTail writes the end of a file of size bytes at byte at. If it fails before the torn part is cut off, the file is
-// as it was.
+// replaceTail replaces everything from byte at on, in a file of size bytes, by tail. If it fails before it cuts off the
+// rest, it restores the file.
 func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 	end := at + int64(len(tail))
 	before := make([]byte, min(int64(len(tail)), size-at))
@@ -159,7 +161,7 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 	return errors.Join(file.Truncate(end), file.Sync())
 }
 
-// mend repairs the recording's files that an earlier process has not ended.
+// mend repairs the recording's files that an earlier process has not completed.
 func (s *Sink) mend(ctx context.Context) {
 	paths, err := Files(s.config.Directory, s.config.Name)
 	if err != nil {
@@ -168,7 +170,8 @@ func (s *Sink) mend(ctx context.Context) {
 	s.mendFiles(ctx, s.mendFiles(ctx, paths, repairFile), Repair)
 }
 
-// mendFiles repairs files with a function, and returns those that are being written.
+// mendFiles repairs those of the files that have no end, by calling repair, and returns those for which repair returns
+// ErrWritten.
 func (s *Sink) mendFiles(ctx context.Context, paths []string, repair func(context.Context, string) (Repaired, error)) (written []string) {
 	for _, path := range paths {
 		if ctx.Err() != nil {

@@ -15,44 +15,45 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// A ring writes all frames, and forgets those that no trigger can request any more. Its methods are called by the
+// A ring writes all frames, and frees those that no trigger can request any more. Its methods are called by the
 // recording's goroutine. An event consists of the frames requested by one trigger, or by several whose windows overlap,
-// and becomes a file.
+// and becomes one or more files.
 type ring struct {
 	run           *run
 	before, after int64 // ns
 	entries       []entry
-	last          int64  // time of the newest frame
+	last          int64  // time of the newest frame, in ns since 1970
 	newest        uint64 // number of the newest frame
 	begun         bool   // there has been a frame
 
 	next      *Trigger // trigger that waits for the frame of its time
 	triggered uint32
-	above     bool // the last frame met the condition
+	above     bool // the previous frame met the condition
 
 	open         bool  // there is an event
-	start, until int64 // times of the event
+	start, until int64 // times of the event, in ns since 1970
 
 	previous *past
 	trimming sync.WaitGroup
 }
 
-// entry is the position of a frame or a trigger in the file.
+// entry is the position of a frame, or of a trigger or the camera's settings, in the file.
 type entry struct {
 	at    int64 // ns since 1970
 	begin int64
-	note  *mcap.Part // for a trigger
+	note  *mcap.Part // the message; nil for a frame
 }
 
 // past is the previous file of a ring. Its last frames belong to the ring as long as a trigger can request them.
 type past struct {
 	segment *segment
 	event
-	by  int64 // offset of its last frames in the ring's file relative to this file
+	by  int64 // offset of its last frames in the ring's file, minus that in this file
 	end int64 // end of these frames in the ring's file
 }
 
-// An event is the range of bytes of its frames in the file. The notes of late triggers are after that range.
+// An event is the range of bytes of its frames in the file. late contains those of its small messages that are after
+// that range.
 type event struct {
 	from, to int64
 	late     []mcap.Part
@@ -62,8 +63,8 @@ type event struct {
 // are forgotten.
 const slack = int64(time.Second)
 
-// longest is the maximum size in bytes of a ring's file, including its gap, before a new one is begun, because file
-// systems limit the size.
+// longest is the size in bytes of a ring's file, including its gap, above which a new one is begun unless an event is
+// open: file systems limit the size.
 const longest = 1 << 40
 
 func newRing(r *run, w *Window) *ring {
@@ -100,8 +101,8 @@ func (c *Config) full(duration, size int64) bool {
 	return c.Duration > 0 && duration >= int64(c.Duration) || c.Size > 0 && size >= c.Size
 }
 
-// full reports whether the event's file, with a next frame of time at, has reached its limit, or was deleted by someone
-// else.
+// full reports whether the event must continue in a new file before a frame of time at is written: because its file
+// would exceed its limit, or was deleted by someone else. A file without entries is never full.
 func (r *ring) full(c *Config, at int64) bool {
 	if len(r.entries) == 0 || r.run.segment.gone.Load() {
 		return len(r.entries) > 0
@@ -109,7 +110,7 @@ func (r *ring) full(c *Config, at int64) bool {
 	return c.full(at-r.entries[0].at, int64(r.run.segment.writer.Offset)-r.entries[0].begin)
 }
 
-// wrote records frame n, which begins at byte begin.
+// wrote records that frame n of time at is written from byte begin on.
 func (r *ring) wrote(n uint64, at, begin int64) {
 	r.entries = append(r.entries, entry{at: at, begin: begin})
 	r.last, r.newest, r.begun = at, n, true
@@ -118,7 +119,7 @@ func (r *ring) wrote(n uint64, at, begin int64) {
 	}
 }
 
-// expire forgets old frames, a second of them at a time.
+// expire forgets old frames, at least a second of them at a time.
 func (r *ring) expire() {
 	n := slices.IndexFunc(r.entries, func(e entry) bool { return max(r.last-e.at, e.at-r.last) <= r.before+slack })
 	if n <= 0 || max(r.entries[n].at-r.entries[0].at, r.entries[0].at-r.entries[n].at) < int64(time.Second) {
@@ -184,7 +185,7 @@ func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
 	return err
 }
 
-// trigger begins an event, or extends it.
+// trigger processes a trigger of time at: it extends the open event, or begins a new one.
 func (r *ring) trigger(t Trigger, at int64) error {
 	start, until := at-r.before, at+r.after
 	if r.open && start > r.until {
@@ -228,7 +229,7 @@ func (r *ring) first() int {
 	return len(r.entries)
 }
 
-// window returns the event's position in the file, and the index of the first entry that does not belong to it.
+// window returns the event's position in the file, and the index of the first entry behind it.
 func (r *ring) window() (e event, behind int) {
 	for behind = len(r.entries); behind > 0 && (r.entries[behind-1].note != nil || r.entries[behind-1].at > r.until); behind-- {
 	}
@@ -250,8 +251,8 @@ func (r *ring) window() (e event, behind int) {
 	return e, behind
 }
 
-// split ends the event, and continues in a new file. What follows the event stays where it is until a trigger requests
-// it.
+// split ends the event, if one is open, and continues in a new file. What follows the event stays where it is until a
+// trigger requests it.
 func (r *ring) split() error {
 	old, p, behind := r.run.segment, &past{}, 0
 	if r.open {
@@ -306,7 +307,8 @@ func (r *ring) leave(take bool) {
 	})
 }
 
-// close completes the file of an event, or closes one that could not be written or is not needed.
+// close completes the file of an event. It only closes a file that is not needed, and truncates and closes one that
+// could not be written completely.
 func (r *ring) close(g *segment, e event, failed error) error {
 	switch {
 	case g.idle.Load(): // the name is now that of its successor

@@ -31,17 +31,17 @@ const (
 
 // A segment is one file of a recording.
 type segment struct {
-	name      atomic.Pointer[string] // path; that of a ring changes
+	name      atomic.Pointer[string] // path; that of a ring's file changes
 	plain     *os.File
 	file      *cufile.File
 	writer    *mcap.Writer
 	begun     time.Time
-	written   int64 // bytes that are completely written
+	written   int64 // offset up to which everything is written
 	allocated int64
-	head      int64          // bytes before the first frame, and before the gap of a ring
+	head      int64          // bytes before the first frame or, in a ring's file, before the gap
 	pending   sync.WaitGroup // jobs being written
-	idle      atomic.Bool    // for a ring: none of it has been requested yet
-	listed    atomic.Bool    // its name is durable on the disk
+	idle      atomic.Bool    // of a ring: no trigger has requested any of it yet
+	listed    atomic.Bool    // the folder's entry was made durable
 	gone      atomic.Bool    // it was deleted by someone else
 	closed    atomic.Bool
 }
@@ -63,8 +63,8 @@ const unpackedKey = "unpacked"
 // ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
 var ErrDirectory = errors.New("the folder cannot hold recordings")
 
-// names calls take with the paths of files that begin at a time, until one is free: if there is a file for a
-// millisecond, the next millisecond is tried.
+// names calls take with the path of a file that begins at the given time, and returns that path. As long as take
+// returns an error that wraps fs.ErrExist, it tries the next millisecond. It wraps any other error in ErrDirectory.
 func (s *Sink) names(at time.Time, take func(path string) error) (string, error) {
 	for ; ; at = at.Add(time.Millisecond) {
 		stamp := strings.Replace(at.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
@@ -78,7 +78,7 @@ func (s *Sink) names(at time.Time, take func(path string) error) (string, error)
 	}
 }
 
-// create creates a file, and locks it against Repair. Some file systems have no locks.
+// create creates a file, which must not exist, and locks it against Repair. Some file systems have no locks.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
 	if err == nil {
@@ -206,7 +206,7 @@ func (g *segment) end() error {
 	return errors.Join(err, g.close())
 }
 
-// sync makes the written data and the file's name durable.
+// sync makes the written data and the file's name durable. It sets gone if the file was deleted.
 func (g *segment) sync() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(g.plain.Fd()), &st); err == nil && st.Nlink == 0 {
@@ -222,7 +222,7 @@ func (g *segment) sync() error {
 	return errors.Join(folder.Sync(), folder.Close())
 }
 
-// cut closes a file that could not be completed, and truncates it after its last complete chunk.
+// cut truncates a file that could not be completed after its last complete chunk, and closes it.
 func (g *segment) cut() error {
 	return errors.Join(g.plain.Truncate(g.written), g.close())
 }

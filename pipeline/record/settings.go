@@ -23,7 +23,8 @@ const settingsSchema = `{"title":"tegracast/Settings","type":"object","required"
 // looks is the interval at which the camera's settings are read.
 const looks = time.Second
 
-// settings writes the camera's settings into the file if they have changed, or if the file does not contain any yet.
+// settings writes the camera's settings, at the time at, into the file if they have changed, or if the file does not
+// contain any yet. It does nothing if they are not known.
 func (r *run) settings(at int64, now time.Time) error {
 	ask := r.sink.config.Settings
 	if ask == nil || r.told == r.segment && now.Sub(r.asked) < looks {

@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/cuda"
 )
 
-// page is the unit of the layout: headers and pixels begin at its multiples, both in memory and in the file.
+// page is the unit of the layout in bytes: headers and pixels begin at its multiples, both in memory and in the file.
 const page = 4096
 
 // Holds is the maximum number of frames being written at a time.
@@ -40,12 +40,12 @@ type Config struct {
 	Sync         time.Duration // interval at which written data is made durable; 0: only at the end of each file
 	// Configuration is stored in each file; may be nil.
 	Configuration []byte
-	// Settings returns the camera's settings, and whether they are known. It is called before each frame until they are
-	// known, and then about once a second. If it is nil they are not recorded.
+	// Settings returns the camera's settings, and whether they are known. It is called before each frame until the file
+	// contains settings, and then about once a second. If it is nil they are not recorded.
 	Settings func() (Settings, bool)
 	Pack     bool // pack samples of 10 and 12 bits
-	// Memory is the allocator of the frames. If it is CUDA's, the GPU packs them, with a kernel cached in the folder
-	// Kernels; otherwise, or if it is nil, the CPU does.
+	// Memory is the allocator of the frames. If it is CUDA's and there is a compiler, the GPU packs them, with a kernel
+	// cached in the folder Kernels; otherwise the CPU does. It may be nil.
 	Memory  cudahost.Allocator
 	Kernels string
 	Window  *Window // the window around triggers; nil: all frames are kept
@@ -81,8 +81,9 @@ type Sink struct {
 	freeing  sync.Mutex
 }
 
-// New returns a Sink for frames of format f. It returns an error if the directory cannot be used, or one that wraps
-// pipeline.ErrFormat if the frames cannot be packed. If the disk hangs, New succeeds and Run fails.
+// New returns a Sink for frames of format f. The caller must call Run or Close. New returns an error if the folder, the
+// memory or the GPU cannot be used, or one that wraps pipeline.ErrFormat if the frames cannot be packed. If the disk
+// hangs, New succeeds and Run fails.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	var words *pipeline.Format
 	if given := f; c.Pack {
@@ -153,7 +154,7 @@ func (s *Sink) Close() error {
 	return errors.Join(errs...)
 }
 
-// recordFrames records frames until ctx ends or no more frames come.
+// recordFrames records frames until ctx ends, no more frames come, or an error occurs.
 func (s *Sink) recordFrames(ctx context.Context, h *hands) (err error) {
 	r := &run{sink: s, hands: h, free: make(chan *job, Holds), writing: make(chan *job, Holds)}
 	if w := s.config.Window; w != nil {
@@ -208,7 +209,7 @@ type run struct {
 	ring    *ring // nil if all frames are kept
 	free    chan *job
 	writing chan *job // in the order of the frames
-	next    uint64    // sequence number after the last frame
+	next    uint64    // sequence number after the newest frame
 	begun   bool
 
 	told  *segment // file that contains the latest settings of the camera
@@ -283,7 +284,7 @@ func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 	return nil
 }
 
-// nextFile begins a new file if there is none, or if the current one has reached its limits.
+// nextFile begins a new file if there is none, or if the current one has reached its limits or was deleted.
 func (r *run) nextFile(now time.Time) error {
 	c, g := &r.sink.config, r.segment
 	if g != nil && !g.gone.Load() && !c.full(int64(now.Sub(g.begun)), int64(g.writer.Offset)) {
@@ -300,8 +301,8 @@ func (r *run) nextFile(now time.Time) error {
 	return err
 }
 
-// endFile ends the current file after its frames are written. It is completed in the background, because making it
-// durable takes time.
+// endFile waits until the current file's frames are written, and ends the file. Unless the recording is a ring, the
+// file is completed in the background, because making it durable takes time.
 func (r *run) endFile() error {
 	g := r.segment
 	switch {
@@ -333,7 +334,7 @@ func (r *run) endFile() error {
 	return nil
 }
 
-// finish returns frames as they are written, and makes them durable from time to time.
+// finish returns each frame to the queue when it is written, and makes the file durable at the configured interval.
 func (r *run) finish() {
 	s := r.sink
 	synced := time.Now()

@@ -19,7 +19,7 @@ type Slice struct {
 	w        *mcap.Writer
 	channels map[uint16]mcap.Channel
 
-	reader *Reader // of the last frame
+	reader *Reader // of the previous frame
 	next   int     // next of its chunks to examine
 }
 
@@ -63,7 +63,7 @@ func NewSlice(out io.Writer, first *Frame) (*Slice, error) {
 	return s, nil
 }
 
-// define reads the definitions of channels that are only in the chunks, as other writers may have them.
+// define reads the definitions of channels that are only in the chunks, as in files of other writers.
 func (r *Reader) define(first *Frame) {
 	if r.Channels[first.message.Channel].Metadata["pixels"] != "" {
 		return
@@ -73,7 +73,7 @@ func (r *Reader) define(first *Frame) {
 	}
 }
 
-// beside returns the messages of chunk i, or nil if it contains a frame or is damaged.
+// beside returns the messages of chunk i other than images, or nil if it contains a frame or is damaged.
 func (r *Reader) beside(i int) []mcap.MessageInfo {
 	if _, err := r.frames(i); !errors.Is(err, errNoImage) {
 		return nil
@@ -94,7 +94,8 @@ func (r *Reader) schema(m mcap.MessageInfo) string {
 const maxBeside = 1 << 20
 
 // Add adds a frame with the given pixels, which must have been read from it, the messages between the previous frame
-// and it, and those after it that belong to it. Errors wrap ErrFormat or mcap.ErrDamaged, or are those of a file.
+// and it, and those after it that belong to it. It may change the pixels temporarily. Errors wrap ErrFormat or errors
+// of package mcap, or are those of a file.
 func (s *Slice) Add(f *Frame, pixels []byte) error {
 	r := f.reader
 	if s.reader != r {
@@ -152,8 +153,8 @@ func (s *Slice) frame(f *Frame, pixels []byte) error {
 	return nil
 }
 
-// prefix returns the frame's message without its pixels, which are to follow it: in protobuf fields may be in any
-// order.
+// prefix returns the frame's message without its pixels, which are to follow it. Fields behind the pixels, which only
+// protobuf has, are placed before them: there fields may be in any order.
 func (f *Frame) prefix() ([]byte, error) {
 	i := &f.Image
 	if i.Pixels+i.Behind > page {
@@ -195,7 +196,7 @@ func (s *Slice) copy(r *Reader, list []mcap.MessageInfo) error {
 	return err
 }
 
-// known returns an error if the message's channel is not the same as in the first file.
+// known returns an error if the message's channel is not that of the first file.
 func (s *Slice) known(r *Reader, m mcap.MessageInfo) error {
 	c, is := s.channels[m.Channel]
 	if other := r.Channels[m.Channel]; !is || c.Topic != other.Topic || c.Metadata[unpackedKey] != other.Metadata[unpackedKey] {
@@ -205,7 +206,7 @@ func (s *Slice) known(r *Reader, m mcap.MessageInfo) error {
 	return nil
 }
 
-// part reads a message, whose channel must be the same as in the first file.
+// part reads a message, whose channel must be that of the first file.
 func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
 	if err := s.known(r, m); err != nil {
 		return mcap.Part{}, err
@@ -218,7 +219,7 @@ func (s *Slice) part(r *Reader, m mcap.MessageInfo) (mcap.Part, error) {
 	return mcap.Part{Message: m.Message, Data: data}, err
 }
 
-// End writes the index. It must be called last.
+// End writes the index. It must be the last call.
 func (s *Slice) End() error {
 	_, err := s.out.Write(s.w.End(nil))
 	return err

@@ -19,8 +19,8 @@ type Window struct {
 	Result *Condition
 }
 
-// A Condition is a condition on a number that a stage finds in a frame. It triggers when the number exceeds a limit,
-// and the recording continues as long as the number exceeds it.
+// A Condition is a condition on the number with the name Number among the results of the stage Stage. It triggers when
+// the number exceeds Above, and the recording continues as long as the number exceeds it.
 type Condition struct {
 	Stage, Number string
 	Above         float64
@@ -52,8 +52,8 @@ var (
 // waitingTriggers is the maximum number of triggers that may wait for the next frame.
 const waitingTriggers = 64
 
-// Trigger requests the frames around a moment. It never blocks, and may be called from any goroutine. If the request is
-// refused, it returns ErrNoTrigger, ErrEnded or ErrTriggers.
+// Trigger requests the frames around a moment. It never blocks, and may be called from any goroutine. If it refuses the
+// request, it returns ErrNoTrigger, ErrEnded or ErrTriggers.
 func (s *Sink) Trigger(t Trigger) error {
 	switch {
 	case s.config.Window == nil:
@@ -80,18 +80,18 @@ const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":[
 
 // A TriggerNote is a trigger as stored in the file.
 type TriggerNote struct {
-	Cause  string `json:"cause"`  // who or what triggered
+	Cause  string `json:"cause"`  // what triggered
 	At     int64  `json:"at"`     // nanoseconds since 1970, which a double cannot hold
 	AtUS   int64  `json:"at_us"`  // the same in microseconds, which a double holds
 	Frame  uint64 `json:"frame"`  // number of the newest frame then
-	Before int64  `json:"before"` // nanoseconds kept before
-	After  int64  `json:"after"`  // nanoseconds kept after
+	Before int64  `json:"before"` // nanoseconds requested before the trigger
+	After  int64  `json:"after"`  // nanoseconds requested after the trigger
 }
 
 // News reports a trigger that was accepted, or a completed file.
 type News struct {
 	Output  string
-	Trigger *TriggerNote // nil for a completed file
+	Trigger *TriggerNote // nil for a completed file, whose path is File
 	File    string
 }
 
@@ -106,7 +106,7 @@ func (s *Sink) reportNews(n News) {
 // maxCause is the maximum number of bytes of a cause that are kept.
 const maxCause = 256
 
-// note writes the trigger into the file, as a separate chunk.
+// note writes the trigger into the file, as a separate chunk, and reports it.
 func (r *ring) note(t Trigger, at int64) error {
 	n := TriggerNote{Cause: t.Cause[:min(len(t.Cause), maxCause)], At: at, AtUS: at / 1000, Frame: r.newest, Before: r.before, After: r.after}
 	text, err := json.Marshal(&n)

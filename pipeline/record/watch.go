@@ -21,7 +21,8 @@ const (
 	lookEvery     = 50 * time.Millisecond
 )
 
-// call is a kind of operation for which a recording waits for the disk. There is at most one of each kind at a time.
+// call is a kind of operation for which a recording waits for the disk. At most one of each kind is in progress at a
+// time.
 type call uint8
 
 const (
@@ -48,7 +49,7 @@ func (w *waits) begin(c call) { w[c].Store(time.Now().UnixNano()) }
 
 func (w *waits) end(c call) { w[c].Store(0) }
 
-// longest returns the call that has waited longest, and since when; since is zero if none is waiting.
+// longest returns the call that has been waiting longest, and since when; since is zero if none is waiting.
 func (w *waits) longest() (what call, since time.Time) {
 	for c := range calls {
 		if at := w[c].Load(); at != 0 && (since.IsZero() || at < since.UnixNano()) {

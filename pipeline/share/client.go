@@ -182,8 +182,8 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	return f, nil
 }
 
-// Release returns the frame. After that, neither this process nor its device may read its bytes. It may be called only
-// once.
+// Release returns the frame. After that, neither this process nor its device may read the frame's bytes. Release must
+// be called at most once for each frame.
 func (f *SharedFrame) Release() error {
 	f.Bytes = nil
 	<-f.client.held // ends: held has an element for this frame

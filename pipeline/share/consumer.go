@@ -249,7 +249,6 @@ func (c *consumer) refuse(text []byte) error {
 	return errors.Join(controlled, err)
 }
 
-// close closes the connection.
 func (c *consumer) close() {
 	if c.fd >= 0 {
 		_ = unix.Close(c.fd)

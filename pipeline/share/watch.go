@@ -126,7 +126,6 @@ func (k *Sink) hear(c *consumer) {
 
 // receive reads a message into room. Like send, it never waits, and bypasses Go's scheduler, because it is called for
 // each frame and consumer: the scheduler would wake its monitor, which then checks all threads every 20 µs for a while.
-
 func receive(fd int, room []byte) (int, error) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&room[0])), uintptr(len(room)), unix.MSG_DONTWAIT, 0, 0)
 	if errno != 0 {

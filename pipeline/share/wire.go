@@ -59,7 +59,7 @@ const (
 	CodeBroken              // an invalid message
 	CodeBusy                // the output has its maximum number of consumers
 	CodeRefused             // the process may not have the frames
-	CodeSlow                // it has not subscribed in time
+	CodeSlow                // the process has not subscribed in time
 )
 
 func (c Code) String() string {

@@ -21,8 +21,8 @@ import (
 //     when such an event occurs.
 
 const (
-	unansweredFor = 50 * time.Millisecond  // how long a rejection waits for the reply to be sent
-	unheardFor    = 300 * time.Millisecond // how long a closing listener waits for clients that have connected
+	unansweredFor = 50 * time.Millisecond  // maximum time for which a rejection waits until the reply is sent
+	unheardFor    = 300 * time.Millisecond // time for which a closing listener waits for silent clients
 	glance        = 100 * time.Microsecond
 )
 
@@ -77,7 +77,7 @@ func (l *Listener) drain() {
 	}
 }
 
-// sockets calls f with the process's sockets at the listener's address.
+// sockets calls f with a duplicate of each of the process's sockets at the listener's address.
 func (l *Listener) sockets(f func(fd int)) {
 	sockets(func(fd int, at netip.AddrPort, _ bool) {
 		if l.isAt(at) {

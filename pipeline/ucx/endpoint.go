@@ -111,7 +111,7 @@ func (e *Endpoint) report() {
 	}
 }
 
-// Err returns the reason why the connection failed, ErrClosed if the endpoint was closed, or nil.
+// Err returns the reason why the connection failed, otherwise ErrClosed if the endpoint was closed, otherwise nil.
 func (e *Endpoint) Err() error {
 	e.worker.mu.Lock()
 	defer e.worker.mu.Unlock()

@@ -75,9 +75,8 @@ func (e *Endpoint) send(m *Outgoing, done func(error)) (statusPointer, error) {
 	return p, check(symAMSend, e.peer, p.status())
 }
 
-// A Message is a message that has arrived. It is valid until the function it was passed to returns, unless that
-// function calls Receive. If nobody fetches the data of a rendezvous, the sender does not notice: for it, the
-// message has been sent.
+// A Message is a message that has arrived. It is valid until the function it was passed to calls Receive or returns. If
+// nobody fetches the data of a rendezvous, the sender does not notice: for it, the message has been sent.
 type Message struct {
 	ID         uint16
 	Header     []byte

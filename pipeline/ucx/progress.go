@@ -32,7 +32,7 @@ const (
 )
 
 // makeProgress makes progress until the worker is closed and no operation is in progress, but for at most lingering
-// after the worker was closed.
+// after the worker was closed. Then it destroys the worker.
 func (w *Worker) makeProgress() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

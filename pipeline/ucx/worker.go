@@ -85,7 +85,7 @@ func (c *Context) NewWorker() (*Worker, error) {
 	return w, nil
 }
 
-// create makes the worker in the library, and finds the addresses at which the library listens for it.
+// create creates the worker in the library, and finds the addresses at which the library listens for it.
 func (w *Worker) create() error {
 	libraries.Lock() // another worker's sockets are not this one's
 	defer libraries.Unlock()

@@ -48,7 +48,7 @@ type server struct {
 
 	gate   sync.Mutex
 	held   chan struct{} // closed when the server responds again; nil while it responds
-	wholly bool          // all requests are held, not only those that write
+	wholly bool          // all requests are held, not only those that change or sync files
 }
 
 func newServer(back string) *server {
@@ -72,7 +72,8 @@ func (s *server) answer() {
 	}
 }
 
-// pass holds a request of kind op as long as the disk hangs. Unless it hangs wholly, only requests that write are held.
+// pass holds a request of kind op as long as the disk hangs. Unless it hangs wholly, only requests that write, sync,
+// create or change files are held.
 func (s *server) pass(op uint32) {
 	s.gate.Lock()
 	held, wholly := s.held, s.wholly

@@ -31,7 +31,7 @@ type Encoder struct {
 	coded    queue
 	sps, pps []byte
 	taken    int64 // number of pictures
-	askKey   bool  // force a key frame next, because an earlier picture was damaged
+	askKey   bool  // the next picture must be a key frame, because an earlier one was lost
 	bitrate  int
 	open     func() (node, error) // opens the device again; nil: not supported
 	broken   error                // error after which the device counts as not responding

@@ -26,8 +26,8 @@ type queue struct {
 	buffers [][][]byte // the memory of each buffer's planes
 }
 
-// Picture formats that I420 can be converted to, best first: in one piece, in three planes, and with interleaved chroma
-// in one piece or in two planes.
+// pictureFormats are the picture formats that I420 can be converted to, best first: in one piece, in three planes, and
+// with interleaved chroma in one piece or in two planes.
 var pictureFormats = []uint32{fourcc("YU12"), fourcc("YM12"), fourcc("NV12"), fourcc("NM12")}
 
 // agree sets the format of the coded data, then that of the pictures, and crops the pictures to the encoder's size.

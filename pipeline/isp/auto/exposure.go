@@ -75,7 +75,7 @@ type change struct {
 	setting Setting
 }
 
-// NewExposure returns a controller that starts with the current setting of the sensor.
+// NewExposure returns a controller that starts with the current setting of the sensor. The error wraps ErrConfig.
 func NewExposure(c ExposureConfig, now Setting) (*Exposure, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -97,7 +97,8 @@ func (e *Exposure) Holds(from uint64) { e.history[historyLength-1].from = from }
 // Refused records that the sensor did not accept the setting last returned by Step.
 func (e *Exposure) Refused() { copy(e.history[1:], e.history[:]) }
 
-// Limit returns -1 if the scene was too bright for the limits at the last Step, 1 if it was too dark, and otherwise 0.
+// Limit returns -1 if the scene was too bright for the limits, 1 if it was too dark, and otherwise 0. It refers to the
+// last Step that was not frozen and had samples.
 func (e *Exposure) Limit() int { return e.limit }
 
 // Freeze makes Step keep the setting if frozen is true, or change it again if not.

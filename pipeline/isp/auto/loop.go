@@ -15,9 +15,11 @@ import (
 
 // A Camera is controlled by a Loop.
 type Camera interface {
-	Adjustable() (exposure, gain bool)                                         // which of the two SetExposure can change
-	Exposure() (exposure time.Duration, gain float64, err error)               // the current setting
-	SetExposure(exposure time.Duration, gain float64) (from uint64, err error) // 0: unchanged; from: first frame with both
+	Adjustable() (exposure, gain bool)                           // which of the two SetExposure can change
+	Exposure() (exposure time.Duration, gain float64, err error) // the current setting
+	// SetExposure changes the setting; a value of 0 leaves exposure or gain unchanged. from is the number of the first
+	// frame with the new setting.
+	SetExposure(exposure time.Duration, gain float64) (from uint64, err error)
 }
 
 // A Balancer is something whose white balance a Loop controls, such as an isp.Stage.
@@ -37,7 +39,7 @@ type LoopConfig struct {
 
 // A State is the current state of a Loop.
 type State struct {
-	Frame           uint64  // the frame with the latest statistics
+	Frame           uint64  // number of the frame with the latest statistics
 	Level           float64 // mean of green, 0 to 1; -1 if unknown
 	Setting         Setting // current setting of the camera
 	Limit           int     // -1: the scene is too bright for the limits of exposure and gain; 1: too dark; 0: neither

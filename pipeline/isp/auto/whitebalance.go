@@ -36,7 +36,7 @@ const (
 	brightest = 0.9
 )
 
-// balanceDamping is the part of an error that remains after a frame.
+// balanceDamping is the part of an error, on a logarithmic scale, that remains after a frame.
 const balanceDamping = 0.75
 
 // leastZones is the minimum number of usable zones for a change.
@@ -51,7 +51,7 @@ type WhiteBalance struct {
 	frozen bool
 }
 
-// NewWhiteBalance returns a controller that starts with the current gains of the isp.
+// NewWhiteBalance returns a controller that starts with the current gains of the isp. The error wraps ErrConfig.
 func NewWhiteBalance(c WhiteBalanceConfig, now isp.Gains) (*WhiteBalance, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -111,7 +111,7 @@ func plausible(gain, lowest, highest float64) bool {
 	return gain*tint >= lowest && gain <= highest*tint
 }
 
-// colors returns the means of a zone, and whether they are usable.
+// colors returns the means of a zone, from 0 to 1, and whether they are usable.
 func colors(z *isp.Zone) (r, g, b float64, ok bool) {
 	var mean [3]float64
 	for i := range mean {

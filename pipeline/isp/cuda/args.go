@@ -105,8 +105,8 @@ func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 // least 1/n below the next integer.
 func reciprocal(n int) uint64 { return (1<<40 + uint64(n) - 1) / uint64(n) }
 
-// vector returns the largest number of bytes that may be written at a time, so that they are aligned and in one line
-// and one packet.
+// vector returns how many bytes, 16, 4 or 1, may be written at a time, so that they are aligned and in one line and one
+// packet.
 func vector(o *isp.RecipeOutput, at uintptr) int32 {
 	f := o.Format
 	together := at

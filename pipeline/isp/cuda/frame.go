@@ -10,7 +10,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// prepareJob prepares a job for a frame.
 func (s *Stage) prepareJob(j *job, in *pipeline.Frame) {
 	p, a := s.plan, &j.args
 	*a = p.base
@@ -149,7 +148,7 @@ func (s *Stage) gather(j *job) error {
 	return s.work.Read(j.report.Addr(), a.statistics, gatheredSize)
 }
 
-// pictures makes the lines of the wanted outputs that can be made.
+// pictures enqueues the lines of the wanted outputs that can now be made.
 func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	p, a := s.plan, &j.args
 	for i, out := range outs {

@@ -36,7 +36,7 @@ type job struct {
 	inside *cudahost.Event   // the copy in has progressed this far
 	worked *cudahost.Event   // the kernels have progressed this far
 	report *cudahost.Buffer  // statistics from the device, or nil
-	fence  *cudahost.Fence   // of the last frame of this job; nil: none, or it is done
+	fence  *cudahost.Fence   // of the last frame of this job; nil: nothing to wait for
 
 	progress progress
 	made     []int // finished lines of each output

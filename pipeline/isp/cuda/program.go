@@ -36,7 +36,7 @@ var (
 	pictureSource string
 )
 
-// source returns the complete source, in which the compiler's errors name the part and the line.
+// source returns the complete source, with line directives by which the compiler's errors name the part and its line.
 func source() string {
 	var b strings.Builder
 	for _, part := range []struct{ name, text string }{

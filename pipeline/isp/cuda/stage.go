@@ -134,7 +134,7 @@ func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	return s.drop(old)
 }
 
-// drop waits until the last frame of a plan is done, and closes the plan, which may be nil.
+// drop waits until all frames of a plan are done, and closes the plan, which may be nil.
 func (s *Stage) drop(p *plan) error {
 	if p == nil {
 		return nil

@@ -82,7 +82,7 @@ func words(v []uint16) []byte {
 	return b
 }
 
-// codes returns the tone curve followed by the conversion to R'G'B', which depends on one colour only.
+// codes returns, for each linear sample, the byte that results from the tone curve and the conversion to R'G'B'.
 func codes(tone *[1 << 14]uint16, c *isp.Conversion) []byte {
 	b := make([]byte, len(tone))
 	for i, v := range tone {
@@ -103,7 +103,7 @@ func gains(s *isp.RecipeShading, width int) []byte {
 	return b
 }
 
-// defectSize is the size of Defect of kernels/args.cu.
+// defectSize is the number of bytes of Defect of kernels/args.cu.
 const defectSize = 16
 
 // defects returns defects in the layout of Defect of kernels/args.cu.

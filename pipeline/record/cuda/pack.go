@@ -87,8 +87,8 @@ func (p *Packer) Memory(size int) (*cudahost.Buffer, error) {
 	return p.memory.AllocHost(size, cudahost.Mapped)
 }
 
-// Pack packs a frame, which must have no padding, and returns when the result is in dst. The error wraps
-// pipeline.ErrDepth, like that of Samples.Pack, or comes from CUDA.
+// Pack packs a frame, which must have no padding, into dst, which must come from Memory, and returns when the result is
+// there. The error wraps pipeline.ErrDepth, like that of Samples.Pack, or comes from CUDA.
 func (p *Packer) Pack(dst *cudahost.Buffer, f *pipeline.Frame) error {
 	const threads, chunk, most = 256, 16, 4096
 	samples := f.Format.Width * f.Format.Height

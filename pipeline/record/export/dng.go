@@ -14,8 +14,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// newDNG returns a writer of a DNG 1.4 file for each frame (Adobe, "Digital Negative Specification"): one uncompressed
-// strip with the unchanged samples, and no colour calibration, as the sensor's colours are assumed to be linear sRGB.
+// newDNG returns a writer that writes a DNG 1.4 file for each frame (Adobe, "Digital Negative Specification"): one
+// uncompressed strip with the unchanged samples, and no colour calibration, as the sensor's colours are assumed to be
+// linear sRGB.
 func newDNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return newFolder(path, ".dng", f, dng)
 }
@@ -125,7 +126,7 @@ func longs(number uint16, v uint32) tag {
 }
 
 // directory returns the header of a TIFF with one directory, followed by the values that do not fit into its entries.
-// The strip follows.
+// The caller must append the strip.
 func directory(tags []tag) []byte {
 	le := binary.LittleEndian
 	slices.SortFunc(tags, func(a, b tag) int { return cmp.Compare(a.number, b.number) })

@@ -20,7 +20,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// Errors of an export. They are returned wrapped, with the operation, the place and a remedy.
+// Errors of an export. They are returned wrapped, with details and a remedy.
 var (
 	ErrUnknown = errors.New("unknown format")
 	ErrPixels  = errors.New("this format cannot have these pixels")
@@ -32,23 +32,22 @@ type Config struct {
 	Files    []string // recordings, in the order of their frames
 	From, To record.Position
 	Format   string // one of Formats
-	Out      string // a file or, for png and dng, a folder, which is created
+	Out      string // a file, which must not exist, or, for png and dng, a folder, which is created if needed
 	Driver   *cufile.Driver
 }
 
-// Formats lists the names of the formats.
+// Formats is a text that lists the names of the formats.
 const Formats = "mcap, y4m, png, dng or mkv"
 
 // A writer writes frames of one format.
 type writer interface {
 	// addFrame writes a frame, whose pixels are valid until it returns.
 	addFrame(f *record.Frame, pixels []byte) error
-	// finish writes the end of the file.
+	// finish completes and closes the output. It must be called even if addFrame has failed.
 	finish() error
 }
 
-// A maker returns a writer that writes to out, or an error that wraps ErrPixels if the format does not support the
-// pixels.
+// A maker returns a writer that writes to out. The error wraps ErrPixels if the format does not support the pixels.
 type maker func(ctx context.Context, f pipeline.Format, out string) (writer, error)
 
 // A Result is the result of an export.
@@ -58,12 +57,12 @@ type Result struct {
 	Damaged []error // errors of files as a whole, and of omitted frames until the list has maxDamaged errors
 }
 
-// maxDamaged is the number of errors in a Result from which on it lists no more omitted frames.
+// maxDamaged is the number of errors at which a Result stops listing omitted frames.
 const maxDamaged = 100
 
-// Run exports frames. progress is called with the completed part, from 0 to 1. If Run fails, it removes the file that
-// it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg or
-// errors of package record, or are those of ctx or of a file.
+// Run exports frames. progress is called with the completed fraction, from 0 to 1. If Run fails, it removes the file
+// that it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg
+// or errors of packages record and mcap, or are those of ctx or of a file.
 func Run(ctx context.Context, c Config, progress func(part float64)) (Result, error) {
 	var res Result
 	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mkv": newMKV}
@@ -173,8 +172,8 @@ func (w *mcapWriter) finish() error {
 // A still writes a frame as a file.
 type still func(out io.Writer, f *record.Frame, pixels []byte) error
 
-// WriteStill writes a frame as a file. format is png or dng; camera is the camera's name in the file. It returns an
-// error that wraps ErrPixels if the format does not support the pixels.
+// WriteStill writes a frame as a file. format must be png or dng; camera is the camera's name in the file. The error
+// wraps ErrPixels if the format does not support the pixels, or is out's.
 func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) error {
 	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
 	if err != nil {
@@ -183,7 +182,7 @@ func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) 
 	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, f.Bytes)
 }
 
-// A folder is a writer of one file for each frame.
+// A folder is a writer that writes one file for each frame.
 type folder struct {
 	path, suffix string
 	write        still
@@ -215,5 +214,6 @@ func (d *folder) addFrame(f *record.Frame, pixels []byte) error {
 
 func (d *folder) finish() error { return nil }
 
-// FormatOf returns a file's extension without the dot, which names the format, or "".
+// FormatOf returns the format that a path's extension names: the extension without the dot, or "" if there is none. It
+// need not be one of Formats.
 func FormatOf(out string) string { return strings.TrimPrefix(filepath.Ext(out), ".") }

@@ -19,7 +19,7 @@ import (
 // ErrFFmpeg means that ffmpeg is missing or has failed.
 var ErrFFmpeg = errors.New("ffmpeg")
 
-// mkv writes Matroska files with ffmpeg: lossless pictures and samples, as FFV1.
+// mkv writes a Matroska file with ffmpeg: lossless pictures or samples, as FFV1.
 type mkv struct {
 	format  pipeline.Format
 	command *exec.Cmd
@@ -30,8 +30,8 @@ type mkv struct {
 	words   []byte
 }
 
-// ffmpegPixels returns ffmpeg's names for the pixels that it reads and for those that FFV1 stores, or "" if ffmpeg
-// cannot read them. Samples become grey.
+// ffmpegPixels returns ffmpeg's names for the pixels that it reads and for those that FFV1 stores, both "" if ffmpeg
+// cannot read the pixels. Samples become grey.
 func ffmpegPixels(f pipeline.Format) (in, out string) {
 	switch f.Pixel {
 	case pipeline.UYVY:

@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// newPNG returns a writer of a PNG file for each frame: pictures in R'G'B', a sensor's samples in grey of 8 bits, or in
-// the upper bits of 16.
+// newPNG returns a writer that writes a PNG file for each frame: pictures in R'G'B', a sensor's samples in grey, those
+// of 8 bits as 8 bits and longer ones in the upper bits of 16.
 func newPNG(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return newFolder(path, ".png", f, pngs)
 }

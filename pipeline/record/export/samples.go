@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// unpack reads a sensor's samples from a line, as many as dst holds.
+// unpack reads as many of a sensor's samples from a line as dst has elements.
 func unpack(dst []uint16, line []byte, s pipeline.Samples) {
 	switch {
 	case s.Packed && s.Bits == 10: // MIPI CSI-2 §11.4.4: four upper bytes, and a byte with the lower two bits of each

@@ -20,7 +20,7 @@ type Y4M struct {
 	file   *os.File
 	out    *bufio.Writer
 	format pipeline.Format
-	plane  []byte // for UYVY
+	plane  []byte // one plane, for UYVY
 }
 
 func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
@@ -31,8 +31,8 @@ func newY4M(_ context.Context, f pipeline.Format, path string) (writer, error) {
 	return y4m{w}, nil
 }
 
-// NewY4M begins a file. It returns an error that wraps ErrExists if the file exists, or ErrPixels if Y4M does not
-// support the pixels.
+// NewY4M creates a file. The error wraps ErrExists if the file exists, or ErrPixels if Y4M does not support the pixels,
+// or is that of the file.
 func NewY4M(f pipeline.Format, path string) (*Y4M, error) {
 	chroma := map[pipeline.PixelFormat]string{pipeline.UYVY: "422", pipeline.I420: "420jpeg", pipeline.Grey: "mono"}[f.Pixel]
 	if chroma == "" {
@@ -55,7 +55,7 @@ func NewY4M(f pipeline.Format, path string) (*Y4M, error) {
 // rateOf returns the frame rate, or 30 if it is not fixed, because video formats require a rate.
 func rateOf(f pipeline.Format) pipeline.Rate { return cmp.Or(f.Rate, pipeline.Rate{Num: 30, Den: 1}) }
 
-// Add writes a picture.
+// Add writes a picture in the format given to NewY4M.
 func (w *Y4M) Add(pixels []byte) error {
 	f := w.format
 	_, err := w.out.WriteString("FRAME\n")

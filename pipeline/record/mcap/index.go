@@ -15,16 +15,17 @@ var errUnfinished = errors.New("mcap: the file has no end")
 
 const footerSize = recordHead + 8 + 8 + 4
 
-// An index is the summary at the end of a file while it is being read. It must name each record only once, so that the
-// named records have no more bytes than the file. Without these checks, a small file could name one large record many
-// times and have it read each time.
+// An index is the summary at the end of a file while it is being read. It must name each record only once, and the
+// named records must not have more bytes than the file. Without these checks, a small file could name one large record
+// many times and have it read each time.
 type index struct {
 	f     *File
 	named map[int64]bool // by offset
 	bytes int64          // total size of the named records
 }
 
-// footer returns the footer of a file of size bytes, and its offset, or errUnfinished if the file has no end.
+// footer returns the footer of a file of size bytes with the magic behind it, and the footer's offset. The error is
+// errUnfinished if the file has no end.
 func footer(r io.ReaderAt, size int64) (b []byte, at int64, err error) {
 	b = make([]byte, footerSize+len(Magic))
 	if at = size - int64(len(b)); at < int64(len(Magic)) {
@@ -123,7 +124,8 @@ func (x *index) record(at uint64, kind Opcode) error {
 	return x.f.addRecord(h, int64(at))
 }
 
-// name counts a record that the summary names. It returns an error if the summary names it twice, or too many bytes.
+// name counts a record that the summary names. It returns an error if the summary has named it before, or has now named
+// more bytes than the file has.
 func (x *index) name(at, length int64) error {
 	if x.bytes += length; x.named[at] || x.bytes > x.f.size {
 		return fmt.Errorf("%w: its index names the record at byte %d twice, or more bytes than the file has", ErrDamaged, at)

@@ -19,8 +19,8 @@ type MessageInfo struct {
 // Compressed reports whether the message is in a compressed chunk.
 func (m *MessageInfo) Compressed() bool { return m.packed > 0 }
 
-// Messages returns the messages of chunk i, in order. It reads no message data, except those of compressed chunks.
-// Errors wrap ErrDamaged or ErrCompressed, or are the file's.
+// Messages returns the messages of chunk i, in order, and adds the schemas and channels in the chunk to f. It reads no
+// message data, except those of compressed chunks. Errors wrap ErrDamaged or ErrCompressed, or are the file's.
 func (f *File) Messages(i int) ([]MessageInfo, error) {
 	in, at, end, err := f.contents(i)
 	if err != nil {
@@ -161,8 +161,8 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 	return b[:a.Size], nil
 }
 
-// Read reads a message's data. It returns an error that wraps ErrDamaged if the data are longer than MaxMessage, or the
-// file's error.
+// Read reads a message's data. Errors wrap ErrDamaged, also if the data are longer than MaxMessage, or ErrCompressed,
+// or are the file's.
 func (f *File) Read(m MessageInfo) ([]byte, error) {
 	if m.Size > MaxMessage {
 		return nil, fmt.Errorf("%w: the message at byte %d has %d bytes", ErrDamaged, m.Offset, m.Size)

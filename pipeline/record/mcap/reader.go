@@ -23,11 +23,13 @@ type File struct {
 	Profile, Library string
 	Schemas          map[uint16]Schema
 	Channels         map[uint16]Channel
-	Chunks           []Chunk // in the order of the file; if no index lists any, messages outside of chunks are grouped into chunks too
-	Attachments      []AttachmentInfo
-	Metadata         map[string]map[string]string
-	// Finished is true if the file has its end and its index. A file without them is read from the beginning up to the
-	// last complete record, which ends at End.
+	// Chunks are in the order of the index. If no index lists any, they are in the order of the file, and consecutive
+	// messages outside of chunks are grouped into chunks.
+	Chunks      []Chunk
+	Attachments []AttachmentInfo
+	Metadata    map[string]map[string]string
+	// Finished is true if the file has its end and its index; End is then the file's size. A file without them is read
+	// from the beginning up to the last complete record, which ends at End.
 	Finished bool
 	End      int64
 	// Trouble describes errors before or after End, or in the index. It is nil for a file that just ends.
@@ -44,7 +46,7 @@ type File struct {
 // A Chunk is the position of a group of messages.
 type Chunk struct {
 	Offset, Length int64  // of the chunk's record in the file
-	First, Last    uint64 // log times of its messages, in ns
+	First, Last    uint64 // lowest and highest log time of its messages, in ns
 	Compression    string
 	Size           uint64 // uncompressed size of its records
 	CRC            uint32 // CRC-32 of its records; 0 if there is none
@@ -63,19 +65,21 @@ type AttachmentInfo struct {
 
 // Limits of the memory used for a file.
 const (
-	maxRecord = 64 << 20 // bytes of a record that is neither a chunk nor an attachment
-	maxKept   = 64 << 20 // bytes of all such records that are kept, and of names of attachments
+	// maxRecord is the maximum number of bytes of the summary, of an attachment that is read, and of a record that is
+	// not a chunk, a message or an attachment.
+	maxRecord = 64 << 20
+	maxKept   = 64 << 20 // approximate bytes of schemas, channels, metadata and names of attachments that are kept
 	maxItems  = 1 << 24  // chunks of a file
-	// MaxMessage is the longest message that Read reads, in bytes: a frame of 256 million samples.
+	// MaxMessage is the maximum size in bytes of the messages that Read reads: a frame of 256 Mi samples of 16 bits.
 	MaxMessage = 512 << 20
 	maxLoose   = 4 << 20 // bytes of consecutive messages outside of chunks that are treated as one chunk
 	// maxMessages limits the number of messages of a chunk.
 	maxMessages = 1 << 20
-	maxTexts    = 1 << 16 // number of texts in one map of metadata
+	maxTexts    = 1 << 16 // texts in one map of metadata
 )
 
-// Open reads the structure of a file of size bytes from its index or, if there is no valid one, from the beginning. An
-// error wraps ErrNotMCAP, or is r's or ctx's.
+// Open reads the structure of a file of size bytes from its index or, if that is missing, invalid or lists no chunks,
+// from the beginning. An error wraps ErrNotMCAP, or is r's or ctx's.
 func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	magic := make([]byte, len(Magic))
@@ -144,7 +148,7 @@ func put[K comparable, V any](f *File, m map[K]V, k K, v V, size func(V) int) er
 	return nil
 }
 
-// metadataEntry is the number of bytes that an entry of metadata takes besides its name.
+// metadataEntry is the approximate memory of a metadata record's index entry in bytes, besides its name.
 const metadataEntry = 32
 
 // keep counts n more bytes that are kept in memory. It returns an error if too many are.
@@ -179,7 +183,7 @@ type recordAt struct {
 	length int64 // length of its contents
 }
 
-// head reads the header of the record at byte at.
+// head reads the header of the record at byte at. The error is io.ErrUnexpectedEOF if the file ends within the record.
 func (f *File) head(at int64) (recordAt, error) {
 	var b [recordHead]byte
 	if f.size-at < recordHead {
@@ -199,7 +203,7 @@ func (f *File) head(at int64) (recordAt, error) {
 }
 
 // loose processes a message outside of chunks, which some writers produce. Consecutive ones are treated as a chunk
-// without a header and a CRC.
+// without a header or a CRC.
 func (f *File) loose(h recordAt, at int64) error {
 	m, err := f.message(h, at)
 	if err != nil {
@@ -215,12 +219,12 @@ func (f *File) loose(h recordAt, at int64) error {
 	return f.addChunk(Chunk{Offset: at, Length: size, First: m.Log, Last: m.Log, Size: uint64(size), records: at})
 }
 
-// follows reports whether a message at byte at continues a group of messages outside of chunks.
+// follows reports whether a message at byte at extends the chunk c, which must consist of messages outside of chunks
+// and must not have reached maxLoose.
 func (c *Chunk) follows(at int64) bool {
 	return c.records == c.Offset && c.Offset+c.Length == at && c.Length < maxLoose
 }
 
-// addChunk adds a chunk.
 func (f *File) addChunk(c Chunk) error {
 	if len(f.Chunks) >= maxItems {
 		return fmt.Errorf("%w: it has more than %d chunks", ErrDamaged, maxItems)
@@ -276,7 +280,7 @@ func (f *File) addRecord(h recordAt, at int64) error {
 	return nil
 }
 
-// chunkAt reads the header of a chunk.
+// chunkAt reads the header of the chunk at byte at, whose contents have length bytes.
 func (f *File) chunkAt(at, length int64) (Chunk, error) {
 	b := make([]byte, min(length, 8+8+8+4+4+256+8))
 	if _, err := f.r.ReadAt(b, at+recordHead); err != nil {

@@ -34,13 +34,13 @@ const (
 	OpPadding         Opcode = 0x80
 )
 
-// recordHead is the length of opcode and length, which precede each record's contents.
+// recordHead is the number of bytes of the opcode and the length, which precede each record's contents.
 const recordHead = 1 + 8
 
-// messageHead is the length of a message record before its data.
+// messageHead is the number of bytes of a message record before its data.
 const messageHead = recordHead + 2 + 4 + 8 + 8
 
-// chunkHead is the length of an uncompressed chunk before its records.
+// chunkHead is the number of bytes of an uncompressed chunk before its records.
 const chunkHead = recordHead + 8 + 8 + 8 + 4 + 4 + 8
 
 var le = binary.LittleEndian
@@ -66,19 +66,20 @@ type Message struct {
 	Log, Publish uint64
 }
 
-// An Attachment is a file within the file.
+// An Attachment is a file within the file. Times are in ns since 1970.
 type Attachment struct {
 	Log, Created uint64
 	Name, Media  string
 	Data         []byte
 }
 
-// beginRecord appends the header of a record to b. endRecord, which needs at, sets the length.
+// beginRecord appends the header of a record to b, and returns its offset in b, which endRecord needs to set the
+// length.
 func beginRecord(b []byte, op Opcode) (_ []byte, at int) {
 	return append(b, byte(op), 0, 0, 0, 0, 0, 0, 0, 0), len(b)
 }
 
-// endRecord sets the length of the record that began at byte at of b and ends at the end of b.
+// endRecord sets the length of the record that began at byte at of b and ends at the end of b, and returns b.
 func endRecord(b []byte, at int) []byte {
 	le.PutUint64(b[at+1:], uint64(len(b)-at-recordHead))
 	return b
@@ -122,7 +123,7 @@ func (m *Message) appendHead(b []byte, size int) []byte {
 	return le.AppendUint64(le.AppendUint64(b, m.Log), m.Publish)
 }
 
-// leastPadding is the length of an empty padding record.
+// leastPadding is the number of bytes of an empty padding record.
 const leastPadding = recordHead
 
 // AppendPadding appends a record of n bytes in total, at least 9, that readers skip.

@@ -10,10 +10,10 @@ import (
 	"slices"
 )
 
-// ErrNotOwn means that a file is not laid out as a Writer does it, so no Writer can continue it.
+// ErrNotOwn means that a file is not laid out like the files of a Writer, so no Writer can continue it.
 var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
-// HasEnd reports whether a file of size bytes has the end of a finished file. It does not read the index.
+// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error is r's.
 func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	_, _, err := footer(r, size)
 	if errors.Is(err, errUnfinished) {
@@ -22,7 +22,8 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	return err == nil, err
 }
 
-// Damaged reports whether Open has found damage among the records, and not only at the end of the file or in its index.
+// Damaged reports whether Open has found damage among the records, other than an incomplete record or zeros at the end
+// of the file.
 func (f *File) Damaged() bool { return f.skipped > 0 }
 
 // Resume returns a Writer that continues an unfinished file at End, with the index of all its chunks except those for
@@ -62,8 +63,8 @@ func (f *File) Resume(ctx context.Context, leave func(chunk int) bool) (w *Write
 	return w, b, left, nil
 }
 
-// resumeChunk adds a chunk with the given messages to the index. If the file lacks one of its message indexes, it
-// appends all of them to b.
+// resumeChunk adds a chunk with the given messages to the index. If the file lacks any of the chunk's message indexes,
+// it appends all of them to b.
 func (f *File) resumeChunk(w *Writer, b []byte, c *Chunk, list []MessageInfo) ([]byte, error) {
 	entry := chunkIndex{first: c.First, last: c.Last, at: uint64(c.Offset), length: uint64(c.Length), size: c.Size}
 	index := map[uint16][]messageAt{}

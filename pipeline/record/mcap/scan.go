@@ -58,8 +58,8 @@ func (f *File) scan(ctx context.Context) error {
 	return nil
 }
 
-// damaged records the damaged place at End, up to maxSkipped of them. next is the offset at which the scan continues,
-// or 0.
+// damaged counts the damaged place at End and, for the first maxSkipped places, adds err to Trouble. next is the offset
+// at which the scan continues, or 0 if it does not.
 func (f *File) damaged(err error, next int64) {
 	if f.skipped++; f.skipped > maxSkipped {
 		return
@@ -77,8 +77,8 @@ const (
 	chunkUnit  = 4096    // chunks made by Writer.Frame begin at multiples of this
 )
 
-// resume returns the offset of the first chunk after byte at that has an index, or 0 if there is none within maxGap
-// bytes.
+// resume returns the offset of the first chunk after byte at that begins at a multiple of chunkUnit and is followed by
+// a message index, or 0 if there is none within maxGap bytes.
 func (f *File) resume(ctx context.Context, at int64) int64 {
 	end := min(f.size, at+maxGap)
 	at = (at/chunkUnit + 1) * chunkUnit
@@ -93,7 +93,7 @@ func (f *File) resume(ctx context.Context, at int64) int64 {
 	return 0
 }
 
-// isChunk reports whether there is a chunk with an index at byte at.
+// isChunk reports whether there is a chunk at byte at, followed by a message index.
 func (f *File) isChunk(at int64) bool {
 	h, err := f.head(at)
 	if err != nil {
@@ -109,7 +109,8 @@ func (f *File) isChunk(at int64) bool {
 // maxZeros is the maximum number of zeros at the end of a file for it to be treated as unfinished.
 const maxZeros = 1 << 30
 
-// zeros reports whether all bytes from at to the end are zero, and at most maxZeros.
+// zeros reports whether all bytes from at to the end are zero, and at most maxZeros. It returns false if they cannot be
+// read or ctx ends.
 func (f *File) zeros(ctx context.Context, at int64) bool {
 	if f.size-at > maxZeros {
 		return false

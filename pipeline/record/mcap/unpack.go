@@ -17,16 +17,16 @@ const (
 	// maxUnpacked is the maximum size of a compressed chunk's records in bytes. Writers make chunks of a few MiB, or of
 	// one message.
 	maxUnpacked = 256 << 20
-	// likelyRatio is the ratio up to which memory is allocated before it is known that a chunk has as many bytes as it
-	// states.
+	// likelyRatio is the ratio of decompressed to compressed size up to which memory is allocated before decompression
+	// shows whether a chunk has as many bytes as it states.
 	likelyRatio = 16
-	maxWindow   = 64 << 20 // bytes of a zstd window
+	maxWindow   = 64 << 20 // maximum size of a zstd window in bytes
 )
 
-// unpacked is the compressed chunk that was read last.
+// unpacked is the compressed chunk that was decompressed last.
 type unpacked struct {
 	chunk   int    // its number + 1; 0: none
-	records []byte // with the right CRC
+	records []byte // its records; their CRC, if there is one, is right
 }
 
 // unpack returns the records of compressed chunk i, which is c, after checking their CRC, if there is one. They are
@@ -60,7 +60,8 @@ func (f *File) unpack(i int, c *Chunk) ([]byte, error) {
 	return b, nil
 }
 
-// decompress appends the decompressed records of a chunk to b, at most one byte more than the chunk states.
+// decompress returns the decompressed records of a chunk, at most one byte more than the chunk states. It uses the
+// memory of b, which must be empty, if its capacity suffices.
 func decompress(in *source, c *Chunk, b []byte) ([]byte, error) {
 	var out io.Reader
 	switch c.Compression {
@@ -85,7 +86,7 @@ func decompress(in *source, c *Chunk, b []byte) ([]byte, error) {
 	return whole.Bytes(), err
 }
 
-// source reads a chunk, and keeps the file's error, which is no damage.
+// source reads a compressed chunk, and keeps the file's error, which is not damage.
 type source struct {
 	r      io.Reader
 	failed error
@@ -100,8 +101,8 @@ func (s *source) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// contents returns the file that has the records of chunk i, and their first and last byte in it. The records of a
-// compressed chunk are a file in memory.
+// contents returns the file that has the records of chunk i, and the offsets in it at which they begin and end
+// (exclusive). The records of a compressed chunk are a file in memory.
 func (f *File) contents(i int) (in *File, at, end int64, err error) {
 	c, err := f.chunk(i)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
-// A Writer lays out a file's records, and keeps the data for its index. The results of its methods must be written to
-// the file one after another, without gaps; Offset is where the next one begins.
+// A Writer lays out a file's records, and keeps the data for its index. The bytes that its methods lay out must be
+// written to the file one after another, without gaps; Offset is where the next ones begin.
 type Writer struct {
 	Offset uint64
 
@@ -166,7 +166,7 @@ func (c *chunkIndex) messages(b []byte, from int, list []Part, index map[uint16]
 
 type messageAt struct{ log, offset uint64 }
 
-// writeHeader writes the chunk's header.
+// writeHeader writes the chunk's header to b, and sets the chunk's length.
 func (c *chunkIndex) writeHeader(b []byte, crc uint32) {
 	c.length = chunkHead + c.size
 	b[0] = byte(OpChunk)

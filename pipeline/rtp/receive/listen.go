@@ -101,7 +101,7 @@ func join(fd int, m rtp.Media, iface string) error {
 	return nil
 }
 
-// appendStorage appends a struct sockaddr_storage.
+// appendStorage appends a struct sockaddr_storage with the address a and port 0.
 func appendStorage(b []byte, a netip.Addr) []byte {
 	end := len(b) + 128
 	b = binary.NativeEndian.AppendUint16(b, uint16(udp.Family(a)))

@@ -95,7 +95,8 @@ func (g *ring) space() (i, n int) {
 	return i, min(batchSize, ringSize-g.count, ringSize-i)
 }
 
-// receive reads up to n datagrams into the places from i on, without blocking. Receiving none is no error.
+// receive reads up to n datagrams into the places from i on, without blocking, and returns their number. It is not an
+// error if there are none.
 func (g *ring) receive(fd, i, n int) (int, error) {
 	for k := range n {
 		g.msgs[i+k].ControlLen = noteRoom

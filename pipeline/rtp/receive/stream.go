@@ -329,8 +329,8 @@ func (s *stream) complete(a *assembly, now time.Time) {
 // stop makes the highest sequence number received the last one that counts. Packets before it may still arrive.
 func (s *stream) stop() { s.stopped = true }
 
-// awaits reports whether a packet from before the end is missing that may still arrive, or the checksum of one of the
-// last two frames if the sender has promised checksums.
+// awaits reports whether a missing packet from before the end may still arrive or, if the sender has promised
+// checksums, the checksum of one of the last two frames is missing.
 func (s *stream) awaits() bool {
 	return s.seq.gaps() || s.media.Checksum && s.verify.awaits(2)
 }

@@ -79,13 +79,13 @@ func (a *adaptation) lost(reports []Report) {
 	}
 }
 
-// Lost records the share of packets, from 0 to 1, lost by a receiver to which other code sends the stream (see Watch).
+// Lost records the share of packets, from 0 to 1, lost by a receiver that gets the stream from the caller of Watch.
 func (s *Sink) Lost(share float64) {
 	s.sender.adaptation.lost([]Report{{FractionLost: share, At: time.Now()}})
 }
 
-// Estimate records the bandwidth in bits per second that a receiver to which other code sends the stream (see Watch)
-// reports for its network. receiver identifies it.
+// Estimate records the bandwidth, in bits per second, that a receiver of the stream from the caller of Watch reports
+// for its network. receiver is any name that identifies the receiver.
 func (s *Sink) Estimate(receiver string, bits float64) {
 	if c := s.sender.adaptation.control; c != nil {
 		c.Estimate(receiver, bits, time.Now())

@@ -16,10 +16,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
-// ErrDestination is wrapped by errors of destinations, which state the operation, the place and a remedy.
+// ErrDestination is wrapped by errors of destinations, which name the destination and the reason.
 var ErrDestination = errors.New("rtp: destination cannot be used")
 
-// Pacing determines how the packets of a frame are spread over time.
+// Pacing determines how the packets of a frame are spread over time. Config.Burst, if it is not 0, replaces the sizes
+// of bursts given here.
 type Pacing uint8
 
 const (
@@ -65,7 +66,7 @@ type Config struct {
 
 const (
 	defaultBurst = 16
-	maxBurst     = 1024 // packets; larger numbers are no bursts
+	maxBurst     = 1024 // packets
 )
 
 func (c Config) withDefaults() Config {

@@ -136,8 +136,8 @@ func (c *Conn) wait() {
 	}
 }
 
-// behind returns the number of unsent bytes, or 0 while an answer waits for room or if the connection is closed. It
-// calls wait if there are unsent bytes and no fewer than at the previous call.
+// behind returns the number of unsent bytes, or 0 while a Write is in progress or if the connection is closed. It calls
+// wait if there are unsent bytes and no fewer than at the previous call.
 func (c *Conn) behind() int {
 	if !c.mu.TryLock() {
 		return 0

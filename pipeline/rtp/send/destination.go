@@ -184,7 +184,7 @@ func (d *destination) pause() {
 	d.paused, d.skips = true, true
 }
 
-// begin ends a pause with the next train, and sends that also if the message that precedes it is still unsent.
+// begin ends a pause with the next train. That train is sent even if the message that precedes it is still unsent.
 func (d *destination) begin() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

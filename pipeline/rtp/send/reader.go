@@ -235,8 +235,8 @@ func (x *transmitter) precede(d *destination, message func(First, bool) []byte) 
 	d.start.message = message
 }
 
-// takeBack cancels the start of d, unless the first train has been sent, and reports whether d had a message, so that
-// this has not been sent.
+// takeBack cancels the start of d, unless the first train has been sent. It reports whether d had a message, which then
+// has not been sent and will not be.
 func (x *transmitter) takeBack(d *destination) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

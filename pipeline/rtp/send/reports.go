@@ -37,8 +37,8 @@ const (
 	hearEvery = 20 * time.Millisecond
 )
 
-// hear reads RTCP packets and calls listen with them until the socket is closed, at most as many as the limit allows;
-// the kernel drops the rest.
+// hear reads RTCP packets until the socket is closed, as many as the limit allows, and calls listen with each. The
+// kernel drops the rest.
 func (d *destination) hear(listen func(d *destination, b []byte, from netip.AddrPort, now time.Time)) {
 	buf, limit := make([]byte, 2048), flood.Limit{Burst: hearBurst, Every: hearEvery}
 	for {

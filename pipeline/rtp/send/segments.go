@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	maxSegments = 64    // per message; newer kernels accept 128
+	maxSegments = 64    // packets per message; newer kernels accept 128
 	maxDatagram = 65507 // total bytes of all segments, which are one UDP datagram until they are cut
-	volley      = 16    // messages per call
+	volley      = 16    // the most messages per call
 )
 
 // segments sends with UDP_SEGMENT: the kernel accepts headers and payloads of many packets as one datagram, and cuts it

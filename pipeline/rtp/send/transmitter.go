@@ -52,8 +52,8 @@ type transmitter struct {
 }
 
 const (
-	paced   = 0.9  // part of the frame period over which packets are spread; the rest is the grace period for slow destinations
-	reserve = 0.05 // part of the frame period that is reserved for packetizing
+	paced   = 0.9  // part of the frame period over which packets are spread
+	reserve = 0.05 // part reserved for packetizing; what remains is the grace period for slow destinations
 )
 
 // longestSpread is the maximum time over which one frame is sent, even at low frame rates, because the program can end

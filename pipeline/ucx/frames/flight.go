@@ -31,7 +31,8 @@ func newFlight(s *session) *flight {
 	return f
 }
 
-// start sends a frame, preceded by its results. An error ends the session, now or when UCX reports it.
+// start sends a frame, preceded by its results unless they are longer than maxResults. An error ends the session, now
+// or when UCX reports it.
 func (f *flight) start(j *job, m *ucx.Memory) {
 	s, frame := f.session, j.frame
 	f.job = j
@@ -75,7 +76,7 @@ func (f *flight) fill(j *job) {
 	f.text = h.append(f.text[:0])
 }
 
-// landed is called when UCX no longer needs the memory of one of the messages.
+// landed is called when UCX no longer needs the memory of one of the messages, or could not send it.
 func (f *flight) landed(err error) {
 	if err != nil {
 		f.failed.Store(true)

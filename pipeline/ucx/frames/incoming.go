@@ -79,7 +79,7 @@ func (a *attempt) accepted(data []byte, now time.Time) error {
 	return nil
 }
 
-// found keeps results until their frame is complete.
+// found keeps the results of a frame, which arrive before it. Only the latest ones are kept.
 func (a *attempt) found(m incoming) error {
 	rd := reader{rest: m.header}
 	sequence := rd.word64()
@@ -154,7 +154,8 @@ func (a *attempt) fetched(f *pipeline.Frame, h frameHeader, n int, err error) {
 	r.arrived <- arrival{f, h, time.Now(), text} // has room for all buffers
 }
 
-// finish verifies a frame and attaches its results. It releases a damaged frame and returns false.
+// finish verifies a frame and attaches its results. It reports whether the frame is undamaged or was not verified; a
+// damaged frame is released.
 func (r *Receiver) finish(x arrival) bool {
 	f, h := x.frame, x.header
 	checked := h.by != crcNone && !r.config.Unverified && f.Bytes != nil

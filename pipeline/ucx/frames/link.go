@@ -29,7 +29,7 @@ type link interface {
 	end(ended func())
 }
 
-// control returns a message without pixels.
+// control returns a message with the given data, to be sent eagerly.
 func control(id uint16, data []byte) *ucx.Outgoing {
 	return &ucx.Outgoing{ID: id, Data: [][]byte{data}, Protocol: ucx.Eager}
 }

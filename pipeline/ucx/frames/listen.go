@@ -48,12 +48,12 @@ type Server struct {
 	context  *ucx.Context
 	worker   *ucx.Worker // watch alone changes it
 	sessions map[*ucx.Endpoint]*session
-	listener *ucx.Listener // nil: not listening yet, because the address is not available
+	listener *ucx.Listener // nil while the server does not listen
 
 	unguarded bool // it was logged that the kernel does not filter clients
 }
 
-// CheckAddress returns an error unless listen is a valid address to listen at.
+// CheckAddress returns an error unless listen is an IP address and a port.
 func CheckAddress(listen string) error {
 	if _, err := netip.ParseAddrPort(listen); err != nil {
 		return fmt.Errorf("%q: write an IP address and a port, such as 0.0.0.0:5020 or [::]:5020", listen)
@@ -238,7 +238,7 @@ func (s *Server) reopen() error {
 	return nil
 }
 
-// Addr returns the address where the server listens, or the zero AddrPort if it does not listen yet.
+// Addr returns the address where the server listens, or the zero AddrPort while it does not listen.
 func (s *Server) Addr() netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()

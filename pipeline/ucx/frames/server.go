@@ -87,7 +87,7 @@ func (h *hub) refused(from, why string) {
 // plain returns the address without a zone, and IPv4 addresses in IPv4 form.
 func plain(a netip.AddrPort) netip.Addr { return a.Addr().Unmap().WithZone("") }
 
-// connected adds a new connection. It returns nil if the address is not admitted.
+// connected adds a new connection. It returns nil if noRoom has an objection to its address.
 func (h *hub) connected(l link, from string, now time.Time) *session {
 	h.mu.Lock()
 	defer h.mu.Unlock()

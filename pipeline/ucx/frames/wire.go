@@ -35,7 +35,7 @@ const (
 // magic is the number that begins each hello: "TCUX".
 const magic = 'T' | 'C'<<8 | 'U'<<16 | 'X'<<24
 
-// Limits of messages: of texts in bytes, and of numbers.
+// Limits of messages. Those of names, releases and reasons are in bytes.
 const (
 	maxName    = 64
 	maxRelease = 64
