@@ -39,42 +39,55 @@ func (l Lateness) String() string {
 // result.
 func WatchLateness(t testing.TB) (stop func() Lateness) {
 	t.Helper()
-	end, longest := make(chan struct{}), make(chan time.Duration)
-	started, lost := waited(t), dropped(t)
+	end, result := make(chan struct{}), make(chan Lateness)
+	threads, lost := waits{}, dropped(t)
+	threads.grow(t)
 	go func() {
-		var top time.Duration
-		for before := started; ; {
+		var l Lateness
+		for ending := false; !ending; {
 			begin := time.Now()
 			select {
 			case <-end:
-				longest <- top
-				return
+				ending = true
 			case <-time.After(lateTick):
+				l.Longest = max(l.Longest, time.Since(begin)-lateTick)
 			}
-			late, now := time.Since(begin)-lateTick, waited(t)
-			top, before = max(top, late, now-before), now
+			more := threads.grow(t)
+			l.Longest, l.Total = max(l.Longest, more), l.Total+more
 		}
+		result <- l
 	}()
 	return func() Lateness {
 		close(end)
-		return Lateness{<-longest, waited(t) - started, dropped(t) - lost}
+		l := <-result
+		l.Dropped = dropped(t) - lost
+		return l
 	}
 }
 
-// waited returns how long the threads of this process have waited for CPUs (the kernel's scheduler/sched-stats.rst: the
-// second number).
-func waited(t testing.TB) (sum time.Duration) {
+// waits holds how long each thread of this process has waited for CPUs.
+type waits map[string]time.Duration
+
+// grow updates w and returns how long threads have waited since the previous call (the kernel's
+// scheduler/sched-stats.rst: the second number). The last wait of a thread that has ended since then is not counted.
+func (w waits) grow(t testing.TB) (sum time.Duration) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")
 	if err != nil || len(files) == 0 {
 		t.Errorf("there is no schedstat: %v", err)
 	}
 	for _, f := range files {
-		var ran, wait int64                          // ns
-		if text, err := os.ReadFile(f); err == nil { // a thread may have ended
-			_, _ = fmt.Sscan(string(text), &ran, &wait)
-			sum += time.Duration(wait)
+		var ran, wait time.Duration
+		text, err := os.ReadFile(f)
+		if err != nil { // the thread has ended
+			continue
 		}
+		_, _ = fmt.Sscan(string(text), (*int64)(&ran), (*int64)(&wait))
+		if wait < w[f] { // another thread of the same number
+			w[f] = 0
+		}
+		sum += wait - w[f]
+		w[f] = wait
 	}
 	return sum
 }
