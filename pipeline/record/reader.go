@@ -50,6 +50,7 @@ type Reader struct {
 	channel uint16
 	refused map[uint16]bool // channels whose images cannot be played
 	listed  listing
+	settled settled
 	whole   int // number + 1 of the chunk of several frames that was verified last; 0: none
 }
 

@@ -9,16 +9,21 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
 )
 
-// Settings are the settings of a camera.
+// Settings are the settings of a camera, and those of the first isp that processes its samples.
 type Settings struct {
-	Exposure time.Duration `json:"exposure"` // in nanoseconds
-	Gain     float64       `json:"gain"`     // 1 is unity
+	Exposure time.Duration `json:"exposure"` // in nanoseconds; 0: not known
+	Gain     float64       `json:"gain"`     // 1 is unity; 0: not known
+	// A monochrome sensor has only the second black level.
+	BlackLevels  [4]int     `json:"black_levels,omitzero"`  // in the unit of the samples: of red, green in red lines, green in blue lines, blue
+	WhiteBalance [3]float64 `json:"white_balance,omitzero"` // gains of red, green and blue
 }
 
 // settingsSchema is the JSON Schema of Settings.
 const settingsSchema = `{"title":"tegracast/Settings","type":"object","required":["exposure","gain"],"properties":{` +
-	`"exposure":{"type":"integer","description":"ns"},` +
-	`"gain":{"type":"number","description":"1 is unity"}}}`
+	`"exposure":{"type":"integer","description":"ns; 0: not known"},` +
+	`"gain":{"type":"number","description":"1 is unity; 0: not known"},` +
+	`"black_levels":{"type":"array","items":{"type":"integer"},"description":"in the unit of the samples: red, green in the lines of red, green in the lines of blue, blue"},` +
+	`"white_balance":{"type":"array","items":{"type":"number"},"description":"gains of red, green and blue"}}}`
 
 // looks is the interval at which the camera's settings are read.
 const looks = time.Second
@@ -55,4 +60,34 @@ func (r *run) append(at int64, p mcap.Part) error {
 		r.ring.entries = append(r.ring.entries, entry{at, begin, &p})
 	}
 	return err
+}
+
+// settled holds the settings of the frame whose settings were last asked for.
+type settled struct {
+	chunk int // of the frame; 0: none
+	Settings
+}
+
+// Settings returns the settings with which the frame was taken, or zero if the recording does not contain any.
+func (f *Frame) Settings() Settings {
+	r := f.reader
+	if r == nil {
+		return Settings{}
+	}
+	from := r.settled
+	if from.chunk > f.chunk {
+		from = settled{}
+	}
+	defer func(l listing) { r.listed = l }(r.listed)
+	r.settled = settled{f.chunk, from.Settings}
+	for i := f.chunk - 1; i >= from.chunk; i-- {
+		for _, m := range r.beside(i) {
+			var s Settings
+			if r.schema(m) == settingsName && readNote(r.File, m, &s) == nil {
+				r.settled.Settings = s
+				return s
+			}
+		}
+	}
+	return r.settled.Settings
 }

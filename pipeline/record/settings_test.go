@@ -21,7 +21,7 @@ func TestSettings(t *testing.T) {
 		dir, exposure := t.TempDir(), time.Duration(0)
 		c := Config{Directory: dir, Window: window, Settings: func() (Settings, bool) { // called only by the sink's goroutine
 			exposure += time.Millisecond
-			return Settings{exposure, 2}, true
+			return Settings{Exposure: exposure, Gain: 2}, true
 		}}
 		_, err := recordStepped(t, c, 60, func(*Sink) {}, func(s *Sink, n int) {
 			if n == 30 && window != nil {

@@ -68,7 +68,7 @@ func TestASliceHasItsSettingsAndTriggers(t *testing.T) {
 	var exposure atomic.Int64
 	c := Config{
 		Directory: dir, Duration: 300 * time.Millisecond, Window: &Window{Before: 100 * time.Millisecond, After: time.Hour},
-		Settings: func() (Settings, bool) { return Settings{time.Duration(exposure.Load()), 1}, true },
+		Settings: func() (Settings, bool) { return Settings{Exposure: time.Duration(exposure.Load()), Gain: 1}, true },
 	}
 	_, err := recordStepped(t, c, 75, func(*Sink) {}, func(s *Sink, n int) {
 		if n == 14 || n == 20 || n == 50 {

@@ -13,6 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // errNoControl means that there is no adjustable camera or isp of that name.
@@ -70,6 +71,7 @@ type balance struct {
 	name  string
 	stage auto.Balancer
 	gains isp.Gains    // the current ones, unless the loop controls them
+	black [4]int       // black levels by channel
 	loop  *controlLoop // nil: none
 }
 
@@ -79,12 +81,50 @@ func newControlPanel(name string, source pipeline.Source) *controlPanel {
 	return &controlPanel{name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
 }
 
-// Add adds an isp with its initial gains, of which 0 means 1, and its loop, which may be nil.
-func (p *controlPanel) Add(name string, stage auto.Balancer, gains isp.Gains, loop *controlLoop) {
+// Add adds an isp with its configuration, and its loop, which may be nil.
+func (p *controlPanel) Add(name string, stage auto.Balancer, c *isp.Config, loop *controlLoop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	gains = isp.Gains{R: cmp.Or(gains.R, 1), G: cmp.Or(gains.G, 1), B: cmp.Or(gains.B, 1)}
-	p.isps = append(p.isps, balance{name, stage, gains, loop})
+	b := balance{name: name, stage: stage, gains: whole(c.Gains), loop: loop}
+	for i := range b.black {
+		b.black[i] = c.BlackLevel + c.Black[i]
+	}
+	p.isps = append(p.isps, b)
+}
+
+// whole returns gains with 1 for those that are 0, which means 1.
+func whole(g isp.Gains) isp.Gains {
+	return isp.Gains{R: cmp.Or(g.R, 1), G: cmp.Or(g.G, 1), B: cmp.Or(g.B, 1)}
+}
+
+// now returns the current gains.
+func (b *balance) now() isp.Gains {
+	if b.balances() {
+		return whole(b.loop.State().Gains)
+	}
+	return b.gains
+}
+
+// Shot returns the settings for a recording: the camera's, and those of the first isp. It returns false if there is
+// neither.
+func (p *controlPanel) Shot() (s record.Settings, known bool) {
+	if camera, is := p.source.(auto.Camera); is {
+		exposure, gain, err := camera.Exposure()
+		if err == nil {
+			s.Exposure, s.Gain, known = exposure, gain, true
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.isps) == 0 {
+		return s, known
+	}
+	b := &p.isps[0]
+	s.BlackLevels = b.black
+	if g := b.now(); !p.mono {
+		s.WhiteBalance = [3]float64{g.R, g.G, g.B}
+	}
+	return s, true
 }
 
 // exposureLoop returns the loop for the exposure, which may be frozen, or nil if there is none. p.mu must be held.
@@ -134,11 +174,11 @@ func (p *controlPanel) WhiteBalance() (list []whiteBalanceState) {
 	}
 	for i := range p.isps {
 		b := &p.isps[i]
-		w := whiteBalanceState{ISP: b.name, Red: b.gains.R, Blue: b.gains.B}
+		gains := b.now()
+		w := whiteBalanceState{ISP: b.name, Red: gains.R, Blue: gains.B}
 		if b.balances() {
 			_, frozen := b.loop.Frozen()
-			s := b.loop.State()
-			w.Red, w.Blue, w.HasAuto, w.Auto = cmp.Or(s.Gains.R, 1), cmp.Or(s.Gains.B, 1), true, !frozen
+			w.HasAuto, w.Auto = true, !frozen
 		}
 		list = append(list, w)
 	}

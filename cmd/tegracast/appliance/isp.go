@@ -35,7 +35,7 @@ func (op *stageOpener) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, 
 	if err != nil {
 		return nil, fmt.Errorf("isp %s: %w", c.Name, err)
 	}
-	f.panel.Add(k.Name, s, cfg.Gains, loop)
+	f.panel.Add(k.Name, s, &cfg, loop)
 	if loop != nil {
 		loop.Stage = s
 		f.mu.Lock()

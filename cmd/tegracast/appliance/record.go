@@ -7,7 +7,6 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/isp/auto"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
@@ -23,7 +22,7 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
 		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: op.memory.allocator, Kernels: kernelCache(),
-		Configuration: op.text(), Window: recordWindow(k.Trigger), Settings: cameraSettings(f.source),
+		Configuration: op.text(), Window: recordWindow(k.Trigger), Settings: f.panel.Shot,
 		Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	}, own)
 	if err != nil {
@@ -33,19 +32,6 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 	o.records = true
 	o.free = func() error { return op.recordings.Remove(sink) }
 	return sink, nil
-}
-
-// cameraSettings returns a function that reads a camera's settings, or nil if the source is not a camera. The function
-// returns false if they cannot be read.
-func cameraSettings(s source) func() (record.Settings, bool) {
-	camera, is := s.(auto.Camera)
-	if !is {
-		return nil
-	}
-	return func() (record.Settings, bool) {
-		exposure, gain, err := camera.Exposure()
-		return record.Settings{Exposure: exposure, Gain: gain}, err == nil
-	}
 }
 
 func recordWindow(t *config.RecordTrigger) *record.Window {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/record/export"
 )
 
@@ -22,37 +23,38 @@ type still struct {
 // takeStill returns the next frame of an output as a file of a kind: png has the picture, dng the samples from which it
 // is made.
 func (p *pictures) takeStill(ctx context.Context, name, kind string) (still, error) {
-	frame, camera, err := p.copyFrame(ctx, name, kind == "dng")
+	frame, camera, shot, err := p.copyFrame(ctx, name, kind == "dng")
 	if err != nil {
 		return still{}, err
 	}
 	var file bytes.Buffer
-	if err := export.WriteStill(&file, kind, frame, camera); err != nil {
+	if err := export.WriteStill(&file, kind, frame, camera, shot); err != nil {
 		return still{}, err
 	}
 	return still{Sequence: frame.Sequence, File: file.Bytes()}, nil
 }
 
-// copyFrame waits for the next frame and returns a copy of it, and its source's name: the source's own frame if samples
-// is set, else the picture that the output's stage makes from it. A reload waits meanwhile.
-func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (frame *pipeline.Frame, source string, err error) {
+// copyFrame waits for the next frame and returns a copy of it, its source's name, and the settings with which it was
+// taken: the source's own frame if samples is set, else the picture that the output's stage makes from it. A reload waits
+// meanwhile.
+func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (frame *pipeline.Frame, source string, shot record.Settings, err error) {
 	p.changing.RLock()
 	defer p.changing.RUnlock()
 	f, o := p.flows.output(name)
 	switch {
 	case o == nil:
-		return nil, "", errNoOutput
+		return nil, "", shot, errNoOutput
 	case !samples && o.view.Pixel == 0:
-		return nil, "", errors.New("only outputs behind an isp have pictures")
+		return nil, "", shot, errors.New("only outputs behind an isp have pictures")
 	case samples && !f.hasSamples():
-		return nil, "", fmt.Errorf("source %s has pictures, and no sensor's samples", f.name)
+		return nil, "", shot, fmt.Errorf("source %s has pictures, and no sensor's samples", f.name)
 	}
 	want := pipeline.OutputConfig{Name: name + " still", Sink: preview.NewStill(), From: f.name, Depth: 1}
 	if !samples {
 		in := f.source.Format()
 		want.From = o.from
 		if want.Format, err = pipeline.NewFormat(pipeline.RGB24, in.Width, in.Height, in.Rate); err != nil {
-			return nil, "", err
+			return nil, "", shot, err
 		}
 	}
 	attached, err := f.graph.Attach(want)
@@ -61,11 +63,12 @@ func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (fr
 		attached, err = f.graph.Attach(want)
 	}
 	if err != nil {
-		return nil, "", oneLine{err}
+		return nil, "", shot, oneLine{err}
 	}
 	frame, err = want.Sink.(*preview.Still).Frame(ctx)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), detachTime)
 	defer cancel()
 	attached.Detach(bounded)
-	return frame, f.name, err
+	shot, _ = f.panel.Shot()
+	return frame, f.name, shot, err
 }

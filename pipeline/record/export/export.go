@@ -169,17 +169,17 @@ func (w *mcapWriter) finish() error {
 	return errors.Join(err, w.file.Close())
 }
 
-// A still writes a frame as a file.
-type still func(out io.Writer, f *record.Frame, pixels []byte) error
+// A still writes a frame, which was taken with the settings s, as a file.
+type still func(out io.Writer, f *record.Frame, s record.Settings, pixels []byte) error
 
-// WriteStill writes a frame as a file. format must be png or dng; camera is the camera's name in the file. The error
-// wraps ErrPixels if the format does not support the pixels, or is out's.
-func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string) error {
+// WriteStill writes a frame, which was taken with the settings s, as a file. format must be png or dng; camera is the
+// camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or is out's.
+func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string, s record.Settings) error {
 	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
 	if err != nil {
 		return err
 	}
-	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, f.Bytes)
+	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, s, f.Bytes)
 }
 
 // A folder is a writer that writes one file for each frame.
@@ -206,7 +206,7 @@ func (d *folder) addFrame(f *record.Frame, pixels []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.write(out, f, pixels), out.Close()); err != nil {
+	if err := errors.Join(d.write(out, f, f.Settings(), pixels), out.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil
