@@ -53,7 +53,7 @@ type FPGAConfig struct {
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
-// Errors of cameras and outputs. They are returned wrapped, with the operation, the place and a remedy.
+// Errors of cameras and outputs. Most are returned wrapped, with details.
 var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")
@@ -154,7 +154,7 @@ func (c *FPGACamera) closeSession() (err error) {
 	return err
 }
 
-// slotFree returns the slot's descriptor credits to the engine, if there is a session.
+// slotFree gives a slot to the session's ring, if there is a session.
 func (c *FPGACamera) slotFree(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -248,8 +248,8 @@ func (c *FPGACamera) noRegisters() error {
 	return ErrReopening
 }
 
-// Run implements pipeline.Source. It starts the engine and the camera, emits every good frame, recovers from faults,
-// and stops both before it returns. Emitted frames remain valid until they are released.
+// Run implements pipeline.Source. It starts the engine and the camera, emits frames, recovers from faults, and stops
+// both before it returns. Emitted frames remain valid until they are released.
 func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return c.sup.run(ctx, emit)
 }

@@ -195,8 +195,8 @@ func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 }
 
 // channel returns the engine after bringing a user's channel into a state in which it can be started, whatever happened
-// to it before. It lifts the fence if one is up, and returns an error if that is not possible: more memory was revoked
-// meanwhile, or another user has not stopped yet.
+// to it before. It lifts the fence if one is up, and returns an error if that is not possible, for instance because
+// more memory was revoked meanwhile, or because another user's engine has not stopped yet.
 func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index int) (*xdma.Device, error) {
 	fencer, generation, fenced := c.fence()
 	device, err := c.dma(ctx)

@@ -39,7 +39,7 @@ const (
 )
 
 // Update adds a pair: a reading of counter, which returns ns, and this machine's time. It reports whether the counter
-// or the machine's clock has stepped; the measurement of the rate then restarts.
+// has stepped relative to this machine's monotonic clock; the measurement of the rate then restarts.
 func (c *Clock) Update(counter func() uint64) (stepped bool) {
 	best := pair{half: 1<<63 - 1}
 	for range pairTries {

@@ -83,8 +83,8 @@ type Replay struct {
 	skipped atomic.Uint64
 }
 
-// CheckReplay returns the format of a file's frames if the file can be replayed as frames of format f, which must be zero
-// for YUV4MPEG2. Its errors are those of NewReplay.
+// CheckReplay returns the format of a file's frames if the file can be replayed as frames of format f, which must be
+// zero for YUV4MPEG2, at the given rate (ReplayConfig.Rate). Its errors wrap the same errors as those of NewReplay.
 func CheckReplay(path string, f pipeline.Format, rate pipeline.Rate) (pipeline.Format, error) {
 	r, err := openReplay(ReplayConfig{Path: path, Format: f, Rate: rate})
 	if err != nil {
@@ -235,7 +235,7 @@ func (r *Replay) Status() pipeline.SourceStatus {
 // include skipped frames. Paced frame n is due n frame periods after the first; it is skipped if no slot is free at
 // that time, or if the next frame is already due. An unpaced frame waits for a slot. No two timestamps are within one
 // tick of RTP's clock, even if a frame immediately follows a late one, because receivers distinguish frames by their
-// timestamps.
+// timestamps. Run returns an error only if a frame cannot be read.
 func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	p := newPacer(r.format.Rate)
 	defer p.timer.Stop()

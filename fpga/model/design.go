@@ -47,7 +47,7 @@ type designCamera struct {
 	host   *engine
 	wake   chan struct{}
 
-	began     time.Time // time of the device's clock when the design's time was 0
+	began     time.Time // time of the device's clock to which the design's time 0 corresponds
 	interrupt bool
 	buffer    []byte
 	rest      []byte // part of buffer that the engine has not taken

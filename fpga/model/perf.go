@@ -14,7 +14,8 @@ const (
 	counterFull = 1 << 16 // in the high register
 )
 
-// perfMonitor counts clock cycles and data beats while the channel runs. Both counters stop at their maximum.
+// perfMonitor counts clock cycles and data beats while the channel runs and perfRun is set. Both counters stop at their
+// maximum.
 type perfMonitor struct {
 	control uint32
 	since   time.Time // start of the time not yet included in cycles; zero while not counting

@@ -17,7 +17,7 @@ type counter struct {
 	ppm   float64
 }
 
-// read returns the counter in ns at time t, which may be before c.at, but at least 0.
+// read returns the counter in ns at time t, but at least 0. t may be before c.at.
 func (c *counter) read(t time.Time) uint64 {
 	elapsed := t.Sub(c.at)
 	drift := math.Floor(float64(elapsed) * c.ppm / 1e6)
@@ -74,7 +74,7 @@ func (d *Device) setTime(off, v uint32) {
 }
 
 // SetClockPPM makes the timestamp counter run faster, or if ppm is negative slower, than Config.Clock by that many
-// parts per million, at most 10,000, from now on. The frame timer is not affected.
+// parts per million, at most 10,000, from now on. TIME_RATE is added to that. The frame timer is not affected.
 func (d *Device) SetClockPPM(ppm float64) error {
 	if math.IsNaN(ppm) || math.Abs(ppm) > maxPPM {
 		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", ppm, maxPPM)

@@ -73,7 +73,7 @@ type transferState struct {
 
 	last     descriptor // descriptor that a slow stop continues
 	lastFrom int        // bytes of it that were done
-	lastBack [8]byte    // last stream write-back
+	lastBack [8]byte    // latest stream write-back
 }
 
 // drop discards the fetched descriptors.
@@ -314,7 +314,7 @@ func (e *engine) fetch() bool {
 	return true
 }
 
-// complete ends the current descriptor: write-back first, then status and interrupt.
+// complete ends the current descriptor: poll-mode write-back first, then status and interrupt.
 func (e *engine) complete(c *descriptor) {
 	w, d := &e.work, e.d
 	d.mu.Lock()

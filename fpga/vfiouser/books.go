@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// lastRefusals is the number of refused accesses that Books lists.
+// lastRefusals is the maximum number of refused accesses that Books lists.
 const lastRefusals = 16
 
 // A Refusal is a DMA access of the function that was refused.
@@ -22,7 +22,7 @@ type Books struct {
 	Read, Written uint64    // bytes of the machine's memory that the function has read and written
 	Refused       uint64    // refused accesses
 	Wrong         uint64    // of these, those made after the connected machine had enabled bus mastering
-	LastRefused   []Refusal // the last refused accesses, oldest first, at most 16
+	LastRefused   []Refusal // the latest refused accesses, oldest first, at most 16
 	Reported      uint64    // refused accesses that were shown to the machine's IOMMU
 
 	Maps, Unmaps uint64 // ranges mapped and unmapped
@@ -35,7 +35,7 @@ type Books struct {
 	Raised   uint64 // interrupts sent
 	Kept     uint64 // interrupts that had to wait for their vector
 
-	LastError string // why the last connection ended; "" if the client closed it, or if none has ended
+	LastError string // why the last connection ended; "" if the client or Close ended it, or if none has ended
 }
 
 // memoryBooks counts accesses and mappings.

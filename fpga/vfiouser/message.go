@@ -49,7 +49,7 @@ const (
 
 var le = binary.LittleEndian // byte order of arm64 and amd64; the protocol uses the host's
 
-// errProtocol is wrapped by errors that end a connection, because messages can no longer be separated.
+// errProtocol is wrapped by errors that end a connection because of what the client has sent.
 var errProtocol = errors.New("the client broke the protocol")
 
 // message is a message from a client. Its descriptors are closed after handling, except for those passed on by

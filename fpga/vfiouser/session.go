@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is one client's connection. One goroutine handles its messages in order. It waits for the client only when it
-// writes an answer, which QEMU always reads. Another goroutine reports refused accesses.
+// session is one client's connection. One goroutine handles its messages in order. While it handles one, it waits for
+// the client only to write the answer, which QEMU always reads. Another goroutine reports refused accesses.
 type session struct {
 	s    *Server
 	conn *net.UnixConn
@@ -82,7 +82,7 @@ func (t *session) greet(r *receiver) error {
 	return t.send(m.putReply(body, 0))
 }
 
-// capabilities announces no REGION_WRITE_MULTI, 4 KiB pages, and the bounds of the tables.
+// capabilities announces 4 KiB pages, the limits of messages and tables, and that REGION_WRITE_MULTI is not supported.
 var capabilities = fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d,"max_dma_maps":%d,"pgsizes":%d,"write_multiple":false}}`+"\x00",
 	maxFiles, maxTransfer, maxRanges, pageSize)
 

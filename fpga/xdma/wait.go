@@ -31,7 +31,7 @@ type waiter struct {
 	due   time.Time     // time of the next tick, in poll mode
 }
 
-// wait returns true after a hint and false after a tick or with an error.
+// wait returns true after a hint and false after a tick. With an error, hint has no meaning.
 func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
