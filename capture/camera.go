@@ -36,7 +36,7 @@ type FPGAConfig struct {
 	// frame. Channel is its C2H channel and Rate its frame rate; Number, Exposure, Gain and Triggered are not used.
 	// Frames are counted as they arrive, so frames dropped by the FPGA are not noticed. If the stream has to be
 	// restarted, the number of lost frames is estimated from the time that has passed. A frame's exposure is assumed to
-	// be the frame period before it was complete.
+	// be the frame period before it was complete or, if it was handed on early, the time in which its lines arrived.
 	Bare    bool
 	Channel int
 	// Reset pulses the FPGA's reset line. It is called at most once in a recovery, after the hardware was released,

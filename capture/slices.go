@@ -19,7 +19,7 @@ import (
 type fillingFrame struct {
 	frame           *pipeline.Frame // nil if there is none
 	slot            int
-	sequence, start uint64 // from the FPGA's registers; 0 for a bare stream
+	sequence, start uint64 // as in a trailer, from the FPGA's registers; of a bare stream, the session's count and 0
 	crc             uint32 // CRC of the pixels up to byte checked; not used for a bare stream
 	checked         int
 }

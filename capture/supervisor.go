@@ -65,7 +65,7 @@ type supervisor struct {
 	faults  pipeline.FaultLog
 	resorts int    // number of resets tried in this recovery
 	rested  bool   // the watchdog has seen the camera idle in this attempt
-	seen    uint64 // frame count at the watchdog's last look
+	seen    uint64 // frame count at the watchdog's latest look
 	base    uint64 // first frame number of the next session, so that restarts of the camera do not show
 }
 

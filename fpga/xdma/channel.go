@@ -64,8 +64,8 @@ func (c *channel) ready() error {
 	return nil
 }
 
-// start starts the channel at the first descriptor: it clears Run and the status, unmasks interrupts (masks them in poll
-// mode), writes the address and sets Run. poll is the bus address for the poll-mode write-back, if that is used.
+// start starts the channel at the first descriptor: it clears Run and the status, unmasks interrupts (or masks them, in
+// poll mode), writes the address and sets Run. poll is the bus address for the poll-mode write-back, if that is used.
 func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 	c.write(regControlW1C, controlRun)
 	switch status := c.read(regStatusClear); {

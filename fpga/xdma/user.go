@@ -40,8 +40,8 @@ func (d *Device) DisableUser(i int) error {
 
 // WaitUser returns nil once user interrupt i has been raised since WaitUser last returned nil for it, or if it is still
 // raised although its message was lost. User interrupts are levels, so the caller must clear the source. The error
-// wraps ctx's, that of Interrupts.Wait, ErrGone, ErrReset if the core no longer has the interrupt enabled, or ErrUser if
-// there is no interrupt i.
+// wraps ctx's, that of Interrupts.Wait, ErrGone, ErrReset if the core no longer has the interrupt enabled, or ErrUser
+// if there is no interrupt i.
 func (d *Device) WaitUser(ctx context.Context, i int) error {
 	if err := checkUser(i); err != nil {
 		return err
