@@ -38,7 +38,8 @@ func (p *Policy) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and no frames are left.
+// ErrDetached is returned by Queue.Next when no frames are left and none will come: the output was detached, or the
+// part of the graph before it has ended.
 var ErrDetached = errors.New("output is detached")
 
 // DefaultDepth returns the default for the maximum number of frames of format f that may wait for an output: two, plus

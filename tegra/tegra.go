@@ -59,7 +59,7 @@ func (a CacheAttr) String() string {
 	return "write-back"
 }
 
-// Errors that callers distinguish. They are wrapped with the details, and with what to do.
+// Errors that callers distinguish. They are wrapped with details.
 var (
 	ErrAlignment  = errors.New("not a multiple of 4 KiB")
 	ErrSize       = errors.New("pin size out of range")

@@ -197,9 +197,9 @@ func what(req channel.Job) string {
 	return "copying from " + req.Path
 }
 
-// Run runs a command in the machine and returns its output and exit status. A non-zero status is no error. A context
-// without a deadline gets one of 15 minutes. When the context ends, the command's process group is killed. Daemons that
-// the command leaves behind continue.
+// Run runs a command in the machine and returns its output and exit status. A non-zero status is no error, but more
+// than 64 MiB of output of one kind is. A context without a deadline gets one of 15 minutes. When the context ends, the
+// command's process group is killed. Daemons that the command leaves behind continue.
 func (m *Machine) Run(ctx context.Context, argv ...string) (Result, error) {
 	var out, errs limited
 	status, err := m.RunTo(ctx, &out, &errs, argv...)

@@ -22,7 +22,7 @@ import (
 type launcher struct {
 	args  []string
 	files []*os.File // become 3, 4, …
-	own   []*os.File // closed here after QEMU has started
+	own   []*os.File // closed when launch returns
 }
 
 // inherit passes a descriptor to QEMU and returns its number there.
@@ -123,7 +123,7 @@ func (m *Machine) drop() {
 	}
 }
 
-// machine adds the arguments for the parts that every machine has.
+// machine adds the arguments for the board, its memory, processors and console, and the kernel's command line.
 func (l *launcher) machine(cfg Config) {
 	board, more := cfg.arch.board, ""
 	switch {

@@ -53,8 +53,8 @@ type pump struct {
 type flying struct {
 	queued
 	stored bool // also in the store
-	safe   bool
-	at     time.Time
+	safe   bool      // acknowledged or refused
+	at     time.Time // when it was sent
 }
 
 // A loss reports the end of a link.

@@ -11,7 +11,7 @@ import (
 // firstIOVA is the lowest bus address that is given out.
 const firstIOVA = 1 << 32
 
-// maxFree is the number of free ranges that are kept; when there are more, the oldest are never given out again.
+// maxFree is the maximum number of free ranges that are kept; beyond it, the oldest are never given out again.
 const maxFree = 4096
 
 // space is a range of bus addresses.

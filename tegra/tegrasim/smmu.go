@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// maxFaults is the number of faults that are kept; beyond that they are only counted.
+// maxFaults is the maximum number of faults that are kept; beyond that they are only counted.
 const maxFaults = 64
 
 // ErrFault is wrapped by the error of every access that the SMMU rejects.

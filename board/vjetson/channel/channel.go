@@ -26,7 +26,7 @@ const (
 	kinds                   // one more than the last kind
 )
 
-// MaxPayload is the maximum payload of a frame in bytes. Piece is the size that senders of bulk data use.
+// MaxPayload is the maximum payload of a frame in bytes. Piece is the maximum that senders of bulk data use.
 const (
 	MaxPayload = 1 << 20
 	Piece      = 64 << 10
@@ -61,7 +61,7 @@ type Job struct {
 }
 
 // Ending is the result of a job. Status is the command's exit status, or 128 plus the signal's number if a signal ended
-// it. Error is the reason why the job could not be done at all.
+// it. Error is the reason why the job failed, or ""; a command's exit status is no such reason.
 type Ending struct {
 	Status int
 	Error  string `json:",omitempty"`

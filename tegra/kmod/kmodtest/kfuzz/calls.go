@@ -128,7 +128,7 @@ func (t *thread) pinHuge() unix.Errno {
 // pinView pins part of the area with mappings of tegra_p2p.
 func (t *thread) pinView() unix.Errno { return t.pin(t.span(t.views, 4)) }
 
-// segmentRoom returns an address to which the kernel may write n segments, in permanent or changing memory.
+// segmentRoom returns an address to which the kernel may write segments, in permanent or changing memory.
 func (t *thread) segmentRoom() uint64 {
 	if t.one(4) {
 		addr, _ := t.span(t.memory, 1)
