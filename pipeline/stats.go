@@ -24,8 +24,8 @@ type SourceStats struct {
 }
 
 // StageStats are the statistics of a stage. Latency runs from the end of DMA or replay until all of the stage's outputs
-// are ready, also on the device. Work is the duration of the call to the stage alone, which for a stage on a device only
-// enqueues work.
+// are ready, also on the device. Work is the duration of the call to the stage alone, which for a stage on a device
+// only enqueues work.
 type StageStats struct {
 	Counts
 	Work      Percentiles  `json:"work"`

@@ -52,7 +52,7 @@ type pump struct {
 // acknowledged.
 type flying struct {
 	queued
-	stored bool // also in the store
+	stored bool      // also in the store
 	safe   bool      // acknowledged or refused
 	at     time.Time // when it was sent
 }
