@@ -193,7 +193,6 @@ func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// describe returns the frame's trailer.
 func (o *FPGAOutput) describe(f *pipeline.Frame) fpga.Trailer {
 	format := f.Format
 	return fpga.Trailer{

@@ -109,7 +109,6 @@ func NewReplay(c ReplayConfig) (*Replay, error) {
 	return r, nil
 }
 
-// openReplay opens the file and finds its frames.
 func openReplay(c ReplayConfig) (*Replay, error) {
 	file, size, err := files.OpenRegular(c.Path)
 	if err != nil {
@@ -181,7 +180,6 @@ func (r *Replay) indexRaw(size int64) error {
 	return nil
 }
 
-// allocate allocates the slots and creates the pool.
 func (r *Replay) allocate() error {
 	slots, err := allocate(r.config.Allocator, r.config.Slots, r.format)
 	if err == nil {

@@ -57,7 +57,7 @@ func (s *session) slice() int {
 	return descriptors(n)
 }
 
-// part hands on the part of a frame that has arrived.
+// part makes the lines that have arrived readable. When the first ones arrive, it hands the frame on, if possible.
 func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	f := &s.filling
 	if f.frame == nil {

@@ -42,7 +42,6 @@ const (
 	settledFrames = 3                // number of good frames after which the next fault counts as a new one
 )
 
-// newRecovery returns the recovery of an engine.
 func newRecovery(giveUp time.Duration) pipeline.Recovery {
 	return pipeline.Recovery{First: firstPause, Last: lastPause, GiveUp: giveUp}
 }

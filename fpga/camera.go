@@ -167,7 +167,6 @@ func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
 	return time.Duration(e), float64(g) / 256, nil
 }
 
-// A setting is a value for a register.
 type setting struct {
 	name  string
 	off   uint32

@@ -292,7 +292,6 @@ func (q *Queue) rest() {
 
 func (q *Queue) resume() { q.resting.Store(false) }
 
-// empty drops all waiting frames.
 func (q *Queue) empty() {
 	for {
 		q.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// arch describes an architecture of machines.
 type arch struct {
 	name        string // Debian's and Go's
 	qemu        string // name of QEMU's program

@@ -49,7 +49,6 @@ type job struct {
 	done           chan channel.Ending
 }
 
-// serve handles the agent's frames until the port ends.
 func (j *jobs) serve() {
 	defer close(j.gone)
 	for greeted := false; ; {

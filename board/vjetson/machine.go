@@ -270,7 +270,6 @@ func (m *Machine) close() error {
 	return errors.Join(early, err)
 }
 
-// endError returns the reason why a machine has ended.
 func (m *Machine) endError() error {
 	select {
 	case <-m.log.panicked:
@@ -307,7 +306,6 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, defaultRunTimeout, fmt.Errorf("not within %v", defaultRunTimeout))
 }
 
-// serveAgent reads the agent's port to its end.
 func (m *Machine) serveAgent() {
 	defer close(m.agentDone)
 	m.jobs.serve()

@@ -65,7 +65,6 @@ func socketPair(name string) (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// launch starts QEMU.
 func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error) {
 	l := &launcher{}
 	defer func() {

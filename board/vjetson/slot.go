@@ -22,7 +22,6 @@ type socketAddress struct {
 	Path string `json:"path"`
 }
 
-// slot returns the device of slot n.
 func (m *Machine) slot(n int) (device, error) {
 	switch {
 	case len(m.slots) == 0:

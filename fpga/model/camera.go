@@ -92,7 +92,6 @@ func (c *camera) kick() {
 	}
 }
 
-// takeFrames takes frames until ctx ends.
 func (c *camera) takeFrames(ctx context.Context) {
 	for ctx.Err() == nil {
 		ready, ok, late := c.readyTime()
@@ -369,7 +368,6 @@ func (c *camera) beginPacket() {
 	}
 }
 
-// length returns the length of the packet in bytes.
 func (c *camera) length() int {
 	if c.cut > 0 {
 		return c.cut

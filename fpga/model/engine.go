@@ -92,7 +92,6 @@ func newEngine(d *Device, dir fpga.Direction, channel int, stream bool) *engine 
 	return &engine{d: d, dir: dir, channel: channel, stream: stream, wake: make(chan struct{}, 1)}
 }
 
-// kick wakes the goroutine.
 func (e *engine) kick() {
 	select {
 	case e.wake <- struct{}{}:

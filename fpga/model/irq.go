@@ -172,7 +172,6 @@ func (d *Device) engineOfBit(i int) *engine {
 	return d.c2h[i-len(d.h2c)]
 }
 
-// irqBit returns the channel's bit in the IRQ block.
 func (e *engine) irqBit() uint32 {
 	if e.dir == fpga.C2H {
 		return 1 << (len(e.d.h2c) + e.channel)

@@ -53,7 +53,6 @@ func (e *engine) copyCard(c *descriptor) bool {
 	return true
 }
 
-// card returns the descriptor's card address.
 func (e *engine) card(c *descriptor) uint64 {
 	if e.dir == fpga.H2C {
 		return c.dst

@@ -36,7 +36,6 @@ func (p *perfMonitor) write(v uint32, running bool, now time.Time) {
 	}
 }
 
-// start handles the rising edge of the channel's Run.
 func (p *perfMonitor) start(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.cycles, p.beats = 0, 0
@@ -51,14 +50,12 @@ func (p *perfMonitor) stop(now time.Time) {
 	p.since = time.Time{}
 }
 
-// descriptorStopped handles the completion of a descriptor with the Stop bit.
 func (p *perfMonitor) descriptorStopped(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.stop(now)
 	}
 }
 
-// count counts the beats of n bytes.
 func (p *perfMonitor) count(n int) {
 	if p.counting() {
 		p.beats = min(counterMax, p.beats+uint64((n+BeatBytes-1)/BeatBytes))

@@ -139,7 +139,6 @@ func (s *frameSink) sum(p []byte) {
 	s.crc = crc32.Update(s.crc, crc32.MakeTable(crc32.Castagnoli), p)
 }
 
-// endPacket checks and counts the packet.
 func (s *frameSink) endPacket() {
 	t, err := fpga.ParseTrailer(s.tail[:s.ntail])
 	pixels := s.length - s.ntail

@@ -27,7 +27,6 @@ func (c *counter) read(t time.Time) uint64 {
 // move makes t the reference point of the counter.
 func (c *counter) move(t time.Time) { c.value, c.at = int64(c.read(t)), t }
 
-// runAt changes the rate from t on.
 func (c *counter) runAt(t time.Time, ppm float64) {
 	c.move(t)
 	c.ppm = ppm

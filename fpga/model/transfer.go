@@ -79,7 +79,6 @@ type transferState struct {
 // drop discards the fetched descriptors.
 func (w *transferState) drop() { w.head, w.tail, w.filled = 0, 0, 0 }
 
-// moveData moves data until ctx ends.
 func (e *engine) moveData(ctx context.Context) {
 	for ctx.Err() == nil {
 		if e.step(ctx) {
@@ -129,7 +128,6 @@ func (e *engine) stopAt(c *descriptor) bool {
 	return e.stop(bitMagic, true)
 }
 
-// activity is the state of an engine's work.
 type activity int
 
 const (
@@ -175,7 +173,6 @@ func (e *engine) active() activity {
 	return working
 }
 
-// restart handles a rising edge of Run.
 func (e *engine) restart() {
 	w := &e.work
 	w.started = e.starts

@@ -64,7 +64,7 @@ func hidden(err error) error {
 	return fmt.Errorf("vfio-user: %w", err)
 }
 
-// greet handles the first message, which must be the version.
+// greet handles the first message, which must be VERSION.
 func (t *session) greet(r *receiver) error {
 	m, err := r.next()
 	defer m.close()
@@ -86,7 +86,6 @@ func (t *session) greet(r *receiver) error {
 var capabilities = fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d,"max_dma_maps":%d,"pgsizes":%d,"write_multiple":false}}`+"\x00",
 	maxFiles, maxTransfer, maxRanges, pageSize)
 
-// one receives and handles one message.
 func (t *session) one(r *receiver) error {
 	m, err := r.next()
 	defer m.close()

@@ -40,7 +40,6 @@ func (c *channel) newScrap() (*scrap, error) {
 func (s *scrap) addr() uint64      { return s.memory.Segments[0].Addr }
 func (s *scrap) writeBack() []byte { return s.memory.Bytes[scrapBack : scrapBack+writeBackSize] }
 
-// reset starts a new search.
 func (s *scrap) reset() {
 	s.wanted, s.found, s.count = true, false, 1
 	clear(s.writeBack())

@@ -11,7 +11,6 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// channel accesses the registers of one DMA channel.
 type channel struct {
 	dev        *Device
 	dir        fpga.Direction
@@ -56,7 +55,7 @@ func (c *channel) claim() error {
 
 func (c *channel) release() { c.used.Store(false) }
 
-// ready recovers the channel if something has failed since the last recovery.
+// ready recovers the channel if it is dirty.
 func (c *channel) ready() error {
 	if c.dirty.Load() {
 		return c.recover()

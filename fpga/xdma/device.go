@@ -179,7 +179,6 @@ func (d *Device) writeVectors() {
 	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, d.user)
 }
 
-// enable enables or disables a channel's interrupts.
 func (d *Device) enable(c *channel, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

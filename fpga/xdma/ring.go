@@ -281,7 +281,7 @@ func (r *Ring) Pending() bool {
 	return done && err == nil
 }
 
-// Counters returns the channel's performance counters since Start.
+// Counters returns the channel's performance counters since the latest Start.
 func (r *Ring) Counters() (Counters, error) { return r.c.counters() }
 
 // Close frees descriptors and write-backs. The ring must be stopped.

@@ -267,7 +267,7 @@ func (r *SendRing) Drain(ctx context.Context) error {
 // Stats returns the counters.
 func (r *SendRing) Stats() Stats { return r.feed.Stats() }
 
-// Counters returns the channel's performance counters since Run was called.
+// Counters returns the channel's performance counters since Run was most recently called.
 func (r *SendRing) Counters() (Counters, error) { return r.feed.c.counters() }
 
 // Close frees descriptors and trailers. Run must have returned. If Run could not stop the engine, Close tries again and

@@ -83,7 +83,6 @@ func (c *calm) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes out what is buffered.
 func (c *calm) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,13 +63,11 @@ type loss struct {
 	err  error
 }
 
-// dialed is the result of dialing.
 type dialed struct {
 	link link
 	err  error
 }
 
-// work moves messages until ctx ends.
 func (p *Publisher) work(ctx context.Context) {
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
@@ -309,7 +307,6 @@ func (p *Publisher) failed(err error) {
 	p.broken = err != nil
 }
 
-// count updates the counters.
 func (p *Publisher) count() {
 	waiting, size, dropped := 0, int64(0), uint64(0)
 	for i := range p.window {

@@ -192,7 +192,6 @@ func overlap(a uintptr, asize int, b uintptr, bsize int) bool {
 	return a < b+uintptr(bsize) && b < a+uintptr(asize)
 }
 
-// pinMapping is the tegra.Mapping of a pin.
 type pinMapping struct {
 	s    *Sim
 	o    *owner

@@ -226,7 +226,6 @@ func (b *bench) awaitRevoked(p *tegra.Pin) {
 	}
 }
 
-// resume lifts the fence.
 func (b *bench) resume() {
 	b.t.Helper()
 	generation, fenced := b.f.Fenced()

@@ -67,7 +67,6 @@ type Endpoint struct {
 	refusals atomic.Bool // refusals are expected
 }
 
-// card is the card in the slot.
 type card struct {
 	device  *model.Device
 	bars    []fpga.BAR

@@ -107,7 +107,6 @@ func (s *Store) recover(g *segment, from int64) error {
 	return nil
 }
 
-// remove deletes a file.
 func (s *Store) remove(g *segment) {
 	g.gone = true
 	s.size -= g.size

@@ -42,7 +42,6 @@ func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// number returns a call's number.
 func number(call int) int { return call - uapi.CallGetInfo }
 
 // fd returns one of the device's descriptors, which may be closed.
