@@ -172,8 +172,8 @@ func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Rea
 	}
 }
 
-// abandon tells the agent to end a job, and returns the reason, which wraps ErrHung if the agent does not answer, or
-// ErrEnded if the connection ends.
+// abandon tells the agent to end a job. It returns an error that wraps the cause of ctx's end, and ErrHung if the agent
+// does not answer; or one that wraps ErrEnded if the connection ends.
 func (m *Machine) abandon(ctx context.Context, j *job, what string) error {
 	go func() { _ = m.jobs.conn.Send(channel.Kill, j.id, nil) }()
 	select {

@@ -106,7 +106,8 @@ func (c *channel) running(while string) error {
 
 // stop clears Run, waits for at most bound until the channel is not busy, pulses the halt of descriptor fetching, and
 // masks the interrupts. Halfway through the wait it halts fetching and calls unblock, if not nil, to end the current
-// descriptor. Until stop has returned nil or ErrGone, memory known to the channel must not be reused.
+// descriptor. Until stop has returned nil or an error that wraps ErrGone, memory known to the channel must not be
+// reused.
 func (c *channel) stop(bound time.Duration, unblock func()) error {
 	c.write(regControlW1C, controlRun)
 	err := c.idle(bound/2, bound)

@@ -120,7 +120,7 @@ func (r *Ring) Start(slots []int) error {
 }
 
 // Free gives a slot to the device. It may be called from any goroutine. It has no effect if the ring is not running or
-// the device already owns the slot.
+// the device already owns the slot. The error wraps ErrSlot if there is no such slot, or is that of granting credits.
 func (r *Ring) Free(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
