@@ -30,7 +30,7 @@ const (
 	clockPairs = 32          // number of pairs kept, over which the rate is measured: about as many seconds
 	pairEvery  = time.Second // time between pairs
 	pairTries  = 8           // readings per pair, of which the quickest is used
-	// worstCrystal is the assumed rate error until there are two readings; wander is the minimum rate error afterwards.
+	// worstCrystal is the assumed rate error until there are two pairs; wander is the minimum rate error afterwards.
 	// Crystals are specified to ±50 or ±100 ppm and wander by less than 1 ppm within a minute.
 	worstCrystal = 100e-6
 	wander       = 1e-6

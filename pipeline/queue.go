@@ -43,8 +43,8 @@ func (p *Policy) UnmarshalText(b []byte) error {
 var ErrDetached = errors.New("output is detached")
 
 // DefaultDepth returns the default for the maximum number of frames of format f that may wait for an output: two, plus
-// one for each 500 MB per second, but at most ten. The more bytes per second, the longer an output takes to catch up
-// after a delay of the machine.
+// one for each 500 MB per second, rounded, but at most ten. The more bytes per second, the longer an output takes to
+// catch up after a delay of the machine.
 func DefaultDepth(f Format) int {
 	const first, most, each = 2, 10, 500e6
 	rate := float64(f.Rate.Num) / float64(max(f.Rate.Den, 1))

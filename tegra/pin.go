@@ -17,8 +17,8 @@ const (
 	ReasonExit                         // the process that owned the memory has ended
 	ReasonUnplug                       // the device has gone or was closed
 
-	// The function has lost its state or its protection, and was stopped. It is restarted as after any other
-	// revocation.
+	// ReasonLink and the reasons after it mean that the function has lost its state or its protection, and was stopped.
+	// The function is restarted as after any other revocation.
 	ReasonLink    // its link has reported an error
 	ReasonFatal   // the error was fatal, and the bus was reset
 	ReasonReset   // somebody has reset the function

@@ -52,8 +52,8 @@ type Config struct {
 	// functions, and none with Edu.
 	Functions []string
 
-	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine without Edu
-	// and Functions they have no IOMMU.
+	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine with neither
+	// Edu nor Functions they have no IOMMU.
 	Devices []string
 
 	Nodes int // number of NUMA nodes into which the memory is divided; 0: no NUMA. The processors are in the first

@@ -198,7 +198,7 @@ func (t *thread) fillHuge(populate int) unix.Errno {
 	return errno
 }
 
-// memfd creates a slot's file and returns its descriptor, or -1. The previous file's descriptor is closed; the file
+// memfd creates a slot's file and returns its descriptor, or -1. The previous file's descriptor is closed; that file
 // exists as long as it is mapped.
 func (t *thread) memfd(slot int, size uintptr, flags int) int {
 	fd, err := unix.MemfdCreate("kfuzz", flags)
