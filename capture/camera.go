@@ -87,7 +87,7 @@ type FPGACamera struct {
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all
-// slots.
+// slots. The caller must close the camera.
 func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Slots = cmp.Or(cfg.Slots, 8)
 	cfg.Name = cmp.Or(cfg.Name, "camera")

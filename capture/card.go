@@ -17,8 +17,8 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// Hardware is the access to one card: the registers and interrupts of the device, the pinner of memory for it, and the
-// allocator of that memory.
+// Hardware holds what is needed to use one card: the registers and interrupts of the device, the pinner of memory for
+// it, and the allocator of that memory.
 type Hardware struct {
 	Name       string // used in errors; may be empty
 	BARs       []fpga.BAR

@@ -15,7 +15,7 @@ type Times struct {
 	Uncertainty   time.Duration // of the exposure times
 	Captured      time.Time     // end of DMA, as observed by the CPU
 	Processed     time.Time     // end of the stage that made the frame
-	Replayed      time.Time     // when a recorded frame was played; exposure and Captured are then as recorded, or later
+	Replayed      time.Time     // when a recorded frame was played; its other times are then as recorded, or later
 }
 
 // Arrived returns the time from which delays are measured: the end of the frame's DMA, or of its replay.

@@ -126,8 +126,8 @@ func (d *Device) Reset() error {
 }
 
 // SetHalt gives the module a list of register accesses, at most uapi.HaltOps, that stop the function's engine when
-// memory is revoked; an empty list clears it. Memory is unmapped when it is revoked, so its protection does not depend
-// on the list.
+// memory is revoked; an empty list clears it. The module takes revoked memory away from the function itself, so the
+// memory's protection does not depend on the list.
 func (d *Device) SetHalt(ops []uapi.HaltOp) error {
 	return d.wrap(d.drv.setHalt(ops), "halt list of %d accesses", len(ops))
 }

@@ -260,8 +260,8 @@ func (e *engine) stop(status uint32, always bool) bool {
 	return true
 }
 
-// fetch reads the next block of adjacent descriptors, as far as there are credits. It returns false if it may read
-// none.
+// fetch reads the next block of adjacent descriptors; in credit mode, only as many of them as there are credits. It
+// returns false if it may read none.
 func (e *engine) fetch() bool {
 	w, d := &e.work, e.d
 	n := int(w.adjacent) + 1

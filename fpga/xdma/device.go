@@ -32,7 +32,7 @@ type Config struct {
 	Watchdog time.Duration
 }
 
-// stopBound is how long a channel may stay busy at most after Run was cleared. The current descriptor is completed
+// stopBound is the longest time that a channel may stay busy after Run was cleared. The current descriptor is completed
 // first (PG195, channel control); except on the slowest links, even 256 MiB take less.
 const stopBound = 2 * time.Second
 

@@ -261,7 +261,7 @@ func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32
 }
 
 // Stop stops the engine and waits until it has released all slots; they must stay mapped until Stop has returned nil or
-// ErrGone. After ErrBusy, Stop may be called again.
+// an error that wraps ErrGone. After an error that wraps ErrBusy, Stop may be called again.
 func (r *Ring) Stop() error {
 	if err := r.stop(r.unblock); err != nil {
 		return fmt.Errorf("stop: %w", err)

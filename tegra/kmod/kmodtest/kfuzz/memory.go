@@ -22,8 +22,8 @@ type area struct {
 
 func (a area) at(slot int) uintptr { return a.base + uintptr(slot)*a.stride }
 
-// lowest is the start of the areas. The kernel allocates memory without an address from the top down, so Go's memory
-// never lies in a hole that an unmapping has left in an area.
+// lowest is the start of the areas. Where the caller requests no address, the kernel allocates memory from the top
+// down, so Go's memory never lies in a hole that an unmapping has left in an area.
 const lowest = 0x20_0000_0000
 
 // reserve reserves a range of addresses and returns base. It panics if part of the range is in use.
