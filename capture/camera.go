@@ -169,8 +169,8 @@ func (c *FPGACamera) Format() pipeline.Format { return c.format }
 // Clock returns the clock that maps the FPGA's time to this machine's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Status implements pipeline.Source. The counters are the frames refused because of their CRC or trailer, the number of
-// times the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle
+// Status implements pipeline.Source. The counters count the frames refused because of their CRC or trailer, the times
+// that the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle
 // if it waits for a trigger, and also if outputs hold all slots: then the outputs are at fault, and their statistics
 // show it.
 func (c *FPGACamera) Status() pipeline.SourceStatus {

@@ -262,8 +262,8 @@ func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// stamp returns the current time, but at least last plus apart. It first sleeps if that is more than a millisecond
-// ahead of the clock, which does not happen with frames of a constant rate.
+// stamp returns the current time, but at least last plus apart (if last is not zero). If last plus apart is more than a
+// millisecond ahead of the clock, stamp sleeps until then, which does not happen with frames of a constant rate.
 func stamp(last time.Time) time.Time {
 	now := time.Now()
 	least := last.Add(apart)

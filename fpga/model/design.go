@@ -24,7 +24,8 @@ type Design interface {
 	// Channel sets the bits Run and Busy of the C2H channel's status ports.
 	Channel(run, busy bool)
 	// Read returns bytes of the stream that were already accepted, up to the end of a packet, and then accepts as many
-	// more as p still has room for. No other call accepts any. The length of p is a multiple of BeatBytes.
+	// more as p still has room for. No other call accepts any. The length of p is a multiple of BeatBytes. If eop is
+	// true, the returned bytes end a packet.
 	Read(p []byte) (n int, eop bool)
 	// Waiting reports whether Read has bytes to return.
 	Waiting() bool

@@ -178,8 +178,8 @@ func gone(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
 }
 
-// putReply writes the header of the answer to m in front of the body, which is in b from byte 16 on, and returns both.
-// An answer with an error has no body.
+// putReply writes the header of the answer to m in front of the body, which is in b from byte 16 on, and returns b.
+// An answer with an error has no body: then putReply returns only the header.
 func (m *message) putReply(b []byte, errno unix.Errno) []byte {
 	flags := uint32(typeReply)
 	if errno != 0 {

@@ -130,8 +130,8 @@ func (c *channel) stop(bound time.Duration, unblock func()) error {
 	return nil
 }
 
-// idle waits until the channel is not busy. After wait it returns an error that wraps ErrBusy and states bound as the
-// time since Run was cleared.
+// idle waits until the channel is not busy. It returns an error that wraps ErrGone if the device is gone, and after
+// wait one that wraps ErrBusy and states bound as the time since Run was cleared.
 func (c *channel) idle(wait, bound time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
@@ -177,8 +177,8 @@ func (c *channel) rearm() {
 	c.write(regIntEnable, bitsRaised)
 }
 
-// takeStatus reads and clears the status, which enables the next interrupt. It returns a StatusError if an error bit
-// was set.
+// takeStatus reads and clears the status, which enables the next interrupt. It returns a *StatusError if an error bit
+// was set, and an error that wraps ErrGone if the device is gone.
 func (c *channel) takeStatus() (uint32, error) {
 	status := c.read(regStatusClear)
 	c.dev.unmask(c)

@@ -45,9 +45,9 @@ type RingConfig struct {
 // bytes have arrived, because the reply to a read does not overtake earlier writes (PCI Express, producer and consumer
 // ordering).
 //
-// Frames have a fixed length. If a packet is shorter or longer, Next returns ErrStream; Stop and Start realign the
-// stream: a design that sends trailers drops the packet that it has begun while Run is 0, and in a bare stream the ring
-// searches for the end of a packet.
+// Frames have a fixed length. If a packet is shorter or longer, Next returns an error that wraps ErrStream; Stop and
+// Start realign the stream: a design that sends trailers drops the packet that it has begun while Run is 0, and in a
+// bare stream the ring searches for the end of a packet.
 type Ring struct {
 	*feed
 	unblock func()
