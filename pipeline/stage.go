@@ -86,7 +86,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 }
 
 // provision allocates slots until the port's pool has one for every frame that its consumers and the newcomer may hold
-// and for those that the stage writes, so that no output can use up the slots of another. It announces the existing
+// and enough for the stage's own work, so that no output can use up the slots of another. It announces the existing
 // slots to the newcomer and each added slot to all consumers. The stage continues to work meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	if err := p.announceSlots(newcomer.useSlot); err != nil {

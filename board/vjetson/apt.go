@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// suites are the suites of Debian that provide the kernels, except those of olderSuites, and the full root.
+// suites are the suites of Debian that provide the full root and the kernels that are not in olderSuites.
 var suites = []string{"bookworm", "bookworm-security"}
 
 // olderSuites maps the series of kernels that suites lacks to the suites that have them.

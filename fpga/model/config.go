@@ -72,8 +72,8 @@ type Config struct {
 
 	// MSI is the number of vectors of a core with MSI instead of MSI-X: 1 to 32. If it is negative, neither is enabled,
 	// and no message reaches the host; 0 means MSI-X with 32 vectors. An MSI vector shared by several sources sends one
-	// message when the first of them rises, and the next one only after all have fallen in between. Messages for
-	// vectors beyond the last are lost.
+	// message when the first of them rises, and no other until all have fallen. Messages for vectors beyond the last
+	// are lost.
 	MSI int
 
 	// Broken is called with an error that wraps a Rule when the host breaks that rule. It must not call the device. If

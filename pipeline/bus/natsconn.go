@@ -125,7 +125,8 @@ func (s *Server) greeted(ctx context.Context, plain net.Conn) (c *natsConn, encr
 	return c, encrypted, plain.SetReadDeadline(time.Time{})
 }
 
-// firstLine reads one line. It returns an error if the server sends more before it gets an answer.
+// firstLine reads one line. It also returns an error if the line is too long or the server sends more before it gets an
+// answer.
 func firstLine(c net.Conn) (line []byte, err error) {
 	for b := make([]byte, 4096); ; {
 		n, err := c.Read(b)

@@ -51,7 +51,7 @@ type mapping struct {
 	room        space // released when the mapping ends
 }
 
-// segmentLengths splits a size into segments, depending on the seed.
+// segmentLengths splits a size into segments: into one with Config.Contiguous, otherwise depending on the seed.
 func (s *Sim) segmentLengths(size int) []int {
 	if s.cfg.Contiguous {
 		return []int{size}

@@ -93,7 +93,8 @@ func New(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// describe completes the function with the card's properties.
+// describe returns the configured function with defaults and the card's callbacks and BARs. It also sets the card's Bus
+// and, without MSI-X, its MSI.
 func (e *Endpoint) describe() (f vfiouser.Function, err error) {
 	f = e.cfg.Function
 	if e.cfg.Card.Bus != nil {
