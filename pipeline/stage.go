@@ -56,7 +56,8 @@ func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point
 
 func (n *stageNode) ports() []*point { return *n.portList.Load() }
 
-// port returns the port for the given format, and creates it if the stage can make that format.
+// port returns the port for the given format, and creates it if there is none. It returns an error if the stage already
+// makes maxPorts formats or cannot make this one too.
 func (n *stageNode) port(want Format) (*point, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -45,7 +45,8 @@ func (c *channel) goneError(while string) error {
 	return c.errorf(ErrGone, "while %s", while)
 }
 
-// claim makes the caller the channel's only user until release.
+// claim makes the caller the channel's only user until release. It returns an error that wraps ErrBusy if there is a
+// user already.
 func (c *channel) claim() error {
 	if c.used.Swap(true) {
 		return c.errorf(ErrBusy, "another transfer or ring uses it")

@@ -77,7 +77,7 @@ type Conn struct {
 // New returns a Conn over rw.
 func New(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
-// Send writes one frame. It returns an error if the payload is longer than MaxPayload.
+// Send writes one frame. If the payload is longer than MaxPayload, it writes nothing and returns an error.
 func (c *Conn) Send(kind Kind, id uint32, payload []byte) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("channel: payload of %d bytes, at most %d", len(payload), MaxPayload)

@@ -100,7 +100,7 @@ func (t *thread) touchPages(addr uintptr, pages int) unix.Errno {
 	return 0
 }
 
-// span returns a range of up to n pages in a slot of an area.
+// span returns a random range of up to n pages in a random slot of an area.
 func (t *thread) span(a area, n int) (addr, size uintptr) {
 	pages := 1 + t.IntN(min(n, a.pages))
 	first := 0
