@@ -62,7 +62,8 @@ func processName(root fs.FS, pid int) string {
 	return strings.TrimSpace(string(comm))
 }
 
-// inUse names the other process that has opened a device file and the command that stops it, for an error message.
+// inUse names the other process that has opened a device file and the command that stops it, or says how to find the
+// process, for an error message.
 func inUse(device string) string {
 	if real, err := filepath.EvalSymlinks(device); err == nil {
 		device = real
