@@ -32,7 +32,7 @@ const (
 // A machine's RAM consists of one or a few files, while IOMMU mappings are numerous and short-lived. Therefore each file
 // is mapped once as a whole, and the accessible memory is a sorted table of ranges in these files.
 type Memory struct {
-	refused func(Refusal) // called for each access to unmapped memory
+	refused func(Refusal) // called for each access that fails with ErrUnmapped; nil: not called
 
 	// mu is held for reading during an access, so that an unmapping is answered only when no access is in progress.
 	mu     sync.RWMutex
