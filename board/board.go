@@ -71,8 +71,8 @@ type Zone struct {
 	Celsius float64 `json:"celsius"`
 }
 
-// Zones reads the thermal zones (Documentation/ABI/testing/sysfs-class-thermal). It leaves out zones that are switched
-// off, which cannot be read.
+// Zones reads the thermal zones (Documentation/ABI/testing/sysfs-class-thermal). It leaves out zones that cannot be
+// read, such as those that are switched off.
 func Zones(root fs.FS) []Zone {
 	var list []Zone
 	for _, dir := range glob(root, "sys/class/thermal/thermal_zone*") {

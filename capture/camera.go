@@ -36,7 +36,7 @@ type FPGAConfig struct {
 	// frame. Channel is its C2H channel and Rate its frame rate; Number, Exposure, Gain and Triggered are not used.
 	// Frames are counted as they arrive, so frames dropped by the FPGA are not noticed. If the stream has to be
 	// restarted, the number of lost frames is estimated from the time that has passed. A frame's exposure is assumed to
-	// be the frame period before it was complete.
+	// be the frame period before it was complete or, if it was handed on early, the time in which its lines arrived.
 	Bare    bool
 	Channel int
 	// Reset pulses the FPGA's reset line. It is called at most once in a recovery, after the hardware was released,
@@ -53,7 +53,7 @@ type FPGAConfig struct {
 	Logger   *slog.Logger // nil: slog.Default()
 }
 
-// Errors of cameras and outputs. They are returned wrapped, with the operation, the place and a remedy.
+// Errors of cameras and outputs. Most are returned wrapped, with details.
 var (
 	ErrHardware  = errors.New("FPGA camera")
 	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")
@@ -87,7 +87,7 @@ type FPGACamera struct {
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all
-// slots.
+// slots. The caller must close the camera.
 func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Slots = cmp.Or(cfg.Slots, 8)
 	cfg.Name = cmp.Or(cfg.Name, "camera")
@@ -154,7 +154,7 @@ func (c *FPGACamera) closeSession() (err error) {
 	return err
 }
 
-// slotFree returns the slot's descriptor credits to the engine, if there is a session.
+// slotFree gives a slot to the session's ring, if there is a session.
 func (c *FPGACamera) slotFree(slot int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,8 +169,8 @@ func (c *FPGACamera) Format() pipeline.Format { return c.format }
 // Clock returns the clock that maps the FPGA's time to this machine's time.
 func (c *FPGACamera) Clock() *Clock { return &c.clock }
 
-// Status implements pipeline.Source. The counters are the frames refused because of their CRC or trailer, the number of
-// times the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle
+// Status implements pipeline.Source. The counters count the frames refused because of their CRC or trailer, the times
+// that the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle
 // if it waits for a trigger, and also if outputs hold all slots: then the outputs are at fault, and their statistics
 // show it.
 func (c *FPGACamera) Status() pipeline.SourceStatus {
@@ -248,8 +248,8 @@ func (c *FPGACamera) noRegisters() error {
 	return ErrReopening
 }
 
-// Run implements pipeline.Source. It starts the engine and the camera, emits every good frame, recovers from faults,
-// and stops both before it returns. Emitted frames remain valid until they are released.
+// Run implements pipeline.Source. It starts the engine and the camera, emits frames, recovers from faults, and stops
+// both before it returns. Emitted frames remain valid until they are released.
 func (c *FPGACamera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return c.sup.run(ctx, emit)
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// Hardware is the access to one card: the registers and interrupts of the device, the pinner of memory for it, and the
-// allocator of that memory.
+// Hardware holds what is needed to use one card: the registers and interrupts of the device, the pinner of memory for
+// it, and the allocator of that memory.
 type Hardware struct {
 	Name       string // used in errors; may be empty
 	BARs       []fpga.BAR
@@ -195,8 +195,8 @@ func (c *Card) dma(ctx context.Context) (*xdma.Device, error) {
 }
 
 // channel returns the engine after bringing a user's channel into a state in which it can be started, whatever happened
-// to it before. It lifts the fence if one is up, and returns an error if that is not possible: more memory was revoked
-// meanwhile, or another user has not stopped yet.
+// to it before. It lifts the fence if one is up, and returns an error if that is not possible, for instance because
+// more memory was revoked meanwhile, or because another user's engine has not stopped yet.
 func (c *Card) channel(ctx context.Context, user any, dir fpga.Direction, index int) (*xdma.Device, error) {
 	fencer, generation, fenced := c.fence()
 	device, err := c.dma(ctx)

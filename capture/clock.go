@@ -30,7 +30,7 @@ const (
 	clockPairs = 32          // number of pairs kept, over which the rate is measured: about as many seconds
 	pairEvery  = time.Second // time between pairs
 	pairTries  = 8           // readings per pair, of which the quickest is used
-	// worstCrystal is the assumed rate error until there are two readings; wander is the minimum rate error afterwards.
+	// worstCrystal is the assumed rate error until there are two pairs; wander is the minimum rate error afterwards.
 	// Crystals are specified to ±50 or ±100 ppm and wander by less than 1 ppm within a minute.
 	worstCrystal = 100e-6
 	wander       = 1e-6
@@ -39,7 +39,7 @@ const (
 )
 
 // Update adds a pair: a reading of counter, which returns ns, and this machine's time. It reports whether the counter
-// or the machine's clock has stepped; the measurement of the rate then restarts.
+// has stepped relative to this machine's monotonic clock; the measurement of the rate then restarts.
 func (c *Clock) Update(counter func() uint64) (stepped bool) {
 	best := pair{half: 1<<63 - 1}
 	for range pairTries {

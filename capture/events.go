@@ -9,9 +9,9 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// tellable lists the camera block's events that the frames themselves do not reveal, with their names in the status
-// report and the log. Events for dropped frames are not among them because drops show as gaps in the sequence, nor is
-// the event for packets ended by force, because this package forces that itself.
+// tellable lists the camera block's events that are counted and logged, with their names in the status report and the
+// log. Events for dropped frames are not among them because drops show as gaps in the sequence, nor is the event for
+// packets ended by force, because this package forces that itself.
 var tellable = [numEvents]struct {
 	bit          fpga.CameraEvents
 	report, says string
@@ -24,9 +24,9 @@ var tellable = [numEvents]struct {
 const numEvents = 3
 
 // listen receives the camera's events, which are announced by the user interrupt with the camera's number
-// (docs/fpga-interface.md, interrupts), until ctx ends or the device no longer answers, which is left to the watchdog
-// to report. It returns at once if the camera announces no events. Events of one kind that occur together count as one.
-// The first event of each kind is logged.
+// (docs/fpga-interface.md, interrupts), until ctx ends or waiting fails, which is left to the watchdog to report. It
+// returns at once if the camera cannot announce events. Events of one kind that occur together count as one. The first
+// event of each kind in a session is logged.
 func (s *session) listen(ctx context.Context) {
 	info := s.camera.Info()
 	if info.Caps&fpga.CapEvents == 0 || s.device.EnableUser(info.Index) != nil {

@@ -22,7 +22,7 @@ import (
 type FPGAOutputConfig struct {
 	Card    *Card
 	Channel int             // H2C stream channel
-	Format  pipeline.Format // format of the frames; must be one that the frame trailer can describe
+	Format  pipeline.Format // of the frames; the frame trailer must be able to describe it, and the CPU to read it
 	Name    string          // used in the log; empty: "fpga"
 	Logger  *slog.Logger    // nil: slog.Default()
 }
@@ -42,8 +42,8 @@ type FPGAOutput struct {
 	mu     sync.Mutex
 	slots  map[int]*outSlot        // by pool index
 	out    map[int]*pipeline.Frame // frames at the device, by the ring's slot number
-	given  uint64                  // frames that are no longer at the device
-	sentOK uint64                  // those of them that the device has read
+	given  uint64                  // number of frames that are no longer at the device
+	sentOK uint64                  // of these, the number of those that the device has read
 	queue  *pipeline.Queue
 	done   bool
 }
@@ -55,7 +55,7 @@ type outSlot struct {
 	ring   int // number in the ring
 }
 
-// NewFPGAOutput opens the channel and returns the output.
+// NewFPGAOutput opens the channel and returns the output. The caller must call Run or Close.
 func NewFPGAOutput(ctx context.Context, cfg FPGAOutputConfig) (*FPGAOutput, error) {
 	cfg.Name = cmp.Or(cfg.Name, "fpga")
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
@@ -144,8 +144,8 @@ func (o *FPGAOutput) repin(ctx context.Context) error {
 	return nil
 }
 
-// Run implements pipeline.Sink. It sends frames, and restarts the engine after a fault. Frames that were at the device
-// at that time count as dropped. Run closes the output before it returns.
+// Run implements pipeline.Sink. It sends frames, and restarts the engine after a fault. Frames that the device had but
+// had not read by then count as dropped. Run closes the output before it returns.
 func (o *FPGAOutput) Run(ctx context.Context, q *pipeline.Queue) error {
 	o.queue = q
 	engine, stop := context.WithCancelCause(ctx)
@@ -193,7 +193,6 @@ func (o *FPGAOutput) feed(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// describe returns the frame's trailer.
 func (o *FPGAOutput) describe(f *pipeline.Frame) fpga.Trailer {
 	format := f.Format
 	return fpga.Trailer{

@@ -73,7 +73,6 @@ func NewRecording(c RecordingConfig) (*Recording, error) {
 	return r, nil
 }
 
-// address returns the address of b.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // Format implements pipeline.Source.

@@ -83,8 +83,8 @@ type Replay struct {
 	skipped atomic.Uint64
 }
 
-// CheckReplay returns the format of a file's frames if the file can be replayed as frames of format f, which must be zero
-// for YUV4MPEG2. Its errors are those of NewReplay.
+// CheckReplay returns the format of a file's frames if the file can be replayed as frames of format f, which must be
+// zero for YUV4MPEG2, at the given rate (ReplayConfig.Rate). Its errors wrap the same errors as those of NewReplay.
 func CheckReplay(path string, f pipeline.Format, rate pipeline.Rate) (pipeline.Format, error) {
 	r, err := openReplay(ReplayConfig{Path: path, Format: f, Rate: rate})
 	if err != nil {
@@ -109,7 +109,6 @@ func NewReplay(c ReplayConfig) (*Replay, error) {
 	return r, nil
 }
 
-// openReplay opens the file and finds its frames.
 func openReplay(c ReplayConfig) (*Replay, error) {
 	file, size, err := files.OpenRegular(c.Path)
 	if err != nil {
@@ -181,7 +180,6 @@ func (r *Replay) indexRaw(size int64) error {
 	return nil
 }
 
-// allocate allocates the slots and creates the pool.
 func (r *Replay) allocate() error {
 	slots, err := allocate(r.config.Allocator, r.config.Slots, r.format)
 	if err == nil {
@@ -235,7 +233,7 @@ func (r *Replay) Status() pipeline.SourceStatus {
 // include skipped frames. Paced frame n is due n frame periods after the first; it is skipped if no slot is free at
 // that time, or if the next frame is already due. An unpaced frame waits for a slot. No two timestamps are within one
 // tick of RTP's clock, even if a frame immediately follows a late one, because receivers distinguish frames by their
-// timestamps.
+// timestamps. Run returns an error only if a frame cannot be read.
 func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	p := newPacer(r.format.Rate)
 	defer p.timer.Stop()
@@ -264,8 +262,8 @@ func (r *Replay) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	}
 }
 
-// stamp returns the current time, but at least last plus apart. It first sleeps if that is more than a millisecond
-// ahead of the clock, which does not happen with frames of a constant rate.
+// stamp returns the current time, but at least last plus apart (if last is not zero). If last plus apart is more than a
+// millisecond ahead of the clock, stamp sleeps until then, which does not happen with frames of a constant rate.
 func stamp(last time.Time) time.Time {
 	now := time.Now()
 	least := last.Add(apart)

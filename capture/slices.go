@@ -19,7 +19,7 @@ import (
 type fillingFrame struct {
 	frame           *pipeline.Frame // nil if there is none
 	slot            int
-	sequence, start uint64 // from the FPGA's registers; 0 for a bare stream
+	sequence, start uint64 // as in a trailer, from the FPGA's registers; of a bare stream, the session's count and 0
 	crc             uint32 // CRC of the pixels up to byte checked; not used for a bare stream
 	checked         int
 }
@@ -57,7 +57,7 @@ func (s *session) slice() int {
 	return descriptors(n)
 }
 
-// part hands on the part of a frame that has arrived.
+// part makes the lines that have arrived readable. When the first ones arrive, it hands the frame on, if possible.
 func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	f := &s.filling
 	if f.frame == nil {

@@ -42,7 +42,6 @@ const (
 	settledFrames = 3                // number of good frames after which the next fault counts as a new one
 )
 
-// newRecovery returns the recovery of an engine.
 func newRecovery(giveUp time.Duration) pipeline.Recovery {
 	return pipeline.Recovery{First: firstPause, Last: lastPause, GiveUp: giveUp}
 }
@@ -65,7 +64,7 @@ type supervisor struct {
 	faults  pipeline.FaultLog
 	resorts int    // number of resets tried in this recovery
 	rested  bool   // the watchdog has seen the camera idle in this attempt
-	seen    uint64 // frame count at the watchdog's last look
+	seen    uint64 // frame count at the watchdog's latest look
 	base    uint64 // first frame number of the next session, so that restarts of the camera do not show
 }
 

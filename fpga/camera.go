@@ -34,7 +34,7 @@ type CameraConfig struct {
 type CameraInfo struct {
 	Major, Minor        int // version of the register map
 	Caps                CameraCaps
-	MaxWidth, MaxHeight int
+	MaxWidth, MaxHeight int           // samples, lines
 	Buffers             int           // frames that the FPGA's frame memory can hold
 	Align               int           // the number of pixel bytes in a frame must be a multiple of max(Align, FrameAlign)
 	MinPeriod           time.Duration // shortest frame period
@@ -42,7 +42,7 @@ type CameraInfo struct {
 	Channel             int           // C2H channel that the camera feeds
 }
 
-// CameraCounters are counters since the camera was last started. Those of 32 bits wrap around.
+// CameraCounters are counters since the camera's latest start. Those of 32 bits wrap around.
 type CameraCounters struct {
 	Sequence      uint64 // sequence number of the next frame
 	Delivered     uint32 // frames sent completely
@@ -104,8 +104,8 @@ func (b block) Write32(off uint32, v uint32) { b.Registers.Write32(b.base+off, v
 func (c *Camera) Info() CameraInfo { return c.info }
 
 // Configure stops the camera, writes the configuration, and returns an error if a register does not read back as
-// written or the camera reports a configuration error. A configuration outside the limits in CameraInfo is refused
-// before anything is written.
+// written or the camera reports a configuration error. A configuration of an unknown format, outside the limits of the
+// registers or not supported according to CameraInfo is refused before anything is written.
 func (c *Camera) Configure(cfg CameraConfig) error {
 	if err := c.check(cfg); err != nil {
 		return err
@@ -167,7 +167,6 @@ func (c *Camera) Exposure() (exposure time.Duration, gain float64, err error) {
 	return time.Duration(e), float64(g) / 256, nil
 }
 
-// A setting is a value for a register.
 type setting struct {
 	name  string
 	off   uint32
@@ -199,8 +198,8 @@ func (c *Camera) write(settings []setting) error {
 	return nil
 }
 
-// check returns an error if the configuration is outside the limits of the registers or of the camera, or needs a
-// capability that the camera lacks.
+// check returns an error if the configuration is outside the limits of the registers or of the camera, has an unknown
+// format, or needs a capability that the camera lacks.
 func (c *Camera) check(cfg CameraConfig) error {
 	bad := func(format string, a ...any) error {
 		return fmt.Errorf("%w: %s", ErrCameraConfig, fmt.Sprintf(format, a...))
@@ -285,8 +284,8 @@ func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
 // Timestamp returns the FPGA's timestamp counter in ns.
 func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
 
-// OpenFrame returns the sequence number of the frame being sent or, between frames, of the one sent last, and the start
-// of its exposure in ns of the timestamp counter. It requires CapOpenFrame.
+// OpenFrame returns the sequence number of the frame being sent or, between frames, of the previous one, and the start
+// of that frame's exposure in ns of the timestamp counter. It requires CapOpenFrame.
 func (c *Camera) OpenFrame() (sequence, start uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -300,7 +299,7 @@ func (c *Camera) OpenFrame() (sequence, start uint64) {
 // Status returns the status register, which is all ones if the device has gone.
 func (c *Camera) Status() CameraStatus { return CameraStatus(c.regs.Read32(CamStatus)) }
 
-// Events returns the events since the last call and clears them. It returns all ones if the device has gone.
+// Events returns the events since the previous call and clears them. It returns all ones if the device has gone.
 func (c *Camera) Events() CameraEvents {
 	events := c.regs.Read32(CamEvents)
 	if events != 0 && events != gone {
@@ -312,7 +311,7 @@ func (c *Camera) Events() CameraEvents {
 // EnableEvents selects the events that raise the user interrupt with the camera's number.
 func (c *Camera) EnableEvents(events CameraEvents) { c.regs.Write32(CamEventEnable, uint32(events)) }
 
-// Counters returns the counters since the last start, or ErrCameraGone.
+// Counters returns the counters since the latest start, or ErrCameraGone.
 func (c *Camera) Counters() (CameraCounters, error) {
 	n := CameraCounters{
 		Sequence:      c.pair(CamSequenceLow, CamSequenceHigh),

@@ -54,7 +54,7 @@ const (
 	CamPadded        = 0x0b8 // RO  frames padded since start
 	CamTriggerMissed = 0x0bc // RO  triggers that arrived during an exposure, since start
 	CamLost          = 0x0c0 // RO  frames sent truncated or without their end, since start
-	CamOpenLow       = 0x0c8 // RO  sequence number of the frame being sent, or sent last, bits 31:0; latches the next three
+	CamOpenLow       = 0x0c8 // RO  number of the frame being sent, or of the latest, bits 31:0; latches the next three
 	CamOpenHigh      = 0x0cc // RO  bits 63:32 as latched
 	CamOpenStartLow  = 0x0d0 // RO  start of that frame's exposure by the timestamp counter in ns, bits 31:0, as latched
 	CamOpenStartHigh = 0x0d4 // RO  bits 63:32 as latched

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// DropReason is the reason why a frame did not reach an output.
+// DropReason is the reason why a consumer, an output or a stage, did not deliver a frame.
 type DropReason uint8
 
 const (

@@ -37,7 +37,7 @@ const (
 // A Waiter is notified when lines of a frame have arrived. It is owned by the waiting goroutine, and waits for one
 // frame at a time.
 type Waiter struct {
-	Wake  func() // called once per wait, with the frame's lock held: it must neither block nor use the frame
+	Wake  func() // called at most once per wait, with the frame's lock held: it must neither block nor use the frame
 	lines int32
 	joins bool
 }

@@ -9,8 +9,8 @@ import (
 
 // AddStage adds a stage behind the source or stage that from names. A stage behind another stage must name in
 // StageNeeds.From the format that it wants, and is a consumer of that stage, as outputs are. All stages must be added
-// before Run. The formats that the stage makes are settled when outputs are attached. depth is the length of the added
-// stage's queue in frames.
+// before Run. The formats that the stage makes are settled when outputs are attached. depth is the maximum number of
+// frames in the added stage's queue, which holds at least 1.
 func (g *Graph) AddStage(name string, st Stage, from string, depth int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ type Times struct {
 	Uncertainty   time.Duration // of the exposure times
 	Captured      time.Time     // end of DMA, as observed by the CPU
 	Processed     time.Time     // end of the stage that made the frame
-	Replayed      time.Time     // when the frame was read from a recording; the times above are then the recorded ones
+	Replayed      time.Time     // when a recorded frame was played; its other times are then as recorded, or later
 }
 
 // Arrived returns the time from which delays are measured: the end of the frame's DMA, or of its replay.
@@ -55,10 +55,10 @@ type Fence interface {
 	Wait(ctx context.Context) error
 }
 
-// A Frame is a lease on a slot. Its bytes do not change until the last holder has called Release. Only the source or
-// stage that leased it from its Pool may write to it, and only before handing it on or, in a filling frame (Fill),
-// beyond its Lines. There is one exception: the only reader of packet-ready frames, a sink, writes headers into the
-// gaps between the payloads.
+// A Frame is a lease on a slot. Its final bytes do not change until the last holder has called Release. Only the source
+// or stage that leased it from its Pool may write to it, and only before handing it on, by work for which Ready waits,
+// or, in a filling frame (Fill), beyond its Lines. There is one exception: the only reader of packet-ready frames, a
+// sink, writes headers into the gaps between the payloads.
 type Frame struct {
 	Format   Format
 	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory

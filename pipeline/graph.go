@@ -236,7 +236,7 @@ func (g *Graph) Started() <-chan struct{} { return g.started }
 // Run runs sources, stages and outputs until ctx ends, a source fails, or every source has ended. It then lets the
 // waiting frames drain for at most GraphConfig.Grace, and returns the sources' errors. A failed output is reopened
 // (OutputConfig.Reopen), or ends without affecting the others. An error of a stage or output that means a lost device
-// (DeviceLost) ends the whole graph, and Run returns it.
+// (DeviceLost) ends the whole graph, and Run returns it. A second Run returns ErrClosed, as does one after Close.
 func (g *Graph) Run(ctx context.Context) error {
 	hard, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

@@ -63,8 +63,9 @@ type Output struct {
 	next  time.Time // time of the next attempt to reopen
 }
 
-// Attach adds an output, before Run or while the graph is running. If no part of the graph can deliver the format, it
-// returns an error that wraps ErrNegotiation and contains the reason of each part.
+// Attach adds an output, before Run or while the graph is running. If no part of the graph can deliver the format, the
+// error wraps ErrNegotiation and contains the reason of each part. Attach also fails, for instance, if the name is
+// taken, or if there are too few slots.
 func (g *Graph) Attach(cfg OutputConfig) (*Output, error) {
 	if cfg.Depth == 0 {
 		cfg.Depth = 2

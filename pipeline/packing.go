@@ -30,8 +30,8 @@ func (f Format) Packed() (Format, error) {
 
 // Pack packs one line, or several without padding, of s.Bits-bit samples in 16-bit words into the layout of MIPI CSI-2:
 // §11.4.4 for RAW10 (the upper bytes of four samples, then a byte with the lower two bits of each), §11.4.5 for RAW12
-// (the upper bytes of two samples, then their lower four bits). src must be a whole number of groups. Pack returns an
-// error that wraps ErrDepth if bits are lost.
+// (the upper bytes of two samples, then their lower four bits). s.Bits must be 10 or 12, and src a whole number of
+// groups. Pack returns an error that wraps ErrDepth if bits are lost.
 func (s Samples) Pack(dst, src []byte) error {
 	var seen uint64
 	if s.Bits == 10 {

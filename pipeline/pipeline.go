@@ -68,9 +68,9 @@ type Sink interface {
 	// Needs returns the sink's requirements. It is called once, when the sink is attached.
 	Needs() SinkNeeds
 	// Run takes frames from q and returns each with q.Done or q.Fail, until q.Next returns an error. Run may return
-	// that error, alone or joined with its own; the graph recognises it as the normal end. Any other error ends the
-	// output. When ctx ends, Run must return within seconds, whatever it is waiting for, because a reload and the
-	// shutdown of the service wait for it.
+	// that error, alone or joined with its own; the graph recognises it as the normal end. Any other error is a failure
+	// of the output (see OutputConfig.Reopen). When ctx ends, Run must return within seconds, whatever it is waiting
+	// for, because a reload and the shutdown of the service wait for it.
 	Run(ctx context.Context, q *Queue) error
 }
 

@@ -121,7 +121,8 @@ func (s Samples) Format() (PixelFormat, bool) {
 	return 0, false
 }
 
-// A PixelGroup is the smallest part of a line (of the first plane) that consists of whole pixels and whole bytes.
+// A PixelGroup is the smallest part of a line (of the first plane) that has whole bytes, and whole pixels that share no
+// chroma with others in the line.
 type PixelGroup struct{ Pixels, Bytes int }
 
 // Group returns the pixel group of p, or the zero PixelGroup for an unknown format.

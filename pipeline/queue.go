@@ -38,12 +38,13 @@ func (p *Policy) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// ErrDetached is returned by Queue.Next when the output was detached or the graph has stopped, and no frames are left.
+// ErrDetached is returned by Queue.Next when no frames are left and none will come: the output was detached, or the
+// part of the graph before it has ended.
 var ErrDetached = errors.New("output is detached")
 
 // DefaultDepth returns the default for the maximum number of frames of format f that may wait for an output: two, plus
-// one for each 500 MB per second, but at most ten. The more bytes per second, the longer an output takes to catch up
-// after a delay of the machine.
+// one for each 500 MB per second, rounded, but at most ten. The more bytes per second, the longer an output takes to
+// catch up after a delay of the machine.
 func DefaultDepth(f Format) int {
 	const first, most, each = 2, 10, 500e6
 	rate := float64(f.Rate.Num) / float64(max(f.Rate.Den, 1))
@@ -291,7 +292,6 @@ func (q *Queue) rest() {
 
 func (q *Queue) resume() { q.resting.Store(false) }
 
-// empty drops all waiting frames.
 func (q *Queue) empty() {
 	for {
 		q.mu.Lock()

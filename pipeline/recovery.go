@@ -89,7 +89,7 @@ type FaultLog struct {
 }
 
 // Due records a fault, and reports whether it should be logged: the first of its kind, and then one per minute. If it
-// should, left is the number of unlogged faults since the last logged one.
+// should, left is the number of unlogged faults since the latest logged one of any kind.
 func (l *FaultLog) Due(kind string, now time.Time) (left int, due bool) {
 	if l.logged == nil {
 		l.logged = map[string]time.Time{}

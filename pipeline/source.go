@@ -32,8 +32,8 @@ func (s *sourceNode) run(ctx context.Context) error {
 	return nil
 }
 
-// emit counts the frame and hands it to the consumers of the source. If the source can wait, emit first waits until all
-// of them have room.
+// emit counts the frame and hands it to the consumers of the source. If the source can wait, emit waits in between
+// until all of them have room or ctx ends.
 func (s *sourceNode) emit(ctx context.Context, f *Frame) {
 	if !f.Filling() && f.Times.Captured.IsZero() {
 		f.Times.Captured = time.Now()

@@ -56,7 +56,8 @@ func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point
 
 func (n *stageNode) ports() []*point { return *n.portList.Load() }
 
-// port returns the port for the given format, and creates it if the stage can make that format.
+// port returns the port for the given format, and creates it if there is none. It returns an error if the stage already
+// makes maxPorts formats or cannot make this one too.
 func (n *stageNode) port(want Format) (*point, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -86,7 +87,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 }
 
 // provision allocates slots until the port's pool has one for every frame that its consumers and the newcomer may hold
-// and for those that the stage writes, so that no output can use up the slots of another. It announces the existing
+// and enough for the stage's own work, so that no output can use up the slots of another. It announces the existing
 // slots to the newcomer and each added slot to all consumers. The stage continues to work meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
 	if err := p.announceSlots(newcomer.useSlot); err != nil {

@@ -23,9 +23,9 @@ type SourceStats struct {
 	Report   map[string]uint64 `json:"report,omitempty"` // SourceStatus.Counters
 }
 
-// StageStats are the statistics of a stage. Latency runs from the end of DMA until all of the stage's outputs are
-// ready, also on the device. Work is the duration of the call to the stage alone, which for a stage on a device only
-// enqueues work.
+// StageStats are the statistics of a stage. Latency runs from the end of DMA or replay until all of the stage's outputs
+// are ready, also on the device. Work is the duration of the call to the stage alone, which for a stage on a device
+// only enqueues work.
 type StageStats struct {
 	Counts
 	Work      Percentiles  `json:"work"`

@@ -15,7 +15,7 @@ type OutputState string
 const (
 	Running  OutputState = "running"
 	Retrying OutputState = "retrying" // it has failed, and will be reopened
-	Ended    OutputState = "ended"    // its source has ended, it was detached, or it has failed and cannot be reopened
+	Ended    OutputState = "ended"    // no more frames come, it was detached, or it has failed and is not reopened
 	Stopped  OutputState = "stopped"  // by a client; not used for outputs of a graph
 )
 

@@ -21,8 +21,8 @@ func NewCoherent(b []byte, segments []Segment, release func() error) *Coherent {
 	return &Coherent{Bytes: b, Segments: segments, release: release}
 }
 
-// Close takes the memory away from the device and frees it. The engine that uses it must have been stopped before. A
-// second Close returns ErrClosed.
+// Close takes the memory away from the device and frees it. The engine that uses it must have been stopped before. The
+// error of a second Close wraps ErrClosed.
 func (c *Coherent) Close() error {
 	c.mu.Lock()
 	release := c.release

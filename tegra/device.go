@@ -32,13 +32,13 @@ type Device struct {
 	// module knows already but the table does not.
 	pinning sync.RWMutex
 
-	revoking sync.Mutex // held while many pins are revoked
+	revoking sync.Mutex // held while pins are revoked, and by Reset
 	errors   uint32     // Info.Errors up to which pins have been revoked; guarded by revoking
 
 	mu       sync.Mutex
 	closed   bool
 	goneOnce sync.Once
-	cookie   uint64 // of the last pin
+	cookie   uint64 // of the latest pin
 	pins     map[*devicePin]struct{}
 	coherent map[*deviceMemory]struct{}
 }
@@ -98,8 +98,8 @@ func (d *Device) Fenced() (generation uint64, fenced bool) {
 	return info.FenceGen, info.State != uapi.StateLive
 }
 
-// Resume implements Fencer. The error wraps ErrGeneration, ErrGone, ErrClosed, or EIO for a function that has lost its
-// state and does not respond yet.
+// Resume implements Fencer. The error wraps ErrGeneration, ErrGone, ErrClosed, EIO for a function that has lost its
+// state and does not respond yet, or another error of the module.
 func (d *Device) Resume(generation uint64) error {
 	d.endRevoked() // report losses first, so that what is pinned afterwards stays
 	_, err := d.drv.control(uapi.ControlResume, generation)
@@ -126,15 +126,15 @@ func (d *Device) Reset() error {
 }
 
 // SetHalt gives the module a list of register accesses, at most uapi.HaltOps, that stop the function's engine when
-// memory is revoked; an empty list clears it. Memory is unmapped when it is revoked, so its protection does not depend
-// on the list.
+// memory is revoked; an empty list clears it. The module takes revoked memory away from the function itself, so the
+// memory's protection does not depend on the list.
 func (d *Device) SetHalt(ops []uapi.HaltOp) error {
 	return d.wrap(d.drv.setHalt(ops), "halt list of %d accesses", len(ops))
 }
 
 // Close takes all memory away from the function, ends all waits and closes the file. The error lists the pins and the
 // coherent memory that were not released, with the stacks that created them. Such pins are revoked; such coherent
-// memory remains readable until its own Close. The error of a second Close wraps ErrClosed.
+// memory is replaced with ordinary memory until its own Close. The error of a second Close wraps ErrClosed.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.closed {

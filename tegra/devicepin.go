@@ -27,8 +27,8 @@ type devicePin struct {
 }
 
 // Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part
-// of two mappings, or device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrRevoked, ErrGone, ErrClosed, or a system
-// error such as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins.
+// of two mappings, or device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrRevoked, ErrGone, ErrClosed, ErrVersion,
+// or a system error such as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins.
 func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error) {
 	r := Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
 	if err := r.Check(); err != nil {

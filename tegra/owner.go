@@ -50,7 +50,7 @@ func Owners(root fs.FS, device string) ([]Owner, error) {
 	return list, nil
 }
 
-// processName returns the systemd service of a process, or otherwise its command.
+// processName returns the name of a process's systemd service, or otherwise of its command, or "" if neither is known.
 func processName(root fs.FS, pid int) string {
 	cgroup, _ := fs.ReadFile(root, fmt.Sprintf("proc/%d/cgroup", pid))
 	for line := range strings.Lines(string(cgroup)) {
@@ -62,7 +62,8 @@ func processName(root fs.FS, pid int) string {
 	return strings.TrimSpace(string(comm))
 }
 
-// inUse names the other process that has opened a device file and the command that stops it, for an error message.
+// inUse names the other process that has opened a device file and the command that stops it, or says how to find the
+// process, for an error message.
 func inUse(device string) string {
 	if real, err := filepath.EvalSymlinks(device); err == nil {
 		device = real

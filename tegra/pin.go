@@ -17,8 +17,8 @@ const (
 	ReasonExit                         // the process that owned the memory has ended
 	ReasonUnplug                       // the device has gone or was closed
 
-	// The function has lost its state or its protection, and was stopped. It is restarted as after any other
-	// revocation.
+	// ReasonLink and the reasons after it mean that the function has lost its state or its protection, and was stopped.
+	// The function is restarted as after any other revocation.
 	ReasonLink    // its link has reported an error
 	ReasonFatal   // the error was fatal, and the bus was reset
 	ReasonReset   // somebody has reset the function
@@ -53,7 +53,7 @@ func (r Reason) String() string {
 // A Request holds the arguments of Pinner.Pin.
 type Request struct {
 	Addr      uintptr // virtual address, a multiple of PageSize
-	Size      int     // bytes, a multiple of PageSize
+	Size      int     // bytes, a multiple of PageSize up to MaxPinSize
 	Direction Direction
 	Attr      CacheAttr
 }
@@ -121,8 +121,8 @@ func NewPin(r Request, segments []Segment, m Mapping) (pin *Pin, revoke func(Rea
 
 // OnFree registers f as a free callback (GPUDirect RDMA 12.9 §11.3, §13.4.3). f runs exactly once, after the device has
 // lost access to the memory and before Unpin, or the release of the memory that revoked the pin, returns. If the
-// callbacks of the pin have already run, f runs before OnFree returns. f must not call Unpin of the same pin: it would
-// wait for itself.
+// callbacks of the pin have already begun to run, f runs before OnFree returns. f must not call Unpin of the same pin:
+// it would wait for itself.
 func (p *Pin) OnFree(f func(Reason)) {
 	p.mu.Lock()
 	if !p.ran {
@@ -140,7 +140,7 @@ func (p *Pin) OnFree(f func(Reason)) {
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
 // Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only
-// releases the pin, and returns an error that wraps ErrRevoked. A second Unpin returns ErrUnpinned.
+// releases the pin, and returns an error that wraps ErrRevoked. The error of a second Unpin wraps ErrUnpinned.
 func (p *Pin) Unpin() error {
 	p.mu.Lock()
 	if p.unpinned {

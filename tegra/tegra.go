@@ -14,8 +14,8 @@ const PageSize = 4096
 // refused.
 const MaxPinSize = 1 << 30
 
-// MaxCoherentSize is the maximum size of a piece of coherent memory in bytes: it is for descriptors and the like, not
-// for frames.
+// MaxCoherentSize is the maximum size of a piece of coherent memory in bytes: coherent memory is for descriptors and
+// the like, not for frames.
 const MaxCoherentSize = 64 << 20
 
 // DefaultDevice is the device file of the first function that the kernel module drives.
@@ -59,7 +59,7 @@ func (a CacheAttr) String() string {
 	return "write-back"
 }
 
-// Errors that callers distinguish. They are wrapped with the details, and with what to do.
+// Errors that callers distinguish. They are wrapped with details.
 var (
 	ErrAlignment  = errors.New("not a multiple of 4 KiB")
 	ErrSize       = errors.New("pin size out of range")

@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Errors that callers distinguish. They are wrapped with the line, and with what to do.
+// Errors that callers distinguish. They are wrapped with the line and a remedy.
 var (
 	ErrNoLine = errors.New("gpio: there is no such line")
 	ErrBusy   = errors.New("gpio: the line is in use")
 	ErrDenied = errors.New("gpio: the chip may not be opened")
 )
 
-// find returns the chip that has the line and the line's offset on it.
+// find returns the chip that has the line and the line's offset on it. A line without a name is not looked for.
 func (l Line) find() (chip string, offset int, err error) {
 	if l.Name == "" {
 		return l.Chip, l.Offset, nil

@@ -31,7 +31,7 @@ type Edge struct {
 type Input struct {
 	line  *gpiod.Line
 	edges chan Edge
-	last  uint32 // number of the last edge; used only by the handler
+	last  uint32 // number of the latest edge; used only by the handler
 	lost  atomic.Uint64
 }
 
@@ -51,8 +51,8 @@ func OpenInput(l Line, consumer string, edges Edges) (*Input, error) {
 	return in, nil
 }
 
-// handle adds an edge to the channel, or counts it as lost if the channel is full. The library calls it for one edge
-// at a time.
+// handle adds an edge to the channel, or counts it as lost if the channel is full. It also counts the edges before it
+// that the kernel has lost. The library calls it for one edge at a time.
 func (in *Input) handle(e gpiod.LineEvent) {
 	if gap := e.LineSeqno - in.last - 1; gap > 0 && gap < 1<<31 {
 		in.lost.Add(uint64(gap)) // the kernel's own buffer was full

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// suites are the suites of Debian that provide everything except kernels of older series and the newer QEMU.
+// suites are the suites of Debian that provide the full root and the kernels that are not in olderSuites.
 var suites = []string{"bookworm", "bookworm-security"}
 
 // olderSuites maps the series of kernels that suites lacks to the suites that have them.
@@ -68,7 +68,7 @@ func (a apt) prepare() error {
 	return nil
 }
 
-// sources returns Debian's archives, which apt verifies with the keyring.
+// sources returns the content of sources.list: Debian's archives, which apt verifies with the keyring.
 func (a apt) sources() string {
 	var list strings.Builder
 	for _, s := range a.suites {
@@ -175,7 +175,7 @@ func parseReleases(records, series string) ([]release, error) {
 
 var digits = regexp.MustCompile(`\d+`)
 
-// compareReleases compares the numbers in two names.
+// compareReleases compares the lists of the numbers in two names, as slices.Compare does.
 func compareReleases(a, b string) int {
 	numbers := func(s string) (list []int) {
 		for _, d := range digits.FindAllString(s, -1) {

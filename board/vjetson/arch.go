@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// arch describes an architecture of machines.
 type arch struct {
 	name        string // Debian's and Go's
 	qemu        string // name of QEMU's program
@@ -21,7 +20,7 @@ type arch struct {
 
 	functionBoard  []string // the board with an IOMMU that supports vfio-user
 	functionAppend string   // further words for the kernel's command line with functionBoard
-	virtioIOMMU    bool     // its IOMMU is virtio's
+	virtioIOMMU    bool     // the IOMMU of functionBoard is virtio's
 
 	makeArch   string // its name in the kernel's build
 	gcc        string // the cross compiler, for hosts of other architectures

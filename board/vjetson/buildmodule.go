@@ -48,10 +48,11 @@ func BuildModule(ctx context.Context, k Kernel, src, dst string, variables ...st
 	return nil
 }
 
-// SlotAddress is the PCI address of the device in the first hot-plug slot. It is the same in every machine.
+// SlotAddress is the PCI address of the device in the first hot-plug slot, on both architectures.
 const SlotAddress = "0000:01:00.0"
 
-// Bind waits for a function in the first slot, binds it to a driver regardless of its ids, and waits for the device file.
+// Bind waits for a function in the first slot, binds it to a driver regardless of its ids, and waits at most about 2 s
+// for the character device file.
 func (m *Machine) Bind(ctx context.Context, driver, file string) error {
 	return m.BindAt(ctx, SlotAddress, driver, file)
 }

@@ -9,9 +9,10 @@ import (
 	"syscall"
 )
 
-// starter is a thread that lives as long as this process, and starts child processes that must not outlive the process.
-// The kernel sends a child's death signal when the thread that started it ends, not the process (prctl(2),
-// PR_SET_PDEATHSIG), and a thread ends with the goroutine that is locked to it, such as newNetwork's.
+// starter returns a channel of functions that are called on a thread that lives as long as this process: they start
+// child processes that must not outlive the process. The kernel sends a child's death signal when the thread that
+// started it ends, not the process (prctl(2), PR_SET_PDEATHSIG), and a thread ends with the goroutine that is locked to
+// it, such as newNetwork's.
 var starter = sync.OnceValue(func() chan<- func() {
 	work := make(chan func())
 	go func() {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Errors about a machine's failure. They are wrapped with details; those of a machine that has run, also with the end
-// of its kernel log.
+// Errors of fetching, starting and running a machine. They are wrapped with details; those of a machine that has run,
+// also with the end of its kernel log.
 var (
 	ErrMissing     = errors.New("vjetson: missing on this machine") // a program or file, with the Debian package
 	ErrUnreachable = errors.New("vjetson: Debian's archive is out of reach")
@@ -41,18 +41,19 @@ type Config struct {
 	Kernel Kernel // the zero value selects Fetch's kernel for Arch
 	Full   bool   // the full root: Debian with systemd on a disk
 
-	Memory int // MiB, default 512
-	CPUs   int // default 2
+	Memory int // MiB, 128 to 16384, default 512
+	CPUs   int // 1 to 8, default 2
 
 	Edu bool // QEMU's edu device (1234:11e8) on a hot-plug port, everything behind an SMMUv3 or an Intel IOMMU
 
 	// Functions are PCI functions that processes of this host serve by vfio-user: the paths of the servers' Unix
 	// sockets, which no longer need a name after Start has returned. Each has a hot-plug port at FunctionAddress, and
-	// does its DMA through an IOMMU. The servers must run before Start, and again before HotPlug.
+	// does its DMA through an IOMMU. The servers must run before Start, and again before HotPlug. There are at most 8
+	// functions, and none with Edu.
 	Functions []string
 
-	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine without Edu
-	// and Functions they have no IOMMU.
+	// Devices are further devices, in the format of QEMU's -device. They cannot be unplugged. On a machine with neither
+	// Edu nor Functions they have no IOMMU.
 	Devices []string
 
 	Nodes int // number of NUMA nodes into which the memory is divided; 0: no NUMA. The processors are in the first

@@ -17,11 +17,11 @@ import (
 // the disk, or writes with FUA. When the connection ends, as in a power cut, a random part of the unflushed data reaches
 // the disk and the rest is lost, for each physical sector separately, regardless of the order and the bounds of writes.
 // Physical sectors are never torn: ext4 has its superblock of 1 KiB, with a checksum, in one, and cannot mount with half
-// of it. It serves QEMU by NBD, one request after the other.
+// of it. A diskCache serves QEMU by NBD, one request after the other.
 type diskCache struct {
 	file    *os.File
 	size    int64
-	sectors map[int64][]byte // sectors that are not on the disk, by place
+	sectors map[int64][]byte // sectors that are not on the disk yet, by their offset on it in bytes
 	lost    int              // number of lost sectors; read only after ended is closed
 	kept    int              // number of unflushed sectors that reached the disk in the power cut; read like lost
 	ended   chan struct{}

@@ -27,7 +27,8 @@ const (
 // defaultSeries is the kernel series of Debian 12.
 const defaultSeries = "6.1"
 
-// Series lists the kernels that a machine can run: those of Debian 11 and Debian 12, and the newer one for Debian 12.
+// Series lists the series of kernels that a machine can run: those of Debian 11 and Debian 12, and the newer one for
+// Debian 12.
 var Series = []string{"5.10", defaultSeries, "6.12"}
 
 // Kernel is Debian's kernel with its modules, headers and the programs for a small root, unpacked in the cache.

@@ -73,7 +73,7 @@ func fullImage(ctx context.Context, k Kernel, log *slog.Logger) (string, error) 
 	return image, makeFull(ctx, k, image, log)
 }
 
-// fullRecipe returns a digest of the image's ingredients.
+// fullRecipe returns a digest of the lists and the files from which the image is made, but not of the packages.
 func fullRecipe() (string, error) {
 	h := sha256.New()
 	fmt.Fprintln(h, fullPackages, fullLinks, fullSize, "with dpkg's database")

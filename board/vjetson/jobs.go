@@ -49,7 +49,6 @@ type job struct {
 	done           chan channel.Ending
 }
 
-// serve handles the agent's frames until the port ends.
 func (j *jobs) serve() {
 	defer close(j.gone)
 	for greeted := false; ; {
@@ -173,8 +172,8 @@ func (m *Machine) send(ctx context.Context, j *job, req channel.Job, data io.Rea
 	}
 }
 
-// abandon tells the agent to end a job, and returns the reason, which wraps ErrHung if the agent does not answer, or
-// ErrEnded if the connection ends.
+// abandon tells the agent to end a job. It returns an error that wraps the cause of ctx's end, and ErrHung if the agent
+// does not answer; or one that wraps ErrEnded if the connection ends.
 func (m *Machine) abandon(ctx context.Context, j *job, what string) error {
 	go func() { _ = m.jobs.conn.Send(channel.Kill, j.id, nil) }()
 	select {
@@ -197,9 +196,9 @@ func what(req channel.Job) string {
 	return "copying from " + req.Path
 }
 
-// Run runs a command in the machine and returns its output and exit status. A non-zero status is no error. A context
-// without a deadline gets one of 15 minutes. When the context ends, the command's process group is killed. Daemons that
-// the command leaves behind continue.
+// Run runs a command in the machine and returns its output and exit status. A non-zero status is no error, but more
+// than 64 MiB of output of one kind is. A context without a deadline gets one of 15 minutes. When the context ends, the
+// command's process group is killed. Daemons that the command leaves behind continue.
 func (m *Machine) Run(ctx context.Context, argv ...string) (Result, error) {
 	var out, errs limited
 	status, err := m.RunTo(ctx, &out, &errs, argv...)

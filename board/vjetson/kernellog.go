@@ -123,7 +123,6 @@ func (l *kernelLog) tail() string {
 	return "the console said:\n\t" + strings.Join(t, "\n\t")
 }
 
-// all returns the lines kept so far.
 func (l *kernelLog) all() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

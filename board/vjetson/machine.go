@@ -167,7 +167,7 @@ func (m *Machine) bootError(why error) error {
 	return fmt.Errorf("%w: %w%s; %s", kind, why, m.said.quote(), m.log.tail())
 }
 
-// awaitEnd waits until QEMU has ended. The error wraps ErrHung if ctx ends first.
+// awaitEnd waits until QEMU and the disk cache have ended. The error wraps ErrHung if ctx ends first.
 func (m *Machine) awaitEnd(ctx context.Context) error {
 	select {
 	case <-m.ended:
@@ -212,8 +212,8 @@ func (m *Machine) Wait(ctx context.Context) error {
 	return m.awaitEnd(ctx)
 }
 
-// PowerCut cuts the power: what the guest has not synced is lost. It kills QEMU, which would flush the disk if asked to
-// end.
+// PowerCut cuts the power: data that have not left the guest are lost, and with Config.DiskCache also a random part of
+// the data that it has not flushed. It kills QEMU, which would flush the disk if asked to end.
 func (m *Machine) PowerCut(ctx context.Context) error {
 	m.want()
 	ctx, cancel := bound(ctx)
@@ -270,7 +270,6 @@ func (m *Machine) close() error {
 	return errors.Join(early, err)
 }
 
-// endError returns the reason why a machine has ended.
 func (m *Machine) endError() error {
 	select {
 	case <-m.log.panicked:
@@ -307,7 +306,6 @@ func bound(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, defaultRunTimeout, fmt.Errorf("not within %v", defaultRunTimeout))
 }
 
-// serveAgent reads the agent's port to its end.
 func (m *Machine) serveAgent() {
 	defer close(m.agentDone)
 	m.jobs.serve()
@@ -336,7 +334,7 @@ func (t *tailBuffer) quote() string {
 	return "; it said: " + strings.TrimSpace(string(t.b))
 }
 
-// waitQEMU waits, in a goroutine of its own, until QEMU and the disk cache have ended, and then closes m.ended.
+// waitQEMU waits until QEMU and the disk cache have ended, and then closes m.ended. It runs in a separate goroutine.
 func (m *Machine) waitQEMU() {
 	m.exitErr = m.qemu.Wait()
 	if m.cache != nil {

@@ -22,7 +22,7 @@ import (
 type launcher struct {
 	args  []string
 	files []*os.File // become 3, 4, …
-	own   []*os.File // closed here after QEMU has started
+	own   []*os.File // closed when launch returns
 }
 
 // inherit passes a descriptor to QEMU and returns its number there.
@@ -65,7 +65,6 @@ func socketPair(name string) (ours, theirs *os.File, err error) {
 	return os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), nil
 }
 
-// launch starts QEMU.
 func (m *Machine) launch(ctx context.Context, kernel, root *os.File) (err error) {
 	l := &launcher{}
 	defer func() {
@@ -123,7 +122,7 @@ func (m *Machine) drop() {
 	}
 }
 
-// machine adds the arguments for the parts that every machine has.
+// machine adds the arguments for the board, its memory, processors and console, and the kernel's command line.
 func (l *launcher) machine(cfg Config) {
 	board, more := cfg.arch.board, ""
 	switch {

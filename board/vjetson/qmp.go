@@ -37,7 +37,6 @@ func newQMP(conn *net.UnixConn) *qmp {
 	return q
 }
 
-// read handles messages until the connection ends.
 func (q *qmp) read() {
 	defer close(q.ended)
 	for dec := json.NewDecoder(q.conn); ; {
@@ -62,7 +61,6 @@ func (q *qmp) read() {
 	}
 }
 
-// execute runs one command.
 func (q *qmp) execute(ctx context.Context, command string, args any) error {
 	_, err := q.query(ctx, command, args)
 	return err
@@ -80,7 +78,6 @@ func (q *qmp) human(ctx context.Context, line string) (says string, err error) {
 	return says, nil
 }
 
-// query runs one command and returns its answer.
 func (q *qmp) query(ctx context.Context, command string, args any) (json.RawMessage, error) {
 	q.call.Lock()
 	defer q.call.Unlock()

@@ -22,7 +22,6 @@ type socketAddress struct {
 	Path string `json:"path"`
 }
 
-// slot returns the device of slot n.
 func (m *Machine) slot(n int) (device, error) {
 	switch {
 	case len(m.slots) == 0:
@@ -39,9 +38,9 @@ func (m *Machine) HotUnplug(ctx context.Context) error { return m.HotUnplugSlot(
 // HotPlug plugs the first slot's device in again.
 func (m *Machine) HotPlug(ctx context.Context) error { return m.HotPlugSlot(ctx, 0) }
 
-// HotUnplugSlot presses the attention button of slot n, which has function n, and waits until the guest has released
-// the device, which takes Linux 5 s. QEMU 11.1 ends when a function with MSI-X is unplugged; a function without MSI-X,
-// but with MSI, can be unplugged.
+// HotUnplugSlot presses the attention button of slot n, which has function n or Edu's device, and waits until the guest
+// has released the device, which takes Linux 5 s. QEMU 11.1 ends when a function with MSI-X is unplugged; a function
+// without MSI-X, but with MSI, can be unplugged.
 func (m *Machine) HotUnplugSlot(ctx context.Context, n int) error {
 	ctx, cancel := bound(ctx)
 	defer cancel()

@@ -57,7 +57,7 @@ type Config struct {
 
 const (
 	watchdog  = time.Second     // interval at which the command register is checked without an interrupt
-	stopBound = 5 * time.Second // how long a command may run when nobody waits for it any more; it takes 100 ms in QEMU
+	stopBound = 5 * time.Second // how long a command may still run after its caller gave up; QEMU needs 100 ms for one
 )
 
 // A Device is an edu device. Its methods may be called concurrently.
@@ -84,8 +84,8 @@ func Open(cfg Config) (*Device, error) {
 
 // Transfer copies all of mem, at most BufferSize bytes, to (H2C) or from (C2H) the start of the device's buffer, with
 // one command for each segment. It waits until no other call uses the engine, and then for the end of the transfer.
-// After an error the engine is idle, unless the error wraps ErrBusy or comes from Interrupts.Wait: then mem must stay
-// mapped until Settle or a later Transfer succeeds.
+// After an error the engine no longer uses mem, unless the error wraps ErrBusy or comes from Interrupts.Wait: then mem
+// must stay mapped until Settle or a later Transfer succeeds.
 func (d *Device) Transfer(ctx context.Context, dir fpga.Direction, mem fpga.Memory) error {
 	if err := check(mem); err != nil {
 		return fmt.Errorf("edu: %s: %w", dir, err)

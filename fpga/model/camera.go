@@ -9,15 +9,15 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// minPeriod is the shortest frame period.
+// minPeriod is the shortest period of frames that are not triggered.
 const minPeriod = 100 * time.Microsecond
 
-// lateFrames is the number of periods by which a frame may be late, on a machine that is too slow, before it is
-// dropped.
+// lateFrames is the number of periods by which a frame that is not triggered may be late, on a machine that is too
+// slow, before it is dropped.
 const lateFrames = 2
 
 // camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). Its fields are guarded by
-// Device.mu unless noted; the data of a buffer being filled are not.
+// Device.mu unless noted; the data of a buffer that is being filled or is lent are not.
 type camera struct {
 	cameraRegisters
 	d      *Device
@@ -27,10 +27,10 @@ type camera struct {
 	wake   chan struct{}
 
 	running  bool
-	runs     uint64    // number of times the camera was started
-	flushes  uint64    // number of times the frame memory was emptied
+	runs     uint64    // number of starts and resets
+	flushes  uint64    // number of calls of flush
 	exposing bool      // a frame is scheduled or being exposed
-	due      time.Time // when the current frame should have started
+	due      time.Time // start of the current frame without jitter
 	begin    time.Time // start of the current frame: due plus jitter
 	setting  exposing  // of the current frame
 	frames   uint64    // number of frames taken since the device was created, including dropped ones
@@ -55,13 +55,13 @@ type packet struct {
 	sent    int  // bytes sent, trailer included
 	forced  bool // the end of the packet was requested
 	last    bool // the bytes last returned by next end the packet
-	cut     int  // F8: length of the packet; 0: all of it
+	cut     int  // F8: length of the truncated packet in bytes; 0: not truncated
 	unended bool // F8: the packet is sent without an end
 	empty   bool // F8: an empty packet is sent first
 }
 
 type frameBuffer struct {
-	data []byte // pixels and trailer
+	data []byte // pixels and, unless the camera is bare, trailer
 	used bool   // holds a frame, or is being filled
 	run  uint64 // camera.runs when the frame was taken
 	n    uint64 // number of the frame: the value of camera.frames before it
@@ -92,7 +92,6 @@ func (c *camera) kick() {
 	}
 }
 
-// takeFrames takes frames until ctx ends.
 func (c *camera) takeFrames(ctx context.Context) {
 	for ctx.Err() == nil {
 		ready, ok, late := c.readyTime()
@@ -120,14 +119,14 @@ func (c *camera) readyTime() (t time.Time, ok, late bool) {
 	return c.begin.Add(c.setting.time), c.exposing, c.late(c.d.clock.Now())
 }
 
-// late reports whether the current frame must be dropped because this machine is too slow. Such a frame is not built:
-// otherwise a machine that needs a whole frame period to build a frame would never catch up.
+// late reports whether the current frame must be dropped because this machine is too slow; a triggered frame never is.
+// A late frame is not built: otherwise a machine that needs a whole frame period to build a frame would never catch up.
 func (c *camera) late(now time.Time) bool {
 	return !c.triggered() && now.Sub(c.begin) > c.setting.time+lateFrames*c.periodTime()
 }
 
 // start clears the counters, empties the frame memory except for a frame whose packet is open, and, unless frames are
-// triggered, schedules the first one.
+// triggered, schedules the first frame.
 func (c *camera) start(now time.Time) {
 	c.runs++
 	c.sequence, c.delivered, c.dropped, c.padded, c.missed, c.lost = 0, 0, 0, 0, 0, 0
@@ -142,7 +141,7 @@ func (c *camera) start(now time.Time) {
 	c.kick()
 }
 
-// expose schedules the next frame for the given time plus jitter, with the current register values.
+// expose schedules the next frame for the given time plus jitter, with the current exposure time and gain.
 func (c *camera) expose(due time.Time) {
 	c.setting = exposing{c.exposureTime(), c.gain}
 	most := c.sensor.cfg.Jitter
@@ -158,7 +157,8 @@ func (c *camera) stop() {
 	c.kick()
 }
 
-// trigger starts an exposure in triggered mode, or counts the trigger as missed during an exposure.
+// trigger schedules an exposure, or counts the trigger as missed if one has not ended. It does nothing if the camera is
+// not running or not in triggered mode.
 func (c *camera) trigger(now time.Time) {
 	switch {
 	case !c.running || !c.triggered():
@@ -173,8 +173,9 @@ func (c *camera) trigger(now time.Time) {
 }
 
 // endExposure ends the current exposure: the frame goes into the frame memory, or is dropped if that is full or is
-// flushed in the meantime, if the frame is too late (see late), or if the DMA channel is stopped (not if the camera is
-// bare). It does nothing if the camera was stopped or restarted in the meantime.
+// flushed while the frame is built, if the frame is too late (see late), or if the DMA channel is stopped (not if the
+// camera is bare). If the camera is restarted while the frame is built, the frame is discarded and not counted.
+// endExposure does nothing if no exposure has ended, because the camera was stopped or restarted before the call.
 func (c *camera) endExposure() {
 	d := c.d
 	d.mu.Lock()
@@ -367,7 +368,6 @@ func (c *camera) beginPacket() {
 	}
 }
 
-// length returns the length of the packet in bytes.
 func (c *camera) length() int {
 	if c.cut > 0 {
 		return c.cut
@@ -407,7 +407,8 @@ func (c *camera) taken(n int) {
 	c.packet = packet{}
 }
 
-// Counters returns the counters of Config.Sensors[sensor] since its last start, as its camera block would report them.
+// Counters returns the counters of Config.Sensors[sensor] since its latest start or reset, as its camera block would
+// report them.
 func (d *Device) Counters(sensor int) fpga.CameraCounters {
 	d.mu.Lock()
 	defer d.mu.Unlock()

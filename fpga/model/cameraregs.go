@@ -20,10 +20,10 @@ type cameraRegisters struct {
 	delivered, dropped  uint32
 	padded, missed      uint32
 	lost                uint32
-	timeHigh            uint32 // latched
-	sequenceHigh        uint32 // latched
-	opened              opened // the frame being sent, or sent last
-	openedRead          opened // latched
+	timeHigh            uint32 // latched when TIME_LOW is read
+	sequenceHigh        uint32 // latched when SEQUENCE_LOW is read
+	opened              opened // of the frame whose packet was opened most recently
+	openedRead          opened // latched when OPEN_LOW is read
 }
 
 const (
@@ -46,8 +46,8 @@ func (r *cameraRegisters) triggered() bool             { return r.control&fpga.C
 func (r *cameraRegisters) periodTime() time.Duration   { return time.Duration(r.period) }
 func (r *cameraRegisters) exposureTime() time.Duration { return time.Duration(r.exposure) }
 
-// configError reports whether the configuration is invalid: the sensor has one geometry and one format, and the times
-// must fit.
+// configError reports whether the registers demand another geometry or format than the sensor's, or, unless frames are
+// triggered, a period that is shorter than minPeriod or than the exposure.
 func (c *camera) configError() bool {
 	cfg := c.sensor.Config()
 	return c.width != uint32(cfg.Width) || c.height != uint32(cfg.Height) || c.format != uint32(cfg.Format) ||
@@ -128,7 +128,7 @@ func (c *camera) readRegister(off uint32) uint32 {
 	return c.readDerived(off)
 }
 
-// readDerived reads the registers that depend on others, and the counters.
+// readDerived reads the registers that readRegister does not read itself.
 func (c *camera) readDerived(off uint32) uint32 {
 	format := fpga.FourCC(c.format)
 	switch off {

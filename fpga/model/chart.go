@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// Geometry of the test chart.
+// Geometry of the test chart in samples.
 const (
 	TestChartWidth  = 1920
 	TestChartHeight = 1080

@@ -45,7 +45,7 @@ type Config struct {
 	H2C, C2H []Interface // 1 to 4 channels in each direction
 
 	// RAM is the size of the block RAM in bytes, a multiple of BeatBytes up to 256 MiB; 0 means DefaultRAM. The block
-	// RAM is at card address 0 of every memory-mapped channel and behind the bypass BAR.
+	// RAM is at card address 0 of every memory-mapped channel; the bypass BAR shows its first BARSize bytes.
 	RAM int
 
 	// Sensors are the cameras: sensor n feeds the nth of the C2H stream channels. The nth sensor that is not bare has
@@ -70,10 +70,10 @@ type Config struct {
 	// direction (Device.SetClockPPM).
 	ClockPPM float64
 
-	// MSI is the number of vectors of a core with MSI instead of MSI-X: 1 to 32. If it is negative, the core has MSI
-	// but its messages reach nobody; 0 means MSI-X with 32 vectors. A vector shared by several sources sends one
-	// message when the first of them rises, and the next one only after all have fallen in between. Messages for
-	// vectors beyond the last are lost.
+	// MSI is the number of vectors of a core with MSI instead of MSI-X: 1 to 32. If it is negative, neither is enabled,
+	// and no message reaches the host; 0 means MSI-X with 32 vectors. An MSI vector shared by several sources sends one
+	// message when the first of them rises, and no other until all have fallen. Messages for vectors beyond the last
+	// are lost.
 	MSI int
 
 	// Broken is called with an error that wraps a Rule when the host breaks that rule. It must not call the device. If

@@ -24,7 +24,8 @@ type Design interface {
 	// Channel sets the bits Run and Busy of the C2H channel's status ports.
 	Channel(run, busy bool)
 	// Read returns bytes of the stream that were already accepted, up to the end of a packet, and then accepts as many
-	// more as p still has room for. No other call accepts any. The length of p is a multiple of BeatBytes.
+	// more as p still has room for. No other call accepts any. The length of p is a multiple of BeatBytes. If eop is
+	// true, the returned bytes end a packet.
 	Read(p []byte) (n int, eop bool)
 	// Waiting reports whether Read has bytes to return.
 	Waiting() bool
@@ -47,7 +48,7 @@ type designCamera struct {
 	host   *engine
 	wake   chan struct{}
 
-	began     time.Time // time of the device's clock when the design's time was 0
+	began     time.Time // time of the device's clock to which the design's time 0 corresponds
 	interrupt bool
 	buffer    []byte
 	rest      []byte // part of buffer that the engine has not taken

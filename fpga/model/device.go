@@ -11,10 +11,10 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// ErrRan means that Run was called a second time.
+// ErrRan means that Run was called more than once.
 var ErrRan = errors.New("model: the device has been run already, make a new one")
 
-// goneValue is the value read from any register of a missing device.
+// goneValue is the value read from any register of an absent device.
 const goneValue = 0xffffffff
 
 // Device is the FPGA. Its registers work from New on; engines and cameras work while Run is running. After Run has
@@ -202,8 +202,8 @@ func (d *Device) writeUser(off, v uint32) {
 // absent reports whether the device does not respond on the bus.
 func (d *Device) absent() bool { return d.gone.Load() || d.down.Load() }
 
-// window is one BAR. Reads beyond its end or from a device that has gone return all ones; offsets are rounded down to
-// multiples of 4.
+// window is one BAR. Reads beyond its end, or of an absent device, return all ones, and such writes have no effect.
+// Offsets are rounded down to multiples of 4.
 type window struct {
 	d     *Device
 	read  func(off uint32) uint32

@@ -56,7 +56,7 @@ const (
 	sgFirstHigh = 0x84
 	sgAdjacent  = 0x88
 	sgCredits   = 0x8c
-	creditBits  = 0x3ff
+	creditBits  = 0x3ff // valid bits of sgCredits
 )
 
 // engine is one DMA channel: its registers, and the goroutine that moves the data.
@@ -67,7 +67,7 @@ type engine struct {
 	stream  bool
 	source  streamSource // C2H stream
 	sink    streamSink   // H2C stream; nil discards the data
-	frames  *frameSink   // same as sink, if that is a frame sink
+	frames  *frameSink   // same as sink, if that is a frame sink; otherwise nil
 	wake    chan struct{}
 
 	pollOrder sync.Mutex // held while the poll-mode write-back is written, acquired before d.mu
@@ -92,7 +92,6 @@ func newEngine(d *Device, dir fpga.Direction, channel int, stream bool) *engine 
 	return &engine{d: d, dir: dir, channel: channel, stream: stream, wake: make(chan struct{}, 1)}
 }
 
-// kick wakes the goroutine.
 func (e *engine) kick() {
 	select {
 	case e.wake <- struct{}{}:
@@ -239,7 +238,8 @@ func (e *engine) readSGDMA(off uint32) uint32 {
 	return 0
 }
 
-// writeSGDMA writes a register of the channel's SGDMA block. Credits beyond ten bits are lost.
+// writeSGDMA writes a register of the channel's SGDMA block. Written credits are added modulo 1,024, and ignored if the
+// channel is not in credit mode.
 func (e *engine) writeSGDMA(off, v uint32) {
 	switch off {
 	case sgFirstLow:

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// exposing holds the exposure settings of a frame.
 type exposing struct {
 	time time.Duration
 	gain uint32 // in 1/256

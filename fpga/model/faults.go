@@ -111,7 +111,7 @@ type FaultPlan struct {
 	At int
 
 	// Revoke takes memory away from the device (F11); only the memory's owner can do that. It is called on a separate
-	// goroutine, and Run does not return before it has returned.
+	// goroutine, and Run does not return before it has returned. If it is nil, F11 cannot happen.
 	Revoke func()
 }
 

@@ -39,14 +39,14 @@ const (
 
 const (
 	wrapDistance   = 64                   // the completed count starts this far below its wrap (F9)
-	burst          = 256                  // bytes that go astray: the maximum payload
+	burst          = 256                  // maximum number of bytes that go astray: the maximum payload
 	stray          = 0xf10 << 52          // address bits of a stray burst, beyond what any IOMMU maps
 	poison         = 0xf2                 // written by an engine that no longer has data
-	slowSteps      = 8                    // pieces that a slow stop writes
-	slowPiece      = 64                   // bytes of each piece
+	slowSteps      = 8                    // pieces that a slow stop moves
+	slowPiece      = 64                   // maximum number of bytes of each piece
 	longestLink    = 8                    // longest temporary link loss (F4), in frame periods
 	defaultOutage  = time.Second / 30     // used instead of a frame period if there is no camera
-	revocationWait = 2 * time.Millisecond // how long the engine waits for FaultPlan.Revoke (F11)
+	revocationWait = 2 * time.Millisecond // how long the engine waits at most for FaultPlan.Revoke (F11)
 )
 
 // faultyState is the state of an engine's faults. Guarded by Device.mu.
@@ -59,7 +59,7 @@ type faultyState struct {
 	requestStays bool          // F7: the interrupt request stays
 }
 
-// holdsBusy reports whether Busy stays set although the engine has nothing to do.
+// holdsBusy reports whether a fault keeps Busy set even if the engine has nothing to do.
 func (e *engine) holdsBusy() bool { return e.slow > 0 || e.stuck || e.writeBacks > 0 }
 
 // opportunity returns the number of the first frame or transfer of a run that starts now.
@@ -104,7 +104,7 @@ func (e *engine) due() bool {
 	return !e.framed() || e.work.moved >= e.d.cfg.Faults.At
 }
 
-// losesCredits reports whether a write of credits is lost, which disarms and logs the fault (see fire).
+// losesCredits reports whether a write of credits is lost. If so, it disarms and logs the fault (see fire).
 func (e *engine) losesCredits() bool {
 	if a := e.armed[F9]; !a.on || e.stream && a.variant(creditFaults) != creditLost || !e.due() {
 		return false
@@ -233,9 +233,9 @@ func (e *engine) pause(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// linger performs a slow stop: it continues to write (or read) the last descriptor, from the byte that was reached,
-// while Busy stays set. A C2H stream channel writes garbage, because it has no more data; a memory-mapped one writes
-// the contents of the block RAM.
+// linger performs a slow stop: it continues to write (H2C: read) the last descriptor's host memory, from the byte that
+// was reached, while Busy stays set. A C2H stream channel writes garbage, because it has no more data; a memory-mapped
+// one writes the contents of the block RAM. With a fixed card address nothing is moved.
 func (e *engine) linger(ctx context.Context) {
 	w, d := &e.work, e.d
 	c, from := w.last, w.lastFrom

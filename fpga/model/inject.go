@@ -12,12 +12,12 @@ import (
 type faultState struct {
 	on       atomic.Bool      // a fault may happen
 	asked    [faultIDs]uint64 // requested by Inject
-	injected [faultIDs]uint64 // of these, those that have been armed
+	injected [faultIDs]uint64 // of these, those that have been armed or withdrawn
 	counts   [faultIDs]uint64 // faults that have happened
 	log      []FaultEvent     // at most the latest 2*maxFaultLog
 }
 
-// armed is a fault that will happen on an engine.
+// armed is a fault that will happen on an engine; the zero value means that none will.
 type armed struct {
 	on          bool
 	opportunity uint64
@@ -33,7 +33,8 @@ func (a armed) between(low, high uint64) time.Duration {
 }
 
 // Inject makes a fault happen once, at the next opportunity of any channel on which it can happen. If no channel is
-// busy and the link is not lost, F4 and F12 happen before Inject returns.
+// busy and the link is not lost, F4 and F12 happen before Inject returns. It returns an error that wraps ErrFault if id
+// is unknown, or is F11 and FaultPlan.Revoke is nil.
 func (d *Device) Inject(id FaultID) error {
 	if id < F1 || id >= faultIDs {
 		return fmt.Errorf("%w: id %d, want F1 to F%d", ErrFault, int(id), faultIDs-1)
@@ -59,8 +60,8 @@ func (d *Device) Inject(id FaultID) error {
 	return nil
 }
 
-// Withdraw cancels the faults requested by Inject that have not happened yet. A lost link is restored, with the device
-// in its reset state.
+// Withdraw cancels the faults requested by Inject that have not happened yet, and those of the plan that already wait
+// for their occasion. A lost link is restored, with the device in its reset state.
 func (d *Device) Withdraw() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +97,8 @@ func (e *engine) arm(opportunity uint64) (any bool) {
 	return any
 }
 
-// armOne arms one fault, unless it is armed already, if Inject or the plan requires it. start is set if a run starts
-// with this opportunity.
+// armOne arms one fault if Inject or the plan requires it, unless it is armed already or makes no sense on the channel.
+// start is set if a run starts with this opportunity.
 func (e *engine) armOne(id FaultID, opportunity uint64, start bool) {
 	if e.armed[id].on || !e.canHave(id) {
 		return

@@ -111,8 +111,8 @@ func (d *Device) channelCause() uint32 {
 	return cause
 }
 
-// updateIRQ sends a message for every request that has risen. It must be called with d.mu held after every change of a
-// cause or an enable bit.
+// updateIRQ sends a message for every request that has risen, except that an MSI vector sends none while another of its
+// requests is asserted. It must be called with d.mu held after every change of a cause or an enable bit.
 func (d *Device) updateIRQ() {
 	b := &d.irq
 	user, channel := d.userCause()&b.userEnable, d.channelCause()&b.channelEnable
@@ -156,7 +156,8 @@ func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
 }
 
 // Line returns the level of the device's interrupt line, as used while neither MSI nor MSI-X is enabled: it is asserted
-// while any request is. It can rise only together with a message delivered by Interrupts.
+// while any request is, unless the device does not respond on the bus. When it rises, Interrupts delivers a message,
+// unless that is masked or lost.
 func (d *Device) Line() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -171,7 +172,6 @@ func (d *Device) engineOfBit(i int) *engine {
 	return d.c2h[i-len(d.h2c)]
 }
 
-// irqBit returns the channel's bit in the IRQ block.
 func (e *engine) irqBit() uint32 {
 	if e.dir == fpga.C2H {
 		return 1 << (len(e.d.h2c) + e.channel)
@@ -179,7 +179,7 @@ func (e *engine) irqBit() uint32 {
 	return 1 << e.channel
 }
 
-// post sends the channel's message, with its fault if F7 is armed.
+// post sends the channel's message, with its fault if F7 is armed and due.
 func (e *engine) post(vector int) {
 	m := &e.d.msix
 	if !e.due() {

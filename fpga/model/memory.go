@@ -12,7 +12,7 @@ import (
 const pieceBytes = 64 << 10
 
 // copyCard moves the next piece of a memory-mapped channel's descriptor between host and block RAM. With a fixed card
-// address, each beat overwrites the previous one. It always returns true, because it never has to wait.
+// address, all beats use the same bytes of the block RAM. It always returns true, because it never has to wait.
 func (e *engine) copyCard(c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()
@@ -53,7 +53,6 @@ func (e *engine) copyCard(c *descriptor) bool {
 	return true
 }
 
-// card returns the descriptor's card address.
 func (e *engine) card(c *descriptor) uint64 {
 	if e.dir == fpga.H2C {
 		return c.dst
@@ -61,9 +60,9 @@ func (e *engine) card(c *descriptor) uint64 {
 	return c.src
 }
 
-// badCard returns the Status bits of an error if the block RAM does not contain the descriptor's card addresses, or if
-// the card address is fixed, one of the addresses or the length is not a multiple of BeatBytes, and Control enables
-// that error; otherwise 0.
+// badCard returns the Status bits of the error in the descriptor's addresses or length, or 0 if there is none. The card
+// addresses must be inside the block RAM. With a fixed card address, addresses and length must be multiples of
+// BeatBytes, but that error is returned only if Control enables its logging.
 func (e *engine) badCard(c *descriptor, fixed bool) (status uint32) {
 	span := c.length
 	if fixed {

@@ -14,7 +14,8 @@ const (
 	counterFull = 1 << 16 // in the high register
 )
 
-// perfMonitor counts clock cycles and data beats while the channel runs. Both counters stop at their maximum.
+// perfMonitor counts clock cycles and data beats while the channel runs and perfRun is set. Both counters stop at their
+// maximum.
 type perfMonitor struct {
 	control uint32
 	since   time.Time // start of the time not yet included in cycles; zero while not counting
@@ -35,7 +36,6 @@ func (p *perfMonitor) write(v uint32, running bool, now time.Time) {
 	}
 }
 
-// start handles the rising edge of the channel's Run.
 func (p *perfMonitor) start(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.cycles, p.beats = 0, 0
@@ -50,14 +50,12 @@ func (p *perfMonitor) stop(now time.Time) {
 	p.since = time.Time{}
 }
 
-// descriptorStopped handles the completion of a descriptor with the Stop bit.
 func (p *perfMonitor) descriptorStopped(now time.Time) {
 	if p.control&perfAuto != 0 {
 		p.stop(now)
 	}
 }
 
-// count counts the beats of n bytes.
 func (p *perfMonitor) count(n int) {
 	if p.counting() {
 		p.beats = min(counterMax, p.beats+uint64((n+BeatBytes-1)/BeatBytes))

@@ -4,8 +4,9 @@ package model
 
 import "time"
 
-// Reset performs a hot reset from outside, as an operating system can do with a device on the bus: all registers go to
-// their reset values, and the work of the engines is discarded. It has no effect while the link is lost.
+// Reset performs a hot reset from outside, as an operating system can do with a device on the bus: all registers except
+// the MSI-X table go to their reset values, and the work of the engines is discarded. While the link is lost, it has no
+// effect.
 func (d *Device) Reset() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -73,7 +74,8 @@ func (d *Device) framePeriod() time.Duration {
 	return defaultOutage
 }
 
-// loseLink makes the device unreachable for outage, after which it is in its reset state, or forever if outage is 0.
+// loseLink makes the device unreachable for outage, after which it is in its reset state. If outage is 0, the device
+// stays unreachable until Withdraw is called. Device.mu must be held.
 func (d *Device) loseLink(outage time.Duration) {
 	d.down.Store(true)
 	d.reset()

@@ -28,15 +28,16 @@ type SensorConfig struct {
 	Frames [][]byte
 
 	// Shift moves the picture to the left by that many samples from frame to frame; what leaves a line on the left
-	// reappears on the right. It must be even, to keep the Bayer order.
+	// reappears on the right. It must be even, to keep the Bayer order, and not negative.
 	Shift int
 
 	// Period and Exposure are the reset values of the camera's registers; 0: 30 frames a second, and 10 ms or half the
 	// period, whichever is shorter. Frames are assumed to have been taken with that exposure and a gain of 1.
 	Period, Exposure time.Duration
 
-	// Jitter is the maximum delay of a frame's start after the frame timer or a trigger. Each frame's delay is derived
-	// from JitterSeed. With the frame timer it is at most the period less the exposure.
+	// Jitter is the bound of the delay of a frame's start after the frame timer or a trigger, at most Period less
+	// Exposure; 0: no delay. Each frame's delay is less than Jitter and is derived from JitterSeed. With the frame
+	// timer it is also less than the current period less the current exposure.
 	Jitter     time.Duration
 	JitterSeed uint64
 
@@ -163,7 +164,7 @@ func writeStamp(dst []byte, f fpga.FourCC, n uint64) {
 	}
 }
 
-// ReadStamp reads the sequence number from a frame's first samples.
+// ReadStamp returns the sequence number in a frame's first samples. Its errors wrap ErrStamp.
 func ReadStamp(frame []byte, f fpga.FourCC) (uint64, error) {
 	size := f.SampleBytes()
 	if size == 0 || len(frame) < StampSamples*size {

@@ -25,14 +25,14 @@ func (c *SinkConfig) check() error {
 
 // ReceivedStats are the counters of a frame sink. A packet is a frame: pixels, then a trailer (docs/fpga-interface.md).
 type ReceivedStats struct {
-	Good       uint64 // valid trailer, correct length and CRC, and a higher sequence number than the run's previous one
-	OutOfOrder uint64 // correct except for the sequence number
-	Bad        uint64 // with an invalid trailer, or a wrong length or CRC
-	Missing    uint64 // skipped sequence numbers
-	Aborted    uint64 // frames cut off because the channel stopped
+	Good       uint64 // frames that are correct, and have a higher sequence number than the run's previous one, if any
+	OutOfOrder uint64 // frames that are correct except for the sequence number
+	Bad        uint64 // frames with an invalid trailer, or a wrong length or CRC
+	Missing    uint64 // sequence numbers skipped within runs
+	Aborted    uint64 // frames cut off because the channel stopped or was reset
 	Bytes      uint64 // all bytes received, including trailers and bad frames
-	Sequence   uint64 // of the last frame that was not bad
-	LastBad    string // what was wrong with the last bad frame; "" if there was none
+	Sequence   uint64 // of the latest frame that was not bad
+	LastBad    string // what was wrong with the latest bad frame; "" if there was none
 }
 
 // frameSink checks the frames that arrive over an H2C stream channel. Guarded by Device.mu.
@@ -47,7 +47,7 @@ type frameSink struct {
 	packets uint64                 // begun since the device was created
 	begun   bool                   // a packet has begun
 	ordered bool                   // stats.Sequence belongs to this run
-	length  int                    // of the packet so far
+	length  int                    // of the packet so far, in bytes
 	crc     uint32                 // of its bytes, except those in tail
 	tail    [fpga.TrailerSize]byte // last bytes of the packet so far
 	ntail   int                    // number of bytes in tail
@@ -89,7 +89,7 @@ func (s *frameSink) beginPacket() {
 	}
 }
 
-// room implements streamSink. A limited rate is applied in pieces of 10 ms.
+// room implements streamSink. A limited rate is applied in pieces of at most 10 ms, but of at least BeatBytes.
 func (s *frameSink) room() int {
 	switch {
 	case s.cfg.Paused:
@@ -139,7 +139,6 @@ func (s *frameSink) sum(p []byte) {
 	s.crc = crc32.Update(s.crc, crc32.MakeTable(crc32.Castagnoli), p)
 }
 
-// endPacket checks and counts the packet.
 func (s *frameSink) endPacket() {
 	t, err := fpga.ParseTrailer(s.tail[:s.ntail])
 	pixels := s.length - s.ntail

@@ -7,10 +7,10 @@ import "context"
 // A streamSource is the card side of a C2H stream channel. Its methods are called with Device.mu held. The bytes
 // returned by next are lent and must not change until taken is called.
 type streamSource interface {
-	// next returns up to n bytes that can be sent now, and whether they end a packet: nil and false if there are none,
-	// nil and true for an empty packet.
+	// next returns up to n bytes that can be sent now, and whether they end a packet: no bytes and false if there are
+	// none, no bytes and true for an empty packet.
 	next(n int) (p []byte, eop bool)
-	// taken is called when the first n of the bytes last returned have been sent. It ends the loan.
+	// taken is called when the first n of the bytes that next returned have been sent. It ends the loan.
 	taken(n int)
 	// detach is called when the channel's Run bit has fallen.
 	detach()
@@ -27,7 +27,7 @@ type streamSink interface {
 	reset()
 }
 
-// receive moves the next piece of the stream into the descriptor's memory. It returns false if the source has none.
+// receive moves the next piece of the stream into the descriptor's memory. It returns false if the source has no bytes.
 func (e *engine) receive(ctx context.Context, c *descriptor) bool {
 	w, d := &e.work, e.d
 	d.mu.Lock()

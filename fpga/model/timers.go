@@ -20,7 +20,7 @@ type timer struct {
 	do     func()
 }
 
-// after makes do be called, without Device.mu, once wait has passed by the device's clock, unless the device is reset
+// after has do called, without Device.mu held, when wait has passed by the device's clock, unless the device is reset
 // before then. Device.mu must be held.
 func (d *Device) after(wait time.Duration, do func()) {
 	t := timer{at: d.clock.Now().Add(wait), resets: d.resets, do: do}

@@ -17,7 +17,7 @@ type counter struct {
 	ppm   float64
 }
 
-// read returns the counter in ns at time t, which may be before c.at, but at least 0.
+// read returns the counter in ns at time t, but at least 0. t may be before c.at.
 func (c *counter) read(t time.Time) uint64 {
 	elapsed := t.Sub(c.at)
 	drift := math.Floor(float64(elapsed) * c.ppm / 1e6)
@@ -27,7 +27,6 @@ func (c *counter) read(t time.Time) uint64 {
 // move makes t the reference point of the counter.
 func (c *counter) move(t time.Time) { c.value, c.at = int64(c.read(t)), t }
 
-// runAt changes the rate from t on.
 func (c *counter) runAt(t time.Time, ppm float64) {
 	c.move(t)
 	c.ppm = ppm
@@ -74,7 +73,7 @@ func (d *Device) setTime(off, v uint32) {
 }
 
 // SetClockPPM makes the timestamp counter run faster, or if ppm is negative slower, than Config.Clock by that many
-// parts per million, at most 10,000, from now on. The frame timer is not affected.
+// parts per million, at most 10,000, from now on. TIME_RATE is added to that. The frame timer is not affected.
 func (d *Device) SetClockPPM(ppm float64) error {
 	if math.IsNaN(ppm) || math.Abs(ppm) > maxPPM {
 		return fmt.Errorf("model: a clock that is off by %g ppm, want up to %d either way", ppm, maxPPM)

@@ -73,13 +73,12 @@ type transferState struct {
 
 	last     descriptor // descriptor that a slow stop continues
 	lastFrom int        // bytes of it that were done
-	lastBack [8]byte    // last stream write-back
+	lastBack [8]byte    // latest stream write-back
 }
 
 // drop discards the fetched descriptors.
 func (w *transferState) drop() { w.head, w.tail, w.filled = 0, 0, 0 }
 
-// moveData moves data until ctx ends.
 func (e *engine) moveData(ctx context.Context) {
 	for ctx.Err() == nil {
 		if e.step(ctx) {
@@ -129,7 +128,6 @@ func (e *engine) stopAt(c *descriptor) bool {
 	return e.stop(bitMagic, true)
 }
 
-// activity is the state of an engine's work.
 type activity int
 
 const (
@@ -175,7 +173,6 @@ func (e *engine) active() activity {
 	return working
 }
 
-// restart handles a rising edge of Run.
 func (e *engine) restart() {
 	w := &e.work
 	w.started = e.starts
@@ -263,8 +260,8 @@ func (e *engine) stop(status uint32, always bool) bool {
 	return true
 }
 
-// fetch reads the next block of adjacent descriptors, as far as there are credits. It returns false if it may read
-// none.
+// fetch reads the next block of adjacent descriptors; in credit mode, only as many of them as there are credits. It
+// returns false if it may read none.
 func (e *engine) fetch() bool {
 	w, d := &e.work, e.d
 	n := int(w.adjacent) + 1
@@ -314,7 +311,7 @@ func (e *engine) fetch() bool {
 	return true
 }
 
-// complete ends the current descriptor: write-back first, then status and interrupt.
+// complete ends the current descriptor: poll-mode write-back first, then status and interrupt.
 func (e *engine) complete(c *descriptor) {
 	w, d := &e.work, e.d
 	d.mu.Lock()

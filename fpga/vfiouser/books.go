@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 )
 
-// lastRefusals is the number of refused accesses that Books lists.
+// lastRefusals is the maximum number of refused accesses that Books lists.
 const lastRefusals = 16
 
 // A Refusal is a DMA access of the function that was refused.
@@ -22,7 +22,7 @@ type Books struct {
 	Read, Written uint64    // bytes of the machine's memory that the function has read and written
 	Refused       uint64    // refused accesses
 	Wrong         uint64    // of these, those made after the connected machine had enabled bus mastering
-	LastRefused   []Refusal // the last refused accesses, oldest first, at most 16
+	LastRefused   []Refusal // the latest refused accesses, oldest first, at most 16
 	Reported      uint64    // refused accesses that were shown to the machine's IOMMU
 
 	Maps, Unmaps uint64 // ranges mapped and unmapped
@@ -35,10 +35,9 @@ type Books struct {
 	Raised   uint64 // interrupts sent
 	Kept     uint64 // interrupts that had to wait for their vector
 
-	LastError string // why the last connection ended; "" if the client closed it, or if none has ended
+	LastError string // why the latest connection to end ended; "" if the client or Close ended it, or if none has ended
 }
 
-// memoryBooks counts accesses and mappings.
 type memoryBooks struct {
 	read, written, maps, unmaps atomic.Uint64
 
@@ -66,7 +65,6 @@ func (b *memoryBooks) refuse(r Refusal, byMachine bool) {
 	b.refused++
 }
 
-// fill sets the counters of b that concern the memory.
 func (m *Memory) fill(b *Books) {
 	b.Read, b.Written = m.books.read.Load(), m.books.written.Load()
 	b.Maps, b.Unmaps = m.books.maps.Load(), m.books.unmaps.Load()
@@ -81,7 +79,6 @@ func (m *Memory) fill(b *Books) {
 	}
 }
 
-// serverBooks counts clients, messages and resets.
 type serverBooks struct {
 	clients, requests, errors, resets, reported atomic.Uint64
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// configSize is the size of PCI Express configuration space: 256 bytes and the extended capabilities.
+// configSize is the size of PCI Express configuration space in bytes: 256 bytes and the extended capabilities.
 const configSize = 4096
 
 // Offsets in configuration space (PCI Express Base Specification, chapter 7).

@@ -18,7 +18,7 @@ const (
 	irqKinds = 5
 )
 
-// Flags of IRQ_INFO. Without "no resize" QEMU adds a vector with one message; with it, QEMU first removes all.
+// Flags of IRQ_INFO. "No resize" is not used, because QEMU would then remove all vectors before it adds one.
 const (
 	infoEventfd    = 1
 	infoMaskable   = 2

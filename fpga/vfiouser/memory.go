@@ -23,7 +23,7 @@ var (
 const (
 	pageSize  = 4096  // of mappings: pgsizes
 	maxRanges = 65535 // max_dma_maps; QEMU refuses a device that offers more
-	maxMapped = 64    // files
+	maxMapped = 64    // mapped files
 )
 
 // Memory is the memory that the machine has mapped for the function, as seen through its IOMMU. It implements
@@ -32,7 +32,7 @@ const (
 // A machine's RAM consists of one or a few files, while IOMMU mappings are numerous and short-lived. Therefore each file
 // is mapped once as a whole, and the accessible memory is a sorted table of ranges in these files.
 type Memory struct {
-	refused func(Refusal) // called for each access to unmapped memory
+	refused func(Refusal) // called for each access that fails with ErrUnmapped; nil: not called
 
 	// mu is held for reading during an access, so that an unmapping is answered only when no access is in progress.
 	mu     sync.RWMutex
@@ -71,11 +71,11 @@ type file struct {
 	ranges   int // number of spans in the file
 }
 
-// Read copies len(p) bytes from bus address addr to p, completely or not at all. An error wraps ErrUnmapped or
-// ErrBusMaster.
+// Read copies len(p) bytes from bus address addr to p, completely or, with an error, not at all; if the client has
+// truncated a file, a part may have been copied. An error wraps ErrUnmapped or ErrBusMaster.
 func (m *Memory) Read(addr uint64, p []byte) error { return m.access(addr, p, false) }
 
-// Write copies p to bus address addr, completely or not at all, with Read's errors.
+// Write copies p to bus address addr, with Read's errors and as completely as Read.
 func (m *Memory) Write(addr uint64, p []byte) error { return m.access(addr, p, true) }
 
 func (m *Memory) access(addr uint64, p []byte, write bool) error {
@@ -155,7 +155,7 @@ func (m *Memory) covered(i int, addr, n uint64, write bool) (at uint64, ok bool)
 	}
 }
 
-// setMaster enables or disables bus mastering. No access is in progress when it returns.
+// setMaster enables or disables bus mastering. Accesses that began before have ended when it returns.
 func (m *Memory) setMaster(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -246,8 +246,8 @@ func (m *Memory) closeFiles(which func(*file) bool) {
 }
 
 // remove unmaps every range within r. It is no error if there is none: QEMU unmaps whole windows of an IOMMU as a
-// precaution. If r does not consist of whole pages, or a range lies only partly within r, remove returns EINVAL and
-// unmaps nothing.
+// precaution. If r is empty, overflows or does not consist of whole pages, or a range lies only partly within r, remove
+// returns EINVAL and unmaps nothing.
 func (m *Memory) remove(r unmapRequest) unix.Errno {
 	if !r.all && (r.size == 0 || (r.addr|r.size)%pageSize != 0 || r.addr+(r.size-1) < r.addr) {
 		return unix.EINVAL

@@ -49,7 +49,7 @@ const (
 
 var le = binary.LittleEndian // byte order of arm64 and amd64; the protocol uses the host's
 
-// errProtocol is wrapped by errors that end a connection, because messages can no longer be separated.
+// errProtocol is wrapped by errors that end a connection because of what the client has sent.
 var errProtocol = errors.New("the client broke the protocol")
 
 // message is a message from a client. Its descriptors are closed after handling, except for those passed on by
@@ -178,8 +178,8 @@ func gone(err error) bool {
 		errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrClosed)
 }
 
-// putReply writes the header of the answer to m in front of the body, which is in b from byte 16 on, and returns both.
-// An answer with an error has no body.
+// putReply writes the header of the answer to m in front of the body, which is in b from byte 16 on, and returns b.
+// An answer with an error has no body: then putReply returns only the header.
 func (m *message) putReply(b []byte, errno unix.Errno) []byte {
 	flags := uint32(typeReply)
 	if errno != 0 {

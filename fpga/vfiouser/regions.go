@@ -126,8 +126,7 @@ func (s *Server) writeRegion(m *message, out []byte) ([]byte, unix.Errno) {
 	return out, 0
 }
 
-// writeConfig applies the effects of a write to configuration space: bus mastering, the line, power, a Function Level
-// Reset.
+// writeConfig writes to configuration space and applies the effects, such as a Function Level Reset.
 func (s *Server) writeConfig(off int, p []byte) {
 	s.lookForAborts()
 	if s.config.write(off, p)&devControlFLR != 0 {
@@ -137,7 +136,7 @@ func (s *Server) writeConfig(off int, p []byte) {
 	s.configured()
 }
 
-// lookForAborts records in the status register whether a read was refused since the last call.
+// lookForAborts records in the status register whether a read was refused since the previous call.
 func (s *Server) lookForAborts() {
 	if s.aborted.Swap(false) {
 		s.config.abort()

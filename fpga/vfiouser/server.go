@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrRunning means that Run was called a second time.
+// ErrRunning means that Run was called more than once.
 var ErrRunning = errors.New("the server was run already: make a new one")
 
-// Server presents one function to one client at a time. After a client has disconnected, the next one may connect: the
-// machine has unplugged the function and plugs it in again. The function keeps its state; the client's mappings and
-// eventfds are released.
+// Server presents one function to one client at a time. After a client has disconnected, the next one may connect, as
+// if the function were unplugged and plugged in again. The function keeps its state; the client's mappings and eventfds
+// are released.
 type Server struct {
 	f        Function
 	memory   *Memory
@@ -82,12 +82,12 @@ func (s *Server) listen() error {
 //	{"driver":"vfio-user-pci","bus":"slot0","socket":{"type":"unix","path":PATH}}
 func (s *Server) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), s.handle) }
 
-// Raise sends the message of an interrupt vector, or, if the client uses the line, the line's interrupt if it is
-// asserted. A message without a receiver is kept until there is one.
+// Raise sends the message of an interrupt vector. If the client uses the line, Raise instead signals the line, provided
+// that it is asserted and neither masked nor disabled. A message without a receiver is kept until there is one.
 func (s *Server) Raise(vector int) { s.irqs.raise(vector) }
 
 // Run serves clients one after the other. It closes the server and returns nil when ctx ends or Close is called, or an
-// error if the socket fails. A second call only returns ErrRunning.
+// error if the socket fails. Another call only returns an error that wraps ErrRunning.
 func (s *Server) Run(ctx context.Context) error {
 	s.mu.Lock()
 	if s.ran {
@@ -157,7 +157,8 @@ func (s *Server) hangUp() {
 	}
 }
 
-// Close ends the client's connection and waits until Run returns. All mappings and eventfds of the client are released.
+// Close closes the socket and the client's connection, and waits until Run, if it was called, has returned. Then all
+// mappings and eventfds of the client are released.
 func (s *Server) Close() {
 	s.hangUp()
 	s.mu.Lock()

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// session is one client's connection. One goroutine handles its messages in order. It waits for the client only when it
-// writes an answer, which QEMU always reads. Another goroutine reports refused accesses.
+// session is one client's connection. One goroutine handles its messages in order. While it handles one, it waits for
+// the client only to write the answer, which QEMU always reads. Another goroutine reports refused accesses.
 type session struct {
 	s    *Server
 	conn *net.UnixConn
@@ -64,7 +64,7 @@ func hidden(err error) error {
 	return fmt.Errorf("vfio-user: %w", err)
 }
 
-// greet handles the first message, which must be the version.
+// greet handles the first message, which must be VERSION.
 func (t *session) greet(r *receiver) error {
 	m, err := r.next()
 	defer m.close()
@@ -82,11 +82,10 @@ func (t *session) greet(r *receiver) error {
 	return t.send(m.putReply(body, 0))
 }
 
-// capabilities announces no REGION_WRITE_MULTI, 4 KiB pages, and the bounds of the tables.
+// capabilities announces 4 KiB pages, the limits of messages and tables, and that REGION_WRITE_MULTI is not supported.
 var capabilities = fmt.Sprintf(`{"capabilities":{"max_msg_fds":%d,"max_data_xfer_size":%d,"max_dma_maps":%d,"pgsizes":%d,"write_multiple":false}}`+"\x00",
 	maxFiles, maxTransfer, maxRanges, pageSize)
 
-// one receives and handles one message.
 func (t *session) one(r *receiver) error {
 	m, err := r.next()
 	defer m.close()
@@ -201,8 +200,8 @@ func (s *Server) noteRefusal(r Refusal) {
 }
 
 // ask shows refused accesses to the machine's IOMMU, one at a time: the client reads the address on behalf of the
-// function, fails as the function did, and the machine reports this as for any device. It is always a read, which is
-// harmless if the address has been mapped meanwhile.
+// function, fails as the function did, and the machine reports this as for any device. The access is always a read,
+// which is harmless if the address has been mapped meanwhile.
 func (t *session) ask(ended <-chan struct{}) {
 	var b [headerSize + 16]byte
 	for id := uint16(0); ; id++ {

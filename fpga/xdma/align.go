@@ -19,7 +19,7 @@ const (
 // A scrap receives what a bare stream sends before the first pixel of a frame. The design does not know when the
 // channel is started, so the first data may come from the middle of a packet.
 //
-// It is a single descriptor that points to itself, for which the engine never has more than one credit. When its
+// A scrap has a single descriptor that points to itself, for which the engine never has more than one credit. When its
 // write-back shows the end of a packet, the next data starts with a frame's first pixel. The descriptor, which is not
 // fetched before the next credit, then becomes a copy of the head of position 0.
 type scrap struct {
@@ -40,7 +40,6 @@ func (c *channel) newScrap() (*scrap, error) {
 func (s *scrap) addr() uint64      { return s.memory.Segments[0].Addr }
 func (s *scrap) writeBack() []byte { return s.memory.Bytes[scrapBack : scrapBack+writeBackSize] }
 
-// reset starts a new search.
 func (s *scrap) reset() {
 	s.wanted, s.found, s.count = true, false, 1
 	clear(s.writeBack())

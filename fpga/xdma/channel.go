@@ -11,7 +11,6 @@ import (
 	"github.com/tegracast/tegracast/fpga"
 )
 
-// channel holds the registers of one DMA channel.
 type channel struct {
 	dev        *Device
 	dir        fpga.Direction
@@ -46,7 +45,8 @@ func (c *channel) goneError(while string) error {
 	return c.errorf(ErrGone, "while %s", while)
 }
 
-// claim makes the caller the channel's only user until release.
+// claim makes the caller the channel's only user until release. It returns an error that wraps ErrBusy if there is a
+// user already.
 func (c *channel) claim() error {
 	if c.used.Swap(true) {
 		return c.errorf(ErrBusy, "another transfer or ring uses it")
@@ -56,7 +56,7 @@ func (c *channel) claim() error {
 
 func (c *channel) release() { c.used.Store(false) }
 
-// ready recovers the channel if something has failed since the last recovery.
+// ready recovers the channel if it is dirty.
 func (c *channel) ready() error {
 	if c.dirty.Load() {
 		return c.recover()
@@ -64,8 +64,8 @@ func (c *channel) ready() error {
 	return nil
 }
 
-// start starts the channel at the first descriptor: it clears Run and the status, unmasks interrupts, writes the
-// address and sets Run. poll is the bus address for the poll-mode write-back, if that is used.
+// start starts the channel at the first descriptor: it clears Run and the status, unmasks interrupts (or masks them, in
+// poll mode), writes the address and sets Run. poll is the bus address for the poll-mode write-back, if that is used.
 func (c *channel) start(first uint64, adjacent int, poll uint64) error {
 	c.write(regControlW1C, controlRun)
 	switch status := c.read(regStatusClear); {
@@ -107,7 +107,8 @@ func (c *channel) running(while string) error {
 
 // stop clears Run, waits for at most bound until the channel is not busy, pulses the halt of descriptor fetching, and
 // masks the interrupts. Halfway through the wait it halts fetching and calls unblock, if not nil, to end the current
-// descriptor. Until stop has returned nil or ErrGone, memory known to the channel must not be reused.
+// descriptor. Until stop has returned nil or an error that wraps ErrGone, memory known to the channel must not be
+// reused.
 func (c *channel) stop(bound time.Duration, unblock func()) error {
 	c.write(regControlW1C, controlRun)
 	err := c.idle(bound/2, bound)
@@ -130,8 +131,8 @@ func (c *channel) stop(bound time.Duration, unblock func()) error {
 	return nil
 }
 
-// idle waits until the channel is not busy. After wait it returns an error that wraps ErrBusy and states bound as the
-// time since Run was cleared.
+// idle waits until the channel is not busy. It returns an error that wraps ErrGone if the device is gone, and after
+// wait one that wraps ErrBusy and states bound as the time since Run was cleared.
 func (c *channel) idle(wait, bound time.Duration) error {
 	deadline := time.Now().Add(wait)
 	for pause := 10 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
@@ -177,8 +178,8 @@ func (c *channel) rearm() {
 	c.write(regIntEnable, bitsRaised)
 }
 
-// takeStatus reads and clears the status, which enables the next interrupt. It returns a StatusError if an error bit
-// was set.
+// takeStatus reads and clears the status, which enables the next interrupt. It returns a *StatusError if an error bit
+// was set, and an error that wraps ErrGone if the device is gone.
 func (c *channel) takeStatus() (uint32, error) {
 	status := c.read(regStatusClear)
 	c.dev.unmask(c)

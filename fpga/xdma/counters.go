@@ -29,7 +29,8 @@ func (c *channel) counters() (Counters, error) {
 	return Counters{Cycles: cycles, Bytes: beats * uint64(c.dev.width), Full: full1 || full2}, nil
 }
 
-// counter42 reads the two halves of a counter that may be running: the upper half must be the same before and after.
+// counter42 reads the two halves of a counter that may be running, until the upper half is the same before and after
+// the lower one was read, but at most four times.
 func (c *channel) counter42(low, high uint32) (v uint64, full bool, err error) {
 	const most = 4 // it changes every 17 s at 250 MHz: if it changes twice in a row, it is not a counter
 	for range most {
@@ -57,7 +58,7 @@ type Stats struct {
 	Interrupts  uint64 // interrupts; in poll mode, changes of the write-back
 	Spurious    uint64 // interrupts without a logged cause: duplicate, late, or overtaken by a tick
 	Missed      uint64 // frames found by a tick of the watchdog, because their interrupt was lost or late
-	Doubted     uint64 // write-backs not confirmed by the first reading of the descriptor counter: stale, or ahead of it
+	Doubted     uint64 // write-backs that were wrong at first, or that the descriptor counter did not confirm at first
 	Late        uint64 // frames whose write-backs were missing although the counter said complete
 	Credits     uint64 // granted
 	CreditsLost uint64 // written but not received; they were written again

@@ -32,7 +32,7 @@ type Config struct {
 	Watchdog time.Duration
 }
 
-// stopBound is the time for which a channel may stay busy after Run was cleared. The current descriptor is completed
+// stopBound is the longest time that a channel may stay busy after Run was cleared. The current descriptor is completed
 // first (PG195, channel control); except on the slowest links, even 256 MiB take less.
 const stopBound = 2 * time.Second
 
@@ -179,7 +179,6 @@ func (d *Device) writeVectors() {
 	d.regs.Write32(targetIRQ<<12|regUserIntEnableW1S, d.user)
 }
 
-// enable enables or disables a channel's interrupts.
 func (d *Device) enable(c *channel, on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

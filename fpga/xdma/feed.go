@@ -59,7 +59,7 @@ type feedState int
 const (
 	idle feedState = iota
 	running
-	stopping // also if the channel did not stop
+	stopping // also while it is started, and if the channel did not stop
 )
 
 // frame is a slot at a position.

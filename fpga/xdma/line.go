@@ -34,7 +34,7 @@ func (l *line) add(channel, user uint32) {
 	l.users |= user
 }
 
-// wait returns nil once the vector has been raised since the last wait with the same seen returned nil.
+// wait returns nil when the vector has been raised since the previous wait with the same seen returned nil.
 func (l *line) wait(ctx context.Context, seen *uint64) error {
 	if !l.shared {
 		return l.dev.cfg.Interrupts.Wait(ctx, l.vector)
@@ -59,8 +59,8 @@ func (l *line) wait(ctx context.Context, seen *uint64) error {
 	}
 }
 
-// next returns a channel that is closed at the next raise. missed reports whether there was a raise since the last
-// call; seen then includes it.
+// next returns a channel that is closed at the next raise. missed reports whether there was a raise since the previous
+// call with the same seen.
 func (l *line) next(seen *uint64) (next chan struct{}, missed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

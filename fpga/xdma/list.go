@@ -60,7 +60,6 @@ func writeChain(mem []byte, addr uint64, parts []part) chain {
 	return c
 }
 
-// at returns the bus address of descriptor i.
 func (c chain) at(i int) uint64 { return c.addr + uint64(i*descriptorSize) }
 
 // adjacent returns how many descriptors directly follow descriptor i without crossing 4 KiB: as many as a block fetch

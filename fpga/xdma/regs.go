@@ -2,7 +2,8 @@
 
 package xdma
 
-// Register targets (PG195, address map): address = target<<12 | channel<<8 | offset.
+// Register targets (PG195, address map: address = target<<12 | channel<<8 | offset), and values and limits of registers
+// and descriptors.
 const (
 	targetH2C       = 0x0
 	targetC2H       = 0x1
@@ -78,8 +79,8 @@ const (
 // Register of the config block.
 const regDataWidth = 0x18 // 0: 64 bits, 1: 128, 2: 256, 3: 512
 
-// Control bits. From bit 1 on, the bits of the status and the interrupt mask have the same positions (PG195, channel
-// control).
+// Bits of the control, status and interrupt mask registers. From bit 1 on, status and interrupt mask have the bits of
+// control at the same positions (PG195, channel control).
 const (
 	controlRun       = 1 << 0
 	controlPoll      = 1 << 26 // poll-mode write-back

@@ -45,9 +45,9 @@ type RingConfig struct {
 // bytes have arrived, because the reply to a read does not overtake earlier writes (PCI Express, producer and consumer
 // ordering).
 //
-// Frames have a fixed length. If a packet is shorter or longer, Next returns ErrStream; Stop and Start realign the
-// stream: a design that sends trailers drops the packet that it has begun while Run is 0, and in a bare stream the ring
-// searches for the end of a packet.
+// Frames have a fixed length. If a packet is shorter or longer, Next returns an error that wraps ErrStream; Stop and
+// Start realign the stream: a design that sends trailers drops the packet that it has begun while Run is 0, and in a
+// bare stream the ring searches for the end of a packet.
 type Ring struct {
 	*feed
 	unblock func()
@@ -120,7 +120,7 @@ func (r *Ring) Start(slots []int) error {
 }
 
 // Free gives a slot to the device. It may be called from any goroutine. It has no effect if the ring is not running or
-// the device already owns the slot.
+// the device already owns the slot. The error wraps ErrSlot if there is no such slot, or is that of granting credits.
 func (r *Ring) Free(i int) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -261,7 +261,7 @@ func (r *Ring) misfit(slot, descriptor int, length uint32, eop bool, want uint32
 }
 
 // Stop stops the engine and waits until it has released all slots; they must stay mapped until Stop has returned nil or
-// ErrGone. After ErrBusy, Stop may be called again.
+// an error that wraps ErrGone. After an error that wraps ErrBusy, Stop may be called again.
 func (r *Ring) Stop() error {
 	if err := r.stop(r.unblock); err != nil {
 		return fmt.Errorf("stop: %w", err)
@@ -281,7 +281,7 @@ func (r *Ring) Pending() bool {
 	return done && err == nil
 }
 
-// Counters returns the channel's performance counters since Start.
+// Counters returns the channel's performance counters since the latest Start.
 func (r *Ring) Counters() (Counters, error) { return r.c.counters() }
 
 // Close frees descriptors and write-backs. The ring must be stopped.

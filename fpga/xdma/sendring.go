@@ -16,8 +16,8 @@ type SendConfig struct {
 	Trailer int // number of bytes that follow the pixels in each packet, 1 to 4096; they get a separate descriptor
 	Depth   int // maximum number of frames owned by the device; 0: 2
 	// Done is called when the device no longer owns a slot: with nil if it has read all of it, or with the reason why
-	// it was abandoned. Run calls it exactly once for every Send that returned nil, one call at a time. It must not
-	// wait for Send or Drain.
+	// it was abandoned. Run or Close calls it exactly once for every Send that returned nil, one call at a time, unless
+	// the ring is abandoned. It must not wait for Send or Drain.
 	Done func(slot int, err error)
 }
 
@@ -267,10 +267,11 @@ func (r *SendRing) Drain(ctx context.Context) error {
 // Stats returns the counters.
 func (r *SendRing) Stats() Stats { return r.feed.Stats() }
 
-// Counters returns the channel's performance counters since Run was called.
+// Counters returns the channel's performance counters since Run was most recently called.
 func (r *SendRing) Counters() (Counters, error) { return r.feed.c.counters() }
 
-// Close frees descriptors and trailers. Run must have returned.
+// Close frees descriptors and trailers. Run must have returned. If Run could not stop the engine, Close tries again and
+// calls Done as Run does; if that fails too, it frees nothing and returns an error that wraps ErrBusy.
 func (r *SendRing) Close() error {
 	f := r.feed
 	f.mu.Lock()

@@ -144,7 +144,6 @@ func (s *slot) filled() (all bool, wrong int) {
 	return true, -1
 }
 
-// addSlot makes the descriptors of one more slot, and returns its number.
 func (f *feed) addSlot(mem fpga.Memory, frame, trailer, slice int) (int, error) {
 	s, err := f.c.newSlot(mem, frame, trailer, slice)
 	if err != nil {

@@ -131,8 +131,8 @@ func (t *Transfer) finish(ctx context.Context) error {
 	return err
 }
 
-// Close frees the descriptors. The transfer must not be running. After a Run that returned ErrBusy, Close tries again
-// to stop the channel, and frees nothing if that fails.
+// Close frees the descriptors. The transfer must not be running. After a Run that could not stop the channel, Close
+// tries again, and frees nothing if that fails, unless the device has gone.
 func (t *Transfer) Close() error {
 	if t.stuck.Load() {
 		if err := t.c.dev.Recover(context.Background(), t.c.dir, t.c.index); err != nil && !errors.Is(err, ErrGone) {

@@ -40,8 +40,8 @@ func (d *Device) DisableUser(i int) error {
 
 // WaitUser returns nil once user interrupt i has been raised since WaitUser last returned nil for it, or if it is still
 // raised although its message was lost. User interrupts are levels, so the caller must clear the source. The error
-// wraps ctx's, ErrGone, or ErrReset if the core no longer has the interrupt enabled, or ErrUser if there is no
-// interrupt i.
+// wraps ctx's, that of Interrupts.Wait, ErrGone, ErrReset if the core no longer has the interrupt enabled, or ErrUser
+// if there is no interrupt i.
 func (d *Device) WaitUser(ctx context.Context, i int) error {
 	if err := checkUser(i); err != nil {
 		return err
@@ -86,7 +86,8 @@ func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) 
 // masked reports whether the user interrupt may currently be masked, that is, whether its line is shared.
 func (d *Device) masked(i int) bool { return !d.cfg.Poll && d.userLine(i).shared }
 
-// userEnabled checks that the core still has the setting that EnableUser has written.
+// userEnabled returns an error if the device has gone, or if the core no longer has the setting that EnableUser has
+// written. It ignores the setting if the interrupt may be masked.
 func (d *Device) userEnabled(i int) error {
 	switch enabled := d.regs.Read32(targetIRQ<<12 | regUserIntEnable); {
 	case enabled == gone:

@@ -19,7 +19,7 @@ const (
 type waiter struct {
 	c    *channel
 	word *uint32 // poll-mode write-back; nil: interrupts are used
-	last uint32  // last value of word
+	last uint32  // latest value of word
 
 	seen   uint64          // raises of a shared line that were seen
 	parent <-chan struct{} // Done of the context that tick was derived from
@@ -27,11 +27,11 @@ type waiter struct {
 	cancel context.CancelFunc
 
 	timer *time.Timer
-	doubt time.Duration // set if the last hint found nothing: check again after this long
+	doubt time.Duration // set if the latest hint found nothing: check again after this long
 	due   time.Time     // time of the next tick, in poll mode
 }
 
-// wait returns true after a hint and false after a tick or with an error.
+// wait returns true after a hint and false after a tick. With an error, hint has no meaning.
 func (w *waiter) wait(ctx context.Context) (hint bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -91,8 +91,8 @@ func (w *waiter) poll(ctx context.Context) (hint bool, err error) {
 	}
 }
 
-// confirm records whether the registers confirmed the last hint. The write-back happens before the status is set, and
-// may be a stale one: until the status follows, it is checked again after growing pauses.
+// confirm records whether the registers confirmed the latest hint. The write-back happens before the status is set, and
+// may be a stale one: until the status follows, the registers are checked again after growing pauses.
 func (w *waiter) confirm(done bool) {
 	switch {
 	case done || w.word == nil || w.last == 0:

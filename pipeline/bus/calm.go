@@ -26,7 +26,7 @@ type prompted struct {
 	net.Conn
 	settled atomic.Bool
 	prompt  chan struct{}
-	more    bool // the reader may not have read everything that has arrived
+	more    bool // perhaps the reader has not read everything that has arrived
 }
 
 func newPrompted(c net.Conn) prompted { return prompted{Conn: c, prompt: make(chan struct{}, 1)} }
@@ -83,7 +83,6 @@ func (c *calm) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// flush writes out what is buffered.
 func (c *calm) flush() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -89,8 +89,8 @@ func (p *Publisher) settleLast() {
 	p.losses = nil
 }
 
-// back empties the window: its stored messages will be read from the store again; the others go to the store, or
-// without one back to the queue.
+// back empties the window. Of its unacknowledged messages, the stored ones will be read from the store again; the
+// others go to the store or, if there is none, back to the queue.
 func (p *Publisher) back() {
 	var list []queued
 	for i := range p.window {

@@ -123,7 +123,8 @@ func (s *Server) introduce(conn net.Conn, client string) error {
 
 var errNoBroker = errors.New("the server does not speak MQTT")
 
-// listen reads what the broker sends until the connection ends.
+// listen reads what the broker sends until the connection ends or the broker sends something unexpected. It always
+// returns an error.
 func (l *mqttLink) listen() error {
 	in, answered := bufio.NewReaderSize(l.conn, 16<<10), false
 	for {

@@ -78,7 +78,7 @@ func (s *Server) natsOptions(ctx context.Context, name string) ([]nats.Option, e
 	return o, err
 }
 
-// A dialer opens connections for the NATS library and remembers the last one.
+// A dialer opens connections for the NATS library and remembers the latest one.
 type dialer struct {
 	ctx       context.Context
 	server    *Server

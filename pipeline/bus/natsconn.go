@@ -23,7 +23,7 @@ const (
 
 var errBeyond = errors.New("the server exceeds a limit")
 
-// A natsConn is the connection from which the library reads. Data beyond the limits ends it before the library sees
+// A natsConn is the connection from which the library reads. Data beyond the limits end it before the library sees
 // them.
 type natsConn struct {
 	net.Conn
@@ -69,7 +69,7 @@ func (c *natsConn) follow(b []byte) error {
 	return nil
 }
 
-// message makes follow skip the data of the message that a line announces, if it is a line MSG or HMSG
+// message makes follow skip the data of the message that a line announces, if it is an MSG or HMSG line
 // (https://docs.nats.io/reference/reference-protocols/nats-protocol). It parses the line as the library does, and
 // returns an error if the library could parse it differently.
 func (c *natsConn) message(line []byte) error {
@@ -125,7 +125,8 @@ func (s *Server) greeted(ctx context.Context, plain net.Conn) (c *natsConn, encr
 	return c, encrypted, plain.SetReadDeadline(time.Time{})
 }
 
-// firstLine reads one line. It returns an error if the server sends more before it gets an answer.
+// firstLine reads one line. It also returns an error if the line is too long or the server sends more before it gets an
+// answer.
 func firstLine(c net.Conn) (line []byte, err error) {
 	for b := make([]byte, 4096); ; {
 		n, err := c.Read(b)

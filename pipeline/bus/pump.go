@@ -54,9 +54,9 @@ type pump struct {
 // acknowledged.
 type flying struct {
 	queued
-	stored bool // also in the store
-	safe   bool
-	at     time.Time
+	stored bool      // also in the store
+	safe   bool      // acknowledged or refused
+	at     time.Time // when it was sent
 }
 
 // A loss reports the end of a link.
@@ -65,13 +65,11 @@ type loss struct {
 	err  error
 }
 
-// dialed is the result of dialing.
 type dialed struct {
 	link link
 	err  error
 }
 
-// work moves messages until ctx ends.
 func (p *Publisher) work(ctx context.Context) {
 	tick := time.NewTicker(idle)
 	defer tick.Stop()
@@ -314,7 +312,6 @@ func (p *Publisher) failed(err error) {
 	p.broken = err != nil
 }
 
-// count updates the counters.
 func (p *Publisher) count() {
 	waiting, size, dropped := 0, int64(0), uint64(0)
 	for i := range p.window {

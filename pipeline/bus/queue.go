@@ -21,7 +21,7 @@ const (
 type block struct {
 	home *sync.Pool // nil for a block that holds a single message
 	data []byte
-	left atomic.Int32 // messages, plus one while the block is still being filled
+	left atomic.Int32 // number of messages that still need it, plus one while the block is being filled
 }
 
 const blockSize = 64 << 10

@@ -11,10 +11,9 @@ import (
 // firstIOVA is the lowest bus address that is given out.
 const firstIOVA = 1 << 32
 
-// maxFree is the number of free ranges that are kept; when there are more, the oldest are never given out again.
+// maxFree is the maximum number of free ranges that are kept; beyond it, the oldest are never given out again.
 const maxFree = 4096
 
-// space is a range of bus addresses.
 type space struct{ iova, size uint64 }
 
 func (r space) contains(iova uint64) bool { return iova >= r.iova && iova-r.iova < r.size }
@@ -49,7 +48,6 @@ func (s *spaces) allocate(n, gap int) space {
 	return got
 }
 
-// release makes a range available again.
 func (s *spaces) release(r space) {
 	if len(s.free) == maxFree {
 		s.free = slices.Delete(s.free, 0, 1)

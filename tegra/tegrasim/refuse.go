@@ -21,12 +21,13 @@ var errnos = map[uint][]unix.Errno{
 	uapi.CallControl: {unix.EAGAIN, unix.EIO, unix.EPERM},
 }
 
-// Errnos returns the errnos with which a call, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME), may fail. It
-// returns none for any other call. The slice must not be changed.
+// Errnos returns the errnos with which Refusals makes a call, uapi.CallPin, CallAlloc, CallPut or CallControl (RESUME),
+// fail. It returns none for any other call. The slice must not be changed.
 func Errnos(call uint) []unix.Errno { return errnos[call] }
 
-// Refuse makes calls fail: before each call, f is called and returns its errno, or 0 if the call is to be carried out.
-// nil ends that. f is not called concurrently, and must not use the Sim.
+// Refuse makes calls fail: f is called before each call, and returns the errno with which the call is to fail, or 0 if
+// it is to be carried out. If f is nil, all calls are carried out. f is not called concurrently, and must not use the
+// Sim.
 func (s *Sim) Refuse(f func(call uint) unix.Errno) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

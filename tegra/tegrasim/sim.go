@@ -26,7 +26,7 @@ type Config struct {
 	Seed uint64 // for the lengths and the order of segments
 
 	// MaxSegment and MeanSegment are the maximum and the mean segment size in bytes, multiples of tegra.PageSize. 0
-	// means DefaultMaxSegment and half of MaxSegment, respectively.
+	// means DefaultMaxSegment and about half of MaxSegment, respectively.
 	MaxSegment, MeanSegment int
 
 	// Contiguous gives every pin one segment, whatever its size.
@@ -192,7 +192,6 @@ func overlap(a uintptr, asize int, b uintptr, bsize int) bool {
 	return a < b+uintptr(bsize) && b < a+uintptr(asize)
 }
 
-// pinMapping is the tegra.Mapping of a pin.
 type pinMapping struct {
 	s    *Sim
 	o    *owner

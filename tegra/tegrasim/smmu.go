@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-// maxFaults is the number of faults that are kept; beyond that they are only counted.
+// maxFaults is the maximum number of faults that are kept; beyond that they are only counted.
 const maxFaults = 64
 
 // ErrFault is wrapped by the error of every access that the SMMU rejects.
@@ -51,7 +51,7 @@ type mapping struct {
 	room        space // released when the mapping ends
 }
 
-// segmentLengths splits a size into segments, depending on the seed.
+// segmentLengths splits a size into segments: into one with Config.Contiguous, otherwise depending on the seed.
 func (s *Sim) segmentLengths(size int) []int {
 	if s.cfg.Contiguous {
 		return []int{size}

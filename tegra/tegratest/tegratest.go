@@ -25,8 +25,8 @@ type Config struct {
 	// Open opens a function that nobody else has open. It must be fenced and have no pins. The suite closes it, in one
 	// test with pins left, so that Close must return an error.
 	Open func(t *testing.T) Function
-	// Invalidate is called before memory of the process is unmapped, remapped or protected. nil: the back end notices
-	// that by itself.
+	// Invalidate is called before memory of the process is unmapped, remapped, protected or discarded. nil: the back
+	// end notices that by itself.
 	Invalidate func(f Function, addr uintptr, size int)
 	// Unplug removes the function while it is open. nil: this is not possible here.
 	Unplug func(t *testing.T, f Function)
@@ -226,7 +226,6 @@ func (b *bench) awaitRevoked(p *tegra.Pin) {
 	}
 }
 
-// resume lifts the fence.
 func (b *bench) resume() {
 	b.t.Helper()
 	generation, fenced := b.f.Fenced()

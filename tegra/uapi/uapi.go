@@ -39,7 +39,7 @@ type Info struct {
 	MaxPins     uint32 // out: maximum number of live pins and allocations of an open file
 	MaxPinBytes uint64 // out: maximum size of a single pin
 	PinnedBytes uint64 // out: currently pinned through this open file
-	Error       uint32 // out: reason for the last error event, ErrorLink and the like; 0 from a module that does not report it
+	Error       uint32 // out: reason for the latest error event, ErrorLink and the like; 0: none, or not reported
 	Errors      uint32 // out: number of error events of the function
 }
 
@@ -141,7 +141,7 @@ type Query struct {
 	SegFirst uint32 // in: number of the first segment requested, counted from 0
 	NSegs    uint32 // out: number of segments of the pin; 0 after it was revoked
 	Reason   uint32 // out: ReasonNone and the like
-	FenceGen uint64 // out: the fence raised by its revocation
+	FenceGen uint64 // out: generation of the fence that the pin's revocation raised
 }
 
 // Query.State.

@@ -103,7 +103,6 @@ func (a *agent) serve() error {
 	}
 }
 
-// forget removes the jobs that have ended.
 func (a *agent) forget() {
 	for id, j := range a.jobs {
 		select {

@@ -117,7 +117,8 @@ func run(o options) (status int, err error) {
 	return status, m.PowerOff(ctx)
 }
 
-// bind builds and loads the kernel module, and binds the device, if there is one, to it: /dev/tegra_p2p0.
+// bind builds and loads the kernel module, and binds the device to it: /dev/tegra_p2p0. Without a device it does
+// nothing.
 func bind(ctx context.Context, m *vjetson.Machine, o options) error {
 	if o.device == "none" {
 		return nil

@@ -26,7 +26,7 @@ const (
 	kinds                   // one more than the last kind
 )
 
-// MaxPayload is the maximum payload of a frame in bytes. Piece is the size that senders of bulk data use.
+// MaxPayload is the maximum payload of a frame in bytes. Piece is the maximum that senders of bulk data use.
 const (
 	MaxPayload = 1 << 20
 	Piece      = 64 << 10
@@ -61,7 +61,7 @@ type Job struct {
 }
 
 // Ending is the result of a job. Status is the command's exit status, or 128 plus the signal's number if a signal ended
-// it. Error is the reason why the job could not be done at all.
+// it. Error is the reason why the job failed, or ""; a command's exit status is no such reason.
 type Ending struct {
 	Status int
 	Error  string `json:",omitempty"`
@@ -77,7 +77,7 @@ type Conn struct {
 // New returns a Conn over rw.
 func New(rw io.ReadWriter) *Conn { return &Conn{rw: rw} }
 
-// Send writes one frame. It returns an error if the payload is longer than MaxPayload.
+// Send writes one frame. If the payload is longer than MaxPayload, it writes nothing and returns an error.
 func (c *Conn) Send(kind Kind, id uint32, payload []byte) error {
 	if len(payload) > MaxPayload {
 		return fmt.Errorf("channel: payload of %d bytes, at most %d", len(payload), MaxPayload)

@@ -40,12 +40,13 @@ type Config struct {
 	// no MSI-X, MSI is set to the function's.
 	Card model.Config
 
-	// Function is the function as seen by the machine. Without a vendor it uses Vendor and Device, without a class it
-	// uses Class.
+	// Function is the function as seen by the machine. Without a vendor it gets Vendor, Device and a default subsystem,
+	// without a class it gets Class.
 	//
-	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers.
-	// The bypass BAR may be omitted. Without BARs there are three of 64 KiB and 32 bits. In MSIX only Vectors may be
-	// set, up to 32: the table is in the DMA BAR. Line, Reset and Present are set to the card's.
+	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers and
+	// of at least 64 KiB. The bypass BAR may be omitted. Without BARs there are three of 64 KiB and 32 bits. In MSIX
+	// only Vectors may be set, up to 32: the table is in the DMA BAR. Reset, Present and, with INTx, Line are set to
+	// the card's.
 	//
 	// If MSIX, MSI and INTx are all unset, the function has MSI-X and MSI with 32 vectors each.
 	Function vfiouser.Function
@@ -66,7 +67,6 @@ type Endpoint struct {
 	refusals atomic.Bool // refusals are expected
 }
 
-// card is the card in the slot.
 type card struct {
 	device  *model.Device
 	bars    []fpga.BAR
@@ -93,7 +93,8 @@ func New(cfg Config) (*Endpoint, error) {
 	return e, nil
 }
 
-// describe completes the function with the card's properties.
+// describe returns the configured function with defaults and the card's callbacks and BARs. It also sets the card's Bus
+// and, without MSI-X, its MSI.
 func (e *Endpoint) describe() (f vfiouser.Function, err error) {
 	f = e.cfg.Function
 	if e.cfg.Card.Bus != nil {
@@ -233,8 +234,8 @@ func (e *Endpoint) removeCard(away bool) {
 // ExpectRefusals announces that the machine will refuse accesses of the card, so that Close does not report them.
 func (e *Endpoint) ExpectRefusals() { e.refusals.Store(true) }
 
-// Close closes the card and the connection. It must be called only once. The error is that of the socket. If a machine
-// has refused an access, and refusals are not expected, the error also names the access and wraps
+// Close closes the card and the connection. It must be called only once. The error is that of the socket. If
+// Books.Wrong is not 0, and refusals are not expected, the error also names the latest refused access and wraps
 // vfiouser.ErrUnmapped.
 func (e *Endpoint) Close() error {
 	e.Kill()

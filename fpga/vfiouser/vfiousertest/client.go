@@ -128,7 +128,6 @@ func (c *Client) Post(command uint16, body []byte) error {
 	return c.Send(b)
 }
 
-// await sends a command with these flags and waits for its answer.
 func (c *Client) await(command uint16, flags uint32, body []byte, fds ...int) Reply {
 	c.t.Helper()
 	answer := make(chan Reply, 1)
@@ -156,7 +155,6 @@ func (c *Client) await(command uint16, flags uint32, body []byte, fds ...int) Re
 	return Reply{}
 }
 
-// receive reads the server's messages until the connection ends.
 func (c *Client) receive() {
 	defer close(c.done)
 	for {

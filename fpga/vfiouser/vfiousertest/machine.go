@@ -97,8 +97,8 @@ func (r *RAM) place(base uint64, size, segment int) (at int) {
 }
 
 // Alloc allocates whole pages of the RAM and maps them at bus addresses from base on, which differ from the file's
-// offsets, as with an IOMMU. There is a hole after each segment. Segments consist of segment bytes, which must be whole
-// pages, or at least size.
+// offsets, as with an IOMMU. There is a hole after each segment. Each segment but the last has segment bytes; segment
+// must be a multiple of 4 KiB or at least size.
 func (r *RAM) Alloc(c *Client, base uint64, size, segment int) fpga.Memory {
 	c.t.Helper()
 	at := r.place(base, size, segment)
@@ -156,8 +156,8 @@ func (v *Vectors) Assign(c *Client, kind uint32) {
 	}
 }
 
-// Raised returns how often a vector was raised since the last call, and resets the count. Coalesced interrupts count
-// separately.
+// Raised returns how often a vector was raised since the previous call or Wait, and resets the count. Coalesced
+// interrupts count separately. It returns 0 if there is no such vector.
 func (v *Vectors) Raised(vector int) uint64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()

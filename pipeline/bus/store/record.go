@@ -15,8 +15,8 @@ type Message struct {
 	Data []byte // at most MaxData bytes
 }
 
-// A Number identifies a message of a subject. Sequence starts at 1 and has no gaps. A new epoch starts whenever it is
-// unknown how the previous one ended. ID identifies the publisher that the epochs belong to.
+// A Number identifies a message of a subject. Sequence starts at 1 in each epoch; a gap means that messages were lost.
+// A new epoch starts whenever it is unknown how the previous one ended. ID identifies the publisher of the epochs.
 type Number struct {
 	ID              uint64
 	Epoch, Sequence uint64

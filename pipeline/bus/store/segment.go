@@ -57,7 +57,7 @@ func (s *Store) segmentsIn() ([]*segment, error) {
 }
 
 // scan counts the records at offset from or later, and returns the offset at which the last valid record ends. It stops
-// at the end, or returns an error at the first record that is incomplete or damaged.
+// at the end, or returns an error if the file's head is wrong, or at the first record that is incomplete or damaged.
 func scan(r io.Reader, from int64) (end int64, records int, err error) {
 	in := bufio.NewReaderSize(r, chunk)
 	head := make([]byte, len(magic))
@@ -107,7 +107,6 @@ func (s *Store) recover(g *segment, from int64) error {
 	return nil
 }
 
-// remove deletes a file.
 func (s *Store) remove(g *segment) {
 	g.gone = true
 	s.size -= g.size

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// always lists the errors of every call. EINTR means that nothing was done.
+// always lists the results that every call may have; 0 is success. EINTR means that nothing was done.
 var always = []unix.Errno{0, unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.ENODEV, unix.EACCES, unix.EINTR}
 
 var of = map[int][]unix.Errno{

@@ -42,7 +42,6 @@ func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
 	return errno
 }
 
-// number returns a call's number.
 func number(call int) int { return call - uapi.CallGetInfo }
 
 // fd returns one of the device's descriptors, which may be closed.
@@ -128,7 +127,7 @@ func (t *thread) pinHuge() unix.Errno {
 // pinView pins part of the area with mappings of tegra_p2p.
 func (t *thread) pinView() unix.Errno { return t.pin(t.span(t.views, 4)) }
 
-// segmentRoom returns an address to which the kernel may write n segments, in permanent or changing memory.
+// segmentRoom returns an address to which the kernel may write segments, in permanent or changing memory.
 func (t *thread) segmentRoom() uint64 {
 	if t.one(4) {
 		addr, _ := t.span(t.memory, 1)

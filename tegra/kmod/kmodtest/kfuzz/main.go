@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// settings are the settings of a run.
 type settings struct {
 	device   string
 	function string // PCI address; "" leaves the function bound

@@ -22,8 +22,8 @@ type area struct {
 
 func (a area) at(slot int) uintptr { return a.base + uintptr(slot)*a.stride }
 
-// lowest is the start of the areas. The kernel allocates memory without an address from the top down, so Go's memory
-// never lies in a hole that an unmapping has left in an area.
+// lowest is the start of the areas. Where the caller requests no address, the kernel allocates memory from the top
+// down, so Go's memory never lies in a hole that an unmapping has left in an area.
 const lowest = 0x20_0000_0000
 
 // reserve reserves a range of addresses and returns base. It panics if part of the range is in use.
@@ -100,7 +100,7 @@ func (t *thread) touchPages(addr uintptr, pages int) unix.Errno {
 	return 0
 }
 
-// span returns a range of up to n pages in a slot of an area.
+// span returns a random range of up to n pages in a random slot of an area.
 func (t *thread) span(a area, n int) (addr, size uintptr) {
 	pages := 1 + t.IntN(min(n, a.pages))
 	first := 0
@@ -198,7 +198,7 @@ func (t *thread) fillHuge(populate int) unix.Errno {
 	return errno
 }
 
-// memfd creates a slot's file and returns its descriptor, or -1. The previous file's descriptor is closed; the file
+// memfd creates a slot's file and returns its descriptor, or -1. The previous file's descriptor is closed; that file
 // exists as long as it is mapped.
 func (t *thread) memfd(slot int, size uintptr, flags int) int {
 	fd, err := unix.MemfdCreate("kfuzz", flags)

@@ -104,7 +104,6 @@ func runWorker(s settings) error {
 	return nil
 }
 
-// thread performs operations until the deadline.
 func (p *process) thread(n int, deadline time.Time) {
 	runtime.LockOSThread()
 	debug.SetPanicOnFault(true)
