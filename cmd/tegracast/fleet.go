@@ -82,8 +82,8 @@ func fleetCommand(ctx context.Context, e env, args []string) error {
 	return fleet.print(e.Out)
 }
 
-// checkFleet returns an error if the options are invalid, contradict each other, or name no bus. Without --server it
-// sets c to the bus of the installed configuration.
+// checkFleet returns an error if the options are invalid or contradict each other. Without --server it sets c to the
+// bus of the installed configuration, or returns an error if that cannot be loaded or has no bus.
 func checkFleet(c *config.Bus, deadline time.Duration) error {
 	given := 0
 	for _, x := range []string{c.User, c.TokenFile, c.CredentialsFile} {

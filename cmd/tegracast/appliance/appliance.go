@@ -57,7 +57,7 @@ type Env struct {
 type Options struct {
 	Store ConfigStore // storage of the configuration
 	Kept  bool        // the configuration comes from the state folder
-	Fixed bool        // there is no file to reload: SIGHUP ends the appliance
+	Fixed bool        // the configuration cannot be reloaded: SIGHUP ends the appliance
 	Dir   string      // folder of SDP files, and of the flight recorder's file if there is no state folder
 	// ExitAtEnd ends the appliance when all sources have ended.
 	ExitAtEnd bool

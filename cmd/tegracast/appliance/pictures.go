@@ -21,7 +21,7 @@ const (
 
 // pictures shows the frames of outputs to clients.
 type pictures struct {
-	changing sync.RWMutex // held by a reload while it closes and opens parts
+	changing sync.RWMutex // locked for writing while parts are closed or a reload opens them
 	flows    *flows
 	memory   *memory
 	views    preview.Views
@@ -36,8 +36,8 @@ func (p *pictures) openView(name string) (*preview.Watcher, error) {
 	return p.views.AddViewer(name, func() (preview.Source, error) { return p.attachView(name) })
 }
 
-// attachView attaches an output for viewing in addition to the output of that name. It returns errNoOutput if there is
-// no output of that name.
+// attachView attaches another output, for viewing, beside the open output called name. It returns errNoOutput if none
+// of that name is open.
 func (p *pictures) attachView(name string) (preview.Source, error) {
 	f, o := p.flows.output(name)
 	switch {

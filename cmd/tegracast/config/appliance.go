@@ -148,7 +148,7 @@ type Stage struct {
 	Pictures Pictures
 	Kind     StageKind
 	Holds    int // maximum number of frames that it holds
-	MayHold  int // the same if it works on a GPU; 0: Holds
+	MayHold  int // maximum number of frames that it holds if it works on a GPU; 0: Holds
 	At       yamlfile.Place
 	OpenAt   yamlfile.Place // place for the error if it cannot be opened
 

@@ -62,7 +62,7 @@ func (p patient) libraries() []finding {
 	return list
 }
 
-// turboJPEG checks for libjpeg-turbo, which speeds up JPEG on the CPU several times.
+// turboJPEG checks for libjpeg-turbo, which makes JPEG encoding on the CPU several times faster.
 func (p patient) turboJPEG() finding {
 	if found := p.library(codec.TurboJPEGName); found != "" {
 		return finding{"libjpeg-turbo", isGood, "/" + found, ""}
@@ -141,7 +141,7 @@ func (p patient) clock() finding {
 	return finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
 }
 
-// power checks a Jetson's clocks and power mode.
+// power checks a Jetson's power mode, clocks, power rails and throttling.
 func (p patient) power() []finding {
 	var list []finding
 	if mode := board.PowerMode(p.root); strings.HasPrefix(mode, "MAXN") {

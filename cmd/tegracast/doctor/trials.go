@@ -101,7 +101,7 @@ func (r *reporter) backends() []string {
 	return []string{"host", "cuda"}
 }
 
-// quietEnv returns an environment for parts that puts their log into the report.
+// quietEnv returns an environment for the parts of a report. It writes their output and log to w.
 func quietEnv(w io.Writer) terminal.Env {
 	return terminal.Env{Out: w, Err: io.Discard, Log: slog.New(slog.NewTextHandler(w, nil))}
 }

@@ -52,8 +52,8 @@ func (chips) Input(l gpio.Line, consumer string) (Input, error) {
 
 // A pin is a line in operation.
 type pin interface {
-	run(ctx context.Context) // until ctx ends
-	close() error            // after run
+	run(ctx context.Context) // returns when ctx ends
+	close() error            // must not be called while run runs
 	books() Books
 }
 

@@ -59,8 +59,8 @@ func Listening(t *testing.T, pid, port int) {
 	t.Fatalf("nobody listens at port %d", port)
 }
 
-// socket returns the number of bytes waiting in the port's socket, and the number of datagrams that the kernel dropped
-// because its buffer was full (proc_net(5), udp: rx_queue, drops).
+// socket returns the number of bytes waiting in the port's sockets, and the number of datagrams that the kernel dropped
+// because their buffers were full (proc_net(5), udp: rx_queue, drops). open is false if there is no socket.
 func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))
