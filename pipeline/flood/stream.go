@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Everyone contains the networks of all addresses.
+// Everyone contains the networks of all addresses. It must not be changed.
 var Everyone = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
 // AdmitFrom makes the kernel drop all packets at a listening TCP socket that do not come from one of the networks.

@@ -84,7 +84,8 @@ func (g *Guesses) Wait(client Client, now time.Time) time.Duration {
 }
 
 // Failed records that a client has sent a wrong password to the service named door, such as "rtsp". It logs that at
-// most once a minute. If too many clients are remembered, it forgets all others.
+// most once a minute. If too many clients are remembered, it forgets those whose minute has passed, and if there are
+// still too many, all.
 func (g *Guesses) Failed(client Client, door string, now time.Time, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Errors that callers can distinguish. They are returned wrapped, with the operation, the place and a remedy.
+// Errors that callers can distinguish. They are returned wrapped, with a text that says what is wrong.
 var (
 	ErrConfig  = errors.New("rtp: impossible configuration")
 	ErrFormat  = errors.New("rtp: format cannot be sent")

@@ -40,7 +40,7 @@ func newConnections(a *Access) *connections {
 	return &connections{access: a, open: map[net.Conn]netip.Addr{}, silent: map[net.Conn]time.Time{}, beyond: map[net.Conn]bool{}}
 }
 
-// isReserved reports whether a connection is beyond the limit.
+// isReserved reports whether a connection was admitted beyond the limit, for health only.
 func (c *connections) isReserved(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

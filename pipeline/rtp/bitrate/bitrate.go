@@ -45,7 +45,7 @@ type sent struct {
 	since time.Time // start of the current window
 	bits  float64   // in the current window
 	last  float64   // bits per second in the previous window
-	older float64   // and in the one before that
+	older float64   // bits per second in the window before that
 }
 
 // lately returns a lower limit of the bits per second that are being sent, or 0 before two windows have passed.

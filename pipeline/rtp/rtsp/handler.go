@@ -65,7 +65,7 @@ func (c *conn) serve() {
 	_ = c.Close()
 }
 
-// answerAll returns the reason for the end of the connection.
+// answerAll answers requests until the connection ends, and returns the reason for its end.
 func (c *conn) answerAll() error {
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(c.server.config.idle))
