@@ -32,7 +32,7 @@ type conn struct {
 
 	// Guarded by listener.mu.
 	first *time.Timer // closes the connection unless it has sent a request in time
-	since time.Time   // time of the last request, or of the connection
+	since time.Time   // time of the latest request, or of the connection if there was none
 	asked bool
 }
 
