@@ -21,7 +21,7 @@ func AdmitFrom(fd int, networks []netip.Prefix) error {
 
 // AdmitMessages is AdmitFrom for a protocol in which each side sends a message and waits for the answer. A message has
 // a header of 16 bytes, whose first 8 contain the number of bytes after the header, less than 65536, little-endian. The
-// kernel drops segments whose data are not exactly one message.
+// kernel also drops segments that contain data other than exactly one message.
 func AdmitMessages(fd int, networks []netip.Prefix) error {
 	return admit(fd, networks, wholeMessage())
 }

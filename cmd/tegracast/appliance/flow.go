@@ -54,7 +54,7 @@ type stage interface {
 // output is an output of a flow.
 type output struct {
 	name     string
-	config   *config.Output  // as it will be reopened
+	config   *config.Output  // with which it will be reopened
 	from     string          // the source or stage that it reads from
 	view     pipeline.Format // its format for viewing; zero: it cannot be viewed
 	attached *pipeline.Output

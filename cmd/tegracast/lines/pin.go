@@ -67,7 +67,7 @@ type Books struct {
 	Errors         uint64
 	Lost           uint64
 	Match          capture.MatchStats
-	PPS            time.Duration // offset of the machine's clock, for the pulse per second only
+	PPS            time.Duration // time by which the machine's clock is ahead, for the pulse per second only
 }
 
 // watcher is a pin that gets the frames of a source, on the source's own goroutine.

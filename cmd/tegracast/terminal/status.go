@@ -24,7 +24,7 @@ type View struct {
 	Receivers  map[string][]send.DestinationStats
 	Takers     map[string]string // by output: its other consumers, in words
 	Loops      []string          // state of the loops for exposure and white balance
-	Quarantine []string          // kernels in quarantine
+	Quarantine []string          // names of the kernels in quarantine
 	Readers    string            // the readers' part of the status line
 	Lines      string            // the part of the status line about the board's lines
 }

@@ -19,7 +19,7 @@ import (
 const (
 	maxConnections = 32               // beyond this, one is closed for each new one (connections)
 	maxOfAddress   = 24               // connections per address, or per IPv6 network of 64 bits
-	maxAtWork      = 1                // concurrent answers per class; other requests wait
+	maxAtWork      = 1                // concurrent answers with metrics, and of the page's class; other requests wait
 	maxLookups     = 4                // concurrent requests that resolve names
 	maxWait        = 2 * time.Second  // maximum wait for a turn; after that the answer is 503
 	maxAnswer      = 10 * time.Second // maximum time for a client to receive its answer

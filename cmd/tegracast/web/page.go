@@ -112,7 +112,7 @@ type Status struct {
 }
 
 const (
-	maxWatchers  = 8               // clients that watch moving pictures
+	maxWatchers  = 8               // concurrent requests for JPEG pictures, moving or not
 	maxStills    = 1               // concurrent stills: each keeps a processor busy
 	maxBeginning = 4               // WHEP sessions that begin or end at the same time
 	firstWait    = 5 * time.Second // maximum wait for the current picture

@@ -55,7 +55,8 @@ type WhiteBalanceSetting struct {
 type Settings interface {
 	Exposures() []Exposure
 	WhiteBalances() []WhiteBalance
-	// SetExposure and SetWhiteBalance return ErrNoControl if nothing of that name can be set.
+	// SetExposure returns ErrNoControl if no source of that name is a camera, and SetWhiteBalance if there is no isp of
+	// that name with a colour sensor.
 	SetExposure(source string, s ExposureSetting) error
 	SetWhiteBalance(isp string, s WhiteBalanceSetting) error
 }

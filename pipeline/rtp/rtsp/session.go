@@ -50,8 +50,8 @@ func (s *session) header() string { return fmt.Sprintf("%s;timeout=%d", s.id, se
 // timestamp.
 const firstFrame = 500 * time.Millisecond
 
-// begin begins to send packets, and sends the answer to PLAY: on a connection before the first packet. If it fails, no
-// answer has been sent.
+// begin begins to send packets, and sends the answer to PLAY: over TCP before the first packet. If it fails, the answer
+// has not been sent completely.
 func (s *session) begin(answer func(send.First, bool) []byte) error {
 	if s.channel >= 0 {
 		return s.packets.BeginAfter(s.conn.server.config.first, answer)

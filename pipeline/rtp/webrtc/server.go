@@ -14,7 +14,7 @@ import (
 // limits are the limits of sessions.
 type limits struct {
 	sessions     int           // maximum number at the same time
-	connect      time.Duration // time for a session to be connected before it ends
+	connect      time.Duration // time limit for a session to be connected
 	disconnected time.Duration // silence of the peer after which the connection counts as interrupted
 	failed       time.Duration // further silence after which the session ends
 }

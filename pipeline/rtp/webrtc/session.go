@@ -23,7 +23,7 @@ import (
 const (
 	waiting   = 4                // pictures that may wait for a session; if more come, they are lost until the next key frame
 	together  = 16               // maximum number of packets sent without a pause
-	pause     = time.Millisecond // length of that pause
+	pause     = time.Millisecond // length of the pause after together packets
 	behind    = 256 << 10        // bytes of results that may wait in a data channel; further results are skipped
 	results   = "results"        // label of the data channel for results
 	streamTag = "tegracast"      // name of the stream in the answer

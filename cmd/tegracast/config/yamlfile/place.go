@@ -59,8 +59,8 @@ func Join(errs ...error) error {
 
 // Mistake is one mistake in a configuration, in a form for programs.
 type Mistake struct {
-	Line    int    `json:"line"`    // from 1; 0: the whole file
-	Column  int    `json:"column"`  // from 1; 0: the whole file
+	Line    int    `json:"line"`    // from 1; 0: the file cannot be read
+	Column  int    `json:"column"`  // from 1; 0: the file cannot be read
 	Key     string `json:"key"`     // such as `outputs[0].rtp.mtu`, or empty
 	Message string `json:"message"` // place, mistake and remedy
 }
