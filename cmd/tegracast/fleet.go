@@ -134,7 +134,7 @@ type Fleet struct {
 type FleetBoard struct {
 	State   string        `json:"state"`      // `streaming`, `starting`, `stalled`, `ended`, `silent` or `ahead`
 	Silence time.Duration `json:"silence_ns"` // time since its latest message; negative if its clock is ahead
-	Health  bus.Health    `json:"health"`     // its latest health message, which has its own version ([keys](#bus-health))
+	Health  bus.Health    `json:"health"`     // its latest health, which has its own version ([keys](#bus-health))
 }
 
 // silent is the number of missing health messages after which a board counts as silent.

@@ -110,8 +110,8 @@ func (p patient) memlock() finding {
 	return finding{"memlock", isWarning, fmt.Sprintf("this process may lock only %d KiB of memory; %s", n>>10, service), "ulimit -l unlimited"}
 }
 
-// socketBuffer is the number of bytes that a receiver requests for its socket's buffer. It holds the largest burst of
-// packets, which is that of two consecutive frames.
+// socketBuffer is the number of bytes that the kernel should allow for the buffer of a socket, which is the least that
+// a receiver requests. It holds the largest burst of packets, which is that of two consecutive frames.
 const socketBuffer = 8 << 20
 
 func (p patient) buffers() finding {

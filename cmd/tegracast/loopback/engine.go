@@ -64,7 +64,7 @@ func openerOf(b *device.Board) opener {
 	return openXDMA
 }
 
-// Settle stops a board's engine, and lifts a fence that was left.
+// Settle opens a board's engine. If the function is fenced, Settle stops the engine and lifts the fence.
 func Settle(ctx context.Context, b *device.Board) error {
 	_, err := openerOf(b)(ctx, b.Hardware, DefaultCard())
 	return err

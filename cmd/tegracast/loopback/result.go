@@ -39,7 +39,7 @@ type LaneResult struct {
 	EngineBytes  uint64               `json:"engine_bytes"`            // bytes by the engine's count of beats, where a partial beat counts as whole
 	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
 	EngineRate   float64              `json:"engine_bytes_per_second"` // by cycles and `--clock`
-	Agree        bool                 `json:"counters_agree"`          // the engine's counters agree with what was moved; true without counters
+	Agree        bool                 `json:"counters_agree"`          // counters fit what was moved; true without any
 	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
 }
 

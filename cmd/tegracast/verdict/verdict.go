@@ -62,7 +62,7 @@ func whose(st receive.Stats) string {
 
 // Stream is the JSON that probe prints about a stream (docs/json.md).
 type Stream struct {
-	Name     string `json:"stream,omitempty"`  // path of its description's file, followed by `#2` for the file's second stream
+	Name     string `json:"stream,omitempty"`  // path of its description's file, then `#2` for the second stream
 	Clean    bool   `json:"clean"`             // all that was promised came
 	Verdict  string `json:"verdict"`           // the same in words, with advice
 	Promised bool   `json:"checksum_promised"` // the description promises checksums
