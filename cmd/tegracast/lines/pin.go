@@ -23,7 +23,7 @@ type Input interface {
 	Close() error
 }
 
-// Board opens lines. Outputs start at 0, inputs report rising edges.
+// Board opens lines. Outputs start at 0; inputs report rising edges.
 type Board interface {
 	Output(l gpio.Line, consumer string) (Output, error)
 	Input(l gpio.Line, consumer string) (Input, error)

@@ -90,8 +90,8 @@ func (s *strobePin) follow(ctx context.Context) {
 	}
 }
 
-// predict lights future exposures until the camera has been silent for more than trusted periods or ctx ends. lit is
-// the start of the latest lit exposure; predict returns it for the next call.
+// predict lights future exposures until ctx ends, or the next one would start more than trusted (8) periods after the
+// latest that a frame reported. lit is the start of the latest lit exposure; predict returns it for the next call.
 func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time.Time {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -21,7 +21,7 @@ import (
 // maxSegments), which the kernel drops and counts as one.
 const segments = 64
 
-// Blames reports whether the receiver's socket accounts for all losses.
+// Blames reports whether overflow, the number of datagrams that the receiver's socket dropped, accounts for all losses.
 func (v Verdict) Blames(overflow uint64) bool {
 	return v.Lost >= overflow && v.Lost <= overflow*segments
 }
@@ -47,7 +47,7 @@ func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) 
 	return p.Verdict(t), overflow
 }
 
-// Listening waits until the port is open in a process's network namespace.
+// Listening waits until the port is open in a process's network namespace. It fails the test after a minute.
 func Listening(t *testing.T, pid, port int) {
 	t.Helper()
 	for range 6000 {

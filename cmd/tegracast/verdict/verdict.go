@@ -40,7 +40,7 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	return true, "clean"
 }
 
-// whose describes where packets were lost, as far as this machine can tell.
+// whose describes where packets were lost, or what else went wrong, as far as the counters tell; "" if they do not.
 func whose(st receive.Stats) string {
 	switch {
 	case st.Lost == 0 && st.SourceDamaged > 0:

@@ -137,8 +137,8 @@ func newClass(mux *http.ServeMux, atWork int) class { return class{mux, make(cha
 // Handle registers a handler of the class for a pattern.
 func (c class) Handle(pattern string, h http.Handler) { c.mux.Handle(pattern, c.bounded(h, maxAnswer)) }
 
-// bounded makes each request to next wait for its turn, and refuses it after maxWait. The answer is sent in the same way as
-// by the function buffered.
+// bounded makes each request to next wait for its turn, and refuses it after maxWait. The function buffered sends the
+// answer, with the time limit within.
 func (c class) bounded(next http.Handler, within time.Duration) http.Handler {
 	answers := buffered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-c.turns }() // ends: this request has sent a value

@@ -153,7 +153,7 @@ func (l *listener) countConn(c *conn) *conn {
 	return c
 }
 
-// closeAll closes all connections, and those that follow.
+// closeAll closes all connections, and makes the listener close those that it accepts later.
 func (l *listener) closeAll() {
 	l.mu.Lock()
 	l.closed = true
