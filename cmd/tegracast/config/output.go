@@ -166,8 +166,8 @@ func (o *Output) sends(f pipeline.Format) error {
 // viewWidth is the width in pixels above which pictures for viewing are smaller than the output's own, if they can be.
 const viewWidth = 960
 
-// View returns the format for viewing what the output sends when its source delivers in. It is zero if the output cannot
-// be viewed.
+// View returns the format for viewing what the output sends when its source delivers frames of format in. It is zero if
+// the output cannot be viewed.
 func (o *Output) View(in pipeline.Format) pipeline.Format {
 	by := o.shrink()
 	for by < 4 && in.Width/by > viewWidth && in.Width%(4*by) == 0 && in.Height%(4*by) == 0 {

@@ -24,7 +24,7 @@ type finding struct {
 	What    string `json:"what"`              // what was looked at
 	Grade   grade  `json:"grade"`             // `good`, `note`, `warning` or `missing`
 	Detail  string `json:"detail"`            // what was found
-	Command string `json:"command,omitempty"` // what fixes it, for a shell of root
+	Command string `json:"command,omitempty"` // shell command that fixes it, for root
 }
 
 // patient is the examined machine: its files, and information that files do not contain.

@@ -29,7 +29,7 @@ type Result struct {
 	Interrupts uint64 `json:"interrupts,omitempty"` // passed on by the kernel module
 }
 
-// LaneResult holds the measurements in one direction.
+// LaneResult holds the measurements of one direction and, with CUDA, of one kind of memory.
 type LaneResult struct {
 	Direction    string               `json:"direction"`               // `h2c` to the card, `c2h` from it
 	Memory       string               `json:"memory,omitempty"`        // `default` or `write-combined`, of CUDA
