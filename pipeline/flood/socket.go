@@ -77,8 +77,8 @@ func unless(value uint32, skip int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: uint8(skip)}
 }
 
-// source returns instructions that compare the source address with peer and, if they differ, skip skip instructions
-// after the comparison.
+// source returns instructions that compare the source address with peer and, if they differ, jump over the next skip
+// instructions after the comparison.
 func source(peer netip.Addr, skip int) (f []unix.SockFilter) {
 	b, at := peer.AsSlice(), uint32(source6)
 	if peer.Is4() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guesses limits wrong passwords to ten a minute for each address, and for each local user.
+// Package guesses limits wrong passwords to ten a minute for each IPv4 address, IPv6 /64 network and local user.
 package guesses
 
 import (

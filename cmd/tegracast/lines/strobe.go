@@ -117,7 +117,7 @@ func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time
 	}
 }
 
-// next returns the start of the first exposure that was not lit and that began at most an eighth of a period ago.
+// next returns the start of the first exposure that was not lit and did not begin more than an eighth of a period ago.
 func (e exposure) next(now, lit time.Time) time.Time {
 	after := now.Add(-e.period / 8)
 	if least := lit.Add(e.period / 2); least.After(after) {
