@@ -111,9 +111,9 @@ func (a *Appliance) packetReady(o *Output) bool {
 	})
 }
 
-// Formats returns want, the format that the output requests from From when its source delivers in, and own, the format
-// that it sends. own differs from want in frame rate only. If the output takes the frames as they are, want is zero and
-// own is in. Formats returns an error if the output cannot send its format.
+// Formats returns want, the format that the output requests from From when its source delivers frames of format in, and
+// own, the format that it sends. own differs from want in frame rate only. If the output takes the frames as they are,
+// want is zero and own is in. Formats returns an error if the output cannot send its format.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	if o.asIs {
 		return want, in, o.sends(in)

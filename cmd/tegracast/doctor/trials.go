@@ -81,7 +81,7 @@ func regions(w io.Writer, device string) error {
 	return nil
 }
 
-// pinSizes are the sizes in bytes of a page, of descriptors, and of a frame of 4K.
+// pinSizes are the size of a page in bytes, and about those of a camera's descriptors and of a 4K frame.
 var pinSizes = []int{tegra.PageSize, 1 << 20, 32 << 20}
 
 // pins pins memory for the FPGA and measures the time. The module uses one way of pinning until it is reloaded.

@@ -83,7 +83,7 @@ func (s *Status) Run(ctx context.Context) {
 	}
 }
 
-// since holds the current time, the seconds since the previous look, and the CPU usage in these.
+// since holds the current time, the seconds since the previous look, and the CPU usage during those seconds.
 type since struct {
 	now     time.Time
 	seconds float64
