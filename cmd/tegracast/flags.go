@@ -124,7 +124,7 @@ func wanted(e *pflag.InvalidValueError) string {
 }
 
 // misused returns an error about the wrong arguments of a command. The keys of takes are the words that the command
-// accepts as its first argument, the values are the numbers of arguments after them. words lists the words for the
+// accepts as its first argument, and the values are the numbers of arguments after them. words lists the words for the
 // message.
 func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
 	say := func(format string, args ...any) error {

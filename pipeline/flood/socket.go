@@ -72,7 +72,7 @@ func word(at uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 }
 
-// unless returns an instruction that skips skip instructions if the loaded value is not value.
+// unless returns an instruction that jumps over the next skip instructions if the loaded value is not value.
 func unless(value uint32, skip int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: uint8(skip)}
 }

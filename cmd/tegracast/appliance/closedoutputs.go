@@ -129,7 +129,7 @@ func (c *closedOutputs) tryNow(name string) bool {
 }
 
 // endWaiting ends the tries for a waiting output whose source has ended meanwhile. The output and its source are opened
-// together when a client starts the output.
+// together when a client stops the output and starts it again.
 func (c *closedOutputs) endWaiting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -111,8 +111,8 @@ func (c *RTP) unicast() bool {
 	})
 }
 
-// checkSession refuses the key session unless it is empty or names an RTP output of pictures, whose SDP then also
-// describes the results.
+// checkSession refuses a non-empty key session, unless the payload is results and the key names an RTP output of
+// pictures, whose SDP then also describes the results.
 func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	switch {
 	case c.Session == "":
