@@ -94,7 +94,7 @@ func (b pciBus) text(address, file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// driver returns the name of the driver to which a PCI function is bound, or "" if there is none.
+// driver returns the name of the driver to which a PCI function is bound, or "" if there is none or it is unknown.
 func (b pciBus) driver(address string) string {
 	target, err := os.Readlink(b.device(address, "driver"))
 	if err != nil {
@@ -137,8 +137,9 @@ func (b pciBus) bindFunction(address string, yes bool) (said string, err error) 
 	return name + " is driven by tegra_p2p", nil
 }
 
-// move unbinds the function from the driver before, if that is not "", and binds it to tegra_p2p. It sets the override
-// first, so that no other driver can take the function in between. If it fails, it calls giveBack.
+// move unbinds the function from its driver, whose name is before ("": none), and binds it to tegra_p2p. It sets
+// driver_override first, so that no other driver can take the function in between. If it fails after that, it calls
+// giveBack.
 func (b pciBus) move(address, before string) error {
 	old := b.text(address, "driver_override")
 	if old == "(null)" {
@@ -163,7 +164,8 @@ func (b pciBus) move(address, before string) error {
 	return errors.New(strings.ReplaceAll(errs.Error(), "\n", "; "))
 }
 
-// giveBack restores the function's previous override, and its previous driver, which is before ("": none).
+// giveBack restores the function's previous driver_override, and, if no driver has the function, binds it again to its
+// previous driver, whose name is before ("": none).
 func (b pciBus) giveBack(address, before, override string) error {
 	err := b.write(b.device(address, "driver_override"), override+"\n")
 	if before != "" && b.driver(address) == "" {

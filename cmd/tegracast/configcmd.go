@@ -95,7 +95,8 @@ type Check struct {
 }
 
 // configCheck prints all mistakes in a configuration to the standard error, as FILE:LINE:COLUMN: message, a format that
-// editors understand, and returns an error if there are any. With asJSON it also prints a Check.
+// editors understand, and returns an error if there are any, or if the file cannot be read. With asJSON it also prints
+// a Check.
 func configCheck(e env, path string, asJSON bool) error {
 	limit, err := memlock.OfService(os.DirFS("/"))
 	if err != nil {

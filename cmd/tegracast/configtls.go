@@ -27,8 +27,8 @@ import (
 // become unreachable.
 const certificateYears = 10
 
-// configTLS creates the files that other machines need to reach the page (a self-signed certificate, its key, and a
-// password), and prints the configuration that uses them.
+// configTLS creates the files with which serve offers the page to other machines (a self-signed certificate, its key,
+// and a password), and prints the configuration that uses them.
 func configTLS(e env, dir string, extra []string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -72,7 +72,7 @@ func configTLS(e env, dir string, extra []string) error {
 }
 
 // ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It
-// returns an error if one in extra is neither.
+// returns an error if an element of extra is neither a name nor an address, or if this machine's are unknown.
 func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 	host, err := os.Hostname()
 	if err != nil {

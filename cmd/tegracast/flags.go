@@ -41,7 +41,7 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 	return f
 }
 
-// parse parses the options in args, and returns an error if there are other arguments.
+// parse parses the options in args, and returns an error if one is invalid or there are other arguments.
 func parse(f *pflag.FlagSet, args []string) error {
 	if err := parseOptions(f, args); err != nil {
 		return err
@@ -52,8 +52,8 @@ func parse(f *pflag.FlagSet, args []string) error {
 	return nil
 }
 
-// parseOptions parses args and leaves the arguments that are not options to the command. It returns an error if an
-// option of type string has an empty value.
+// parseOptions parses the options in args and leaves the other arguments to the command. It returns an error if an
+// option is invalid, or if an option of type string is given an empty value.
 func parseOptions(f *pflag.FlagSet, args []string) error {
 	if err := f.Parse(args); err != nil {
 		return parseError(f, err)
@@ -94,8 +94,8 @@ func parseError(f *pflag.FlagSet, err error) error {
 	return terminal.UsageError{Err: fmt.Errorf("%s: try tegracast %s --help", what, f.Name())}
 }
 
-// unknownOption returns a message about an unknown option. For a long option it names the most similar one, if there is
-// one.
+// unknownOption returns a message about an unknown option. For a long option it also names the most similar existing
+// one, if any is similar.
 func unknownOption(f *pflag.FlagSet, e *pflag.NotExistError) string {
 	if e.GetSpecifiedShortnames() != "" {
 		return "unknown option -" + e.GetSpecifiedName()
@@ -124,7 +124,7 @@ func wanted(e *pflag.InvalidValueError) string {
 }
 
 // misused returns an error about the wrong arguments of a command. The keys of takes are the words that the command
-// accepts as its first argument, the values are the numbers of arguments after them. words lists the words for the
+// accepts as its first argument, and the values are the numbers of arguments after them. words lists the words for the
 // message.
 func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
 	say := func(format string, args ...any) error {

@@ -84,8 +84,8 @@ func fleetCommand(ctx context.Context, e env, args []string) error {
 	return fleet.print(e.Out)
 }
 
-// checkFleet returns an error if the options are invalid, contradict each other, or name no bus. Without --server it
-// sets c to the bus of the installed configuration.
+// checkFleet returns an error if the options are invalid or contradict each other. Without --server it sets c to the
+// bus of the installed configuration, or returns an error if that cannot be loaded or has no bus.
 func checkFleet(c *config.Bus, deadline time.Duration) error {
 	given := 0
 	for _, x := range []string{c.User, c.TokenFile, c.CredentialsFile} {
@@ -135,8 +135,8 @@ type Fleet struct {
 // FleetBoard is a board of the fleet.
 type FleetBoard struct {
 	State   string        `json:"state"`      // `streaming`, `starting`, `stalled`, `ended`, `silent` or `ahead`
-	Silence time.Duration `json:"silence_ns"` // since its message; negative if its clock is ahead
-	Health  bus.Health    `json:"health"`     // its latest health, with a version of its own ([keys](#bus-health))
+	Silence time.Duration `json:"silence_ns"` // time since its latest message; negative if its clock is ahead
+	Health  bus.Health    `json:"health"`     // its latest health, which has its own version ([keys](#bus-health))
 }
 
 // silent is the number of missing health messages after which a board counts as silent.

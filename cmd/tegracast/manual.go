@@ -134,15 +134,15 @@ func fishCompletion(w io.Writer, list []terminal.Command) {
 	}
 }
 
-// optionValues lists what shell completion suggests for some options: their values, or prefixes of these. For other
-// options it suggests files.
+// optionValues lists what shell completion suggests for the values of some options: the values, or prefixes of them.
+// For the values of other options it suggests files.
 var optionValues = map[string][]string{
 	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
 	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"}, "format": {"mcap", "y4m", "png", "dng", "mkv"},
 	"fault": {"F1:", "F2:", "F3:", "F4:", "F5:", "F6:", "F7:", "F8:", "F9:", "F10:", "F11:", "F12:"},
 }
 
-// subcommands lists the words that shell completion suggests after a command.
+// subcommands lists, by command, the words that may be its first argument.
 var subcommands = map[string][]string{
 	"record": {"info", "verify", "export", "repair"}, "config": {"default", "check", "diff", "schema", "tls"}, "completion": {"bash", "zsh", "fish"},
 	"man": {"tegracast", "tegracast.yaml"},

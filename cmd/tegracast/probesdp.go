@@ -16,13 +16,13 @@ const maxSDP = 1 << 20
 
 // A probed is a stream that probe receives.
 type probed struct {
-	name     string // the path of the SDP file, with #2 appended for its second stream
+	name     string // the path of the SDP file, with #2 appended for its second stream, #3 for its third, and so on
 	media    rtp.Media
 	receiver *receive.Receiver
 }
 
-// readSDPs returns the streams that the files describe. It returns an error if there is no file, or if two streams have
-// the same destination.
+// readSDPs returns the streams that the files describe. It returns an error if paths is empty, if a file is not a valid
+// description, or if two streams have the same destination and source.
 func readSDPs(paths []string) ([]*probed, error) {
 	if len(paths) == 0 {
 		return nil, errors.New("name the stream's description, tegracast probe FILE.sdp: tegracast serve writes one for each output")

@@ -113,7 +113,7 @@ func checkReceive(c frames.ReceiverConfig, d time.Duration) error {
 	return frames.CheckRemote(c.Address)
 }
 
-// receiveProgress prints the number of received, lost and damaged frames every second until ctx ends.
+// receiveProgress prints the numbers of received, lost and damaged frames every second until ctx ends.
 func receiveProgress(ctx context.Context, e env, r *frames.Receiver) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

@@ -115,7 +115,8 @@ func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSO
 	return nil
 }
 
-// repairRecordings ends files that were not ended. It returns terminal.ErrChecked if one cannot be repaired.
+// repairRecordings repairs recordings that were not finished, and prints what it did. It returns terminal.ErrChecked if
+// one cannot be repaired.
 func repairRecordings(ctx context.Context, e env, files []string) error {
 	good := true
 	for i, path := range files {

@@ -21,8 +21,8 @@ import (
 )
 
 // keyFor returns the key, which is the password or the token, of the page that serve provides at an address, or an
-// error if it must not be sent there (knownTo). If the page has no password and this user has never run serve, the key
-// is empty: the failure or refusal of the connection is the better message.
+// error if the key cannot be read or must not be sent there (knownTo). If the page has no password and this user has
+// never run serve, the key is empty: the failure or refusal of the connection is the better message.
 func keyFor(w config.Web, at netip.AddrPort) (key string, err error) {
 	file := w.PasswordFile
 	if file != "" {

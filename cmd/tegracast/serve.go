@@ -160,7 +160,8 @@ func (e env) appliance() appliance.Env {
 	}
 }
 
-// addFaults adds the faults of --fault to every model source. It returns an error if there is no model source.
+// addFaults adds the faults of --fault to every model source. It returns an error if a fault is invalid, or if there
+// are faults but no model source.
 func addFaults(c *config.Appliance, faults []string) error {
 	for _, text := range faults {
 		id, rate, err := model.ParseFault(text)

@@ -29,7 +29,7 @@ type Loop[C any] struct {
 }
 
 // burst and every limit the rate at which connections are accepted, so that a flood of them takes little CPU time from
-// the frames. The kernel queues up to 4,096 connections: a legitimate client behind those is accepted within two
+// the frames. The kernel queues at most 4,096 connections: a legitimate client behind those is accepted after about two
 // seconds.
 const (
 	burst = 512

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package flood limits the cost of packets and requests from strangers, so that a flood of them takes no CPU time from
-// the frames.
+// Package flood limits the cost of packets and requests from strangers, so that a flood of them takes little CPU time
+// from the frames.
 //
 // A reader that has used up its share pauses. In the meantime the buffer of its socket, which Small keeps small, fills
 // up, and the kernel drops everything else, which costs this process nothing.

@@ -72,13 +72,13 @@ func word(at uint32) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: at}
 }
 
-// unless returns an instruction that skips skip instructions if the loaded value is not value.
+// unless returns an instruction that jumps over the next skip instructions if the loaded value is not value.
 func unless(value uint32, skip int) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: value, Jf: uint8(skip)}
 }
 
-// source returns instructions that compare the source address with peer and, if they differ, skip skip instructions
-// after the comparison.
+// source returns instructions that compare the source address with peer and, if they differ, jump over the next skip
+// instructions after the comparison.
 func source(peer netip.Addr, skip int) (f []unix.SockFilter) {
 	b, at := peer.AsSlice(), uint32(source6)
 	if peer.Is4() {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Everyone contains the networks of all addresses.
+// Everyone contains the networks of all addresses. It must not be changed.
 var Everyone = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
 
 // AdmitFrom makes the kernel drop all packets at a listening TCP socket that do not come from one of the networks.
@@ -21,7 +21,7 @@ func AdmitFrom(fd int, networks []netip.Prefix) error {
 
 // AdmitMessages is AdmitFrom for a protocol in which each side sends a message and waits for the answer. A message has
 // a header of 16 bytes, whose first 8 contain the number of bytes after the header, less than 65536, little-endian. The
-// kernel drops segments whose data are not exactly one message.
+// kernel also drops segments that contain data other than exactly one message.
 func AdmitMessages(fd int, networks []netip.Prefix) error {
 	return admit(fd, networks, wholeMessage())
 }

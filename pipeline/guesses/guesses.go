@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guesses limits wrong passwords to ten a minute for each address, and for each local user.
+// Package guesses limits wrong passwords to ten a minute for each IPv4 address, IPv6 /64 network and local user.
 package guesses
 
 import (
@@ -84,7 +84,8 @@ func (g *Guesses) Wait(client Client, now time.Time) time.Duration {
 }
 
 // Failed records that a client has sent a wrong password to the service named door, such as "rtsp". It logs that at
-// most once a minute. If too many clients are remembered, it forgets all others.
+// most once a minute. If too many clients are remembered, it forgets those whose minute has passed, and if there are
+// still too many, all.
 func (g *Guesses) Failed(client Client, door string, now time.Time, log *slog.Logger) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

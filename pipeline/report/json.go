@@ -87,7 +87,7 @@ func appendRegion(b []byte, r *pipeline.Region) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// appendNumbers appends numbers as an object with sorted keys.
+// appendNumbers appends numbers, of which there must be at least one, as an object with sorted keys.
 func appendNumbers(b []byte, numbers map[string]float64) ([]byte, error) {
 	var room [16]string // most results have only a few numbers
 	keys := room[:0]

@@ -131,8 +131,8 @@ func (u *unanswered) add(host string, err error) {
 	u.names[host] = silence{now.Add(Limit), err}
 }
 
-// addresses queries the resolver, except for names that never have an address (RFC 6761 §6.4), and for those without an
-// answer a moment ago.
+// addresses queries the resolver. It returns an error at once for a name that never has an address (RFC 6761 §6.4), and
+// for one that u holds because there was no answer for it a moment ago.
 func (u *unanswered) addresses(ctx context.Context, host string) ([]netip.Addr, error) {
 	u.mu.Lock()
 	s := u.names[host]

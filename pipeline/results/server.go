@@ -41,7 +41,7 @@ type server struct {
 type client struct {
 	conn  net.Conn
 	from  netip.Addr
-	lines chan []byte // closed when the client has been given up
+	lines chan []byte // closed when the client has been given up, or by server.close
 	lost  uint64      // lines, guarded by the server's lock
 }
 
@@ -83,7 +83,7 @@ func (s *server) add(conn net.Conn) {
 }
 
 // of returns the number of connected clients with the address or network from (guesses.Site), or 0 for a loopback
-// address.
+// address. s.mu must be held.
 func (s *server) of(from netip.Addr) (n int) {
 	for c := range s.clients {
 		if c.from == from && !from.IsLoopback() {
@@ -93,10 +93,10 @@ func (s *server) of(from netip.Addr) (n int) {
 	return n
 }
 
-// serve writes to a client until giveUp removes it.
+// serve writes a client's lines to it until a write fails, or giveUp or close ends them.
 func (s *server) serve(c *client) {
 	defer c.conn.Close()
-	for line := range c.lines { // ends: giveUp closes it
+	for line := range c.lines { // ends: giveUp or close closes it
 		_ = c.conn.SetWriteDeadline(time.Now().Add(patience))
 		if _, err := c.conn.Write(line); err != nil {
 			s.giveUp(c)
@@ -117,7 +117,7 @@ func (s *server) listen(c *client) {
 	s.giveUp(c)
 }
 
-// giveUp removes a client and closes its lines.
+// giveUp removes a client and closes its lines, unless that was done before.
 func (s *server) giveUp(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +155,7 @@ func (s *server) stats() (clients int, dropped uint64) {
 	return len(s.clients), s.dropped
 }
 
-// close disconnects all clients. Queued lines are not sent.
+// close disconnects all clients. Lines that are still queued may be lost.
 func (s *server) close() error {
 	err := s.listener.Close()
 	s.mu.Lock()

@@ -122,7 +122,8 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	}
 }
 
-// send sends a line to all clients and destinations. It is no error if nobody receives it.
+// send sends a line to all clients and destinations. The only error is ErrTooLong: then the line was sent to the
+// clients alone.
 func (s *Sink) send(line []byte) error {
 	if s.server != nil {
 		s.server.send(line)

@@ -39,7 +39,7 @@ const (
 const (
 	appName      = "TGCR"
 	checksumSize = 32 // bytes of data after the name
-	damageSize   = 16 // likewise
+	damageSize   = 16 // bytes of data after the name
 	appHeader    = 12 // bytes before the data
 )
 

@@ -51,7 +51,7 @@ func rawSamplings() string {
 }
 
 // cutLine splits a line of line bytes into the smallest number of packets of at most limit bytes. All packets have size
-// bytes, a multiple of group, the bytes of a pixel group; only the last may be shorter.
+// bytes, which is a multiple of group, the number of bytes in a pixel group; only the last may be shorter.
 func cutLine(line, limit, group int) (packets, size int) {
 	groups, most := line/group, limit/group
 	packets = (groups + most - 1) / most

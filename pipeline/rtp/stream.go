@@ -13,7 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Errors that callers can distinguish. They are returned wrapped, with the operation, the place and a remedy.
+// Errors that callers can distinguish. They are returned wrapped, with a text that says what is wrong.
 var (
 	ErrConfig  = errors.New("rtp: impossible configuration")
 	ErrFormat  = errors.New("rtp: format cannot be sent")
@@ -63,7 +63,7 @@ func (p Payload) Type() uint8 {
 	return [...]uint8{typeRaw, typeJPEG, typeResults, typeH264}[p]
 }
 
-// Start contains the initial values of an RTP stream. RFC 3550 §5.1 requires all three to be random.
+// Start contains the initial values of an RTP stream. By RFC 3550 §5.1 all three should be random.
 type Start struct {
 	SSRC      uint32
 	Sequence  uint32 // extended sequence number of the first packet

@@ -147,8 +147,8 @@ func (t *Train) Timestamp() uint32 { return t.info.timestamp }
 // access unit of H.264 as a byte stream, or the text of results.
 func (t *Train) Payload() []byte { return t.payload }
 
-// Sum computes the checksum of the frame that was packetized last, unless it is already computed or the stream has no
-// checksums. It reads the frame's pixels, and may run in another goroutine while the train is being sent.
+// Sum computes the checksum of the frame of the latest Packetize, unless it is already computed or the stream has no
+// checksums. It reads the train's payload, and may run in another goroutine while the train is being sent.
 func (t *Train) Sum() {
 	if t.crc != nil && !t.info.summed {
 		t.info.crc, t.info.summed = t.crc(t.payload), true

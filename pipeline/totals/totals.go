@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	most = 32 // groups; clients of any further group are counted in Others
+	most = 32 // maximum number of groups; clients of any further group are counted in Others
 
 	// Others is the group of clients for which there is no group left.
 	Others = "others"

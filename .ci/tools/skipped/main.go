@@ -25,7 +25,7 @@ type event struct {
 type reader struct {
 	out     io.Writer
 	said    map[string][]string // output of unfinished tests, by package and test
-	skipped map[string][]string // tests, by reason
+	skipped map[string][]string // names of skipped tests, by reason
 }
 
 func main() {
@@ -82,7 +82,8 @@ func (r *reader) take(e event) {
 	}
 }
 
-// tell prints the output of unfinished tests: those of a package, given as its path and a space, or all of them for "".
+// tell prints, and then forgets, the output of unfinished tests. of is a package's path followed by a space, or "" for
+// all packages.
 func (r *reader) tell(of string) {
 	for _, name := range slices.Sorted(maps.Keys(r.said)) {
 		if strings.HasPrefix(name, of) {

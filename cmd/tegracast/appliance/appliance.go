@@ -3,8 +3,8 @@
 // Package appliance opens the parts that a configuration describes, runs them, and changes them when the configuration
 // changes. It reports its state to users, the log, the service manager and a metrics server.
 //
-// Each kind of source, stage and output is opened in its own file. kinds.go lists them. newAppliance connects types
-// that know only what they use:
+// Each kind of source, stage and output is opened in its own file, which adds it to a map in kinds.go. newAppliance
+// connects types that know only what they use:
 //
 //   - opener and builder open and close the parts that a plan names; sourceOpener, stageOpener and sinkOpener open each
 //     kind;
@@ -49,7 +49,7 @@ type Env struct {
 	// Processors is the number of processors to use for computing, and for sending; 0: runtime.GOMAXPROCS(0).
 	Processors int
 	interrupt  <-chan struct{} // set by Serve: aborts the compilation of kernels when closed
-	patient    bool            // outputs that cannot be opened at the start may be opened later
+	patient    bool            // set by Serve: outputs that cannot be opened at the start may be opened later
 	ending     *shutdown       // set by Serve; nil: the shutdown is not watched
 }
 
@@ -57,7 +57,7 @@ type Env struct {
 type Options struct {
 	Store ConfigStore // storage of the configuration
 	Kept  bool        // the configuration comes from the state folder
-	Fixed bool        // there is no file to reload: SIGHUP ends the appliance
+	Fixed bool        // the configuration cannot be reloaded: SIGHUP ends the appliance
 	Dir   string      // folder of SDP files, and of the flight recorder's file if there is no state folder
 	// ExitAtEnd ends the appliance when all sources have ended.
 	ExitAtEnd bool

@@ -22,7 +22,7 @@ type builder struct {
 	views   *preview.Views
 	ending  *shutdown // nil: the shutdown is not watched
 
-	books  map[string]*pipeline.Books // statistics of the outputs that a reload has closed, by name
+	books  map[string]*pipeline.Books // statistics of the outputs that dropOutput has closed, by name
 	reopen func(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error)
 }
 
@@ -134,7 +134,7 @@ func (b *builder) dropOutput(ctx context.Context, f *flow, o *output) error {
 	return b.closeOutput(o)
 }
 
-// closeOutput releases the resources of an output that will not be opened again.
+// closeOutput releases the resources of an output, and ends its readers' sessions if it is an RTP stream.
 func (b *builder) closeOutput(o *output) error {
 	err := o.close()
 	b.sinks.streams.Remove(o.name)

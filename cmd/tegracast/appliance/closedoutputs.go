@@ -14,7 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// manyTries is the number of tries of a waiting output after which the pause until the next one is the longest.
+// manyTries is a number of tries after which the pause until a waiting output's next try has its maximum.
 const manyTries = 16
 
 // closedOutputs holds the outputs that are not open: stopped ones, which a client has stopped, and waiting ones, which
@@ -29,7 +29,7 @@ type closedOutputs struct {
 }
 
 // A waiting output could not be opened when the appliance started or returned to its previous configuration, for a
-// temporary reason: no name server answered, or the network or the disk was not ready. Everything else runs without it.
+// temporary reason (IsTemporary). Everything else runs without it.
 type waiting struct {
 	about outputReport
 	from  string
@@ -92,7 +92,7 @@ func (c *closedOutputs) due() <-chan time.Time {
 	return time.After(time.Until(next))
 }
 
-// overdue returns the outputs that are to be tried now.
+// overdue returns the names of the outputs that are to be tried now.
 func (c *closedOutputs) overdue() (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func (c *closedOutputs) tryNow(name string) bool {
 }
 
 // endWaiting ends the tries for a waiting output whose source has ended meanwhile. The output and its source are opened
-// together when a client starts the output.
+// together when a client stops the output and starts it again.
 func (c *closedOutputs) endWaiting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,11 +21,11 @@ type Check struct {
 	Warning  string             // why a restart will not use the new configuration; empty: it will
 }
 
-// Check parses and checks the text from the page's editor, and returns its configuration and all mistakes. page is the
-// section web that is in use, and shown is the text that the page displays. The text's section web must equal page or
-// the one in shown, because otherwise a text stored before a change of the installed file's section could not be
-// edited. A client that may only connect from this machine must not open the page to others, and a page that closed
-// itself could not answer.
+// Check parses and checks the text from the page's editor, and returns its configuration, or all mistakes. page is the
+// section web that is in use, and shown is the text that the page displays. The text's section web must equal page,
+// because a client that may only connect from this machine must not open the page to others, and a page that closed
+// itself could not answer. It may also equal the section in shown: otherwise a text that was stored before the
+// installed file's section web changed could not be edited.
 func (s ConfigStore) Check(text []byte, page config.Web, shown string) (*config.Appliance, Check) {
 	c, err := s.parse(pageText, text)
 	if err == nil && !c.Web.Equal(page) && !saysWeb(shown, c.Web) {
@@ -42,13 +42,13 @@ func (s ConfigStore) Check(text []byte, page config.Web, shown string) (*config.
 	return c, check
 }
 
-// saysWeb reports whether a text has the given section web.
+// saysWeb reports whether a text is a valid configuration with the given section web.
 func saysWeb(text string, section config.Web) bool {
 	c, err := config.Parse(pageText, []byte(text))
 	return err == nil && c.Web.Equal(section)
 }
 
-// lineOfWeb returns the line of the key web, or 1 if there is none.
+// lineOfWeb returns the line number of the key web, or 1 if there is none.
 func lineOfWeb(text []byte) int {
 	for i, line := range bytes.Split(text, []byte("\n")) {
 		if bytes.HasPrefix(line, []byte("web:")) {

@@ -24,11 +24,11 @@ type exposureState struct {
 	Source       string
 	Microseconds float64
 	Gain         float64
-	Longest      float64 // the frame period in µs
+	Longest      float64 // the longest possible exposure in µs: the frame period
 	HasExposure  bool    // the exposure can be set
 	HasGain      bool    // the gain can be set
-	HasAuto      bool    // a loop can control both
-	Auto         bool    // the loop controls both
+	HasAuto      bool    // there is a loop that can control the exposure
+	Auto         bool    // the loop controls it
 }
 
 // exposureSetting sets a camera manually, or, if Auto is true, returns control to the loop. A value of 0 leaves
@@ -70,7 +70,7 @@ type controlPanel struct {
 type balance struct {
 	name  string
 	stage auto.Balancer
-	gains isp.Gains    // the current ones, unless the loop controls them
+	gains isp.Gains    // the current ones; unused if balances returns true
 	black [4]int       // black levels by channel
 	loop  *controlLoop // nil: none
 }
@@ -165,7 +165,7 @@ func (p *controlPanel) Exposure() (e exposureState, can bool) {
 
 func micro(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
-// WhiteBalance returns the white balance of each isp, or nil if the sensor is monochrome.
+// WhiteBalance returns the white balance of each isp, or nil if there is no isp or the sensor is monochrome.
 func (p *controlPanel) WhiteBalance() (list []whiteBalanceState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,7 +5,7 @@ package appliance
 // controlPanels returns the panels of all open sources. It is for the page.
 type controlPanels func() []*controlPanel
 
-// Exposures returns the settings of the cameras that can be set.
+// Exposures returns the settings of the cameras that can be adjusted.
 func (all controlPanels) Exposures() (list []exposureState) {
 	for _, p := range all() {
 		if e, can := p.Exposure(); can {
@@ -15,7 +15,7 @@ func (all controlPanels) Exposures() (list []exposureState) {
 	return list
 }
 
-// WhiteBalances returns the white balance of each isp whose sensor has colours.
+// WhiteBalances returns the white balance of each isp with a colour sensor.
 func (all controlPanels) WhiteBalances() (list []whiteBalanceState) {
 	for _, p := range all() {
 		list = append(list, p.WhiteBalance()...)

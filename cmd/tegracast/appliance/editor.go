@@ -18,7 +18,7 @@ type configuration struct {
 	Text      string
 	Installed string // path of the installed file; empty: the default configuration
 	Kept      bool   // a stored text is used in place of the installed file
-	Keeps     bool   // a change is stored and outlives the process
+	Keeps     bool   // a change is stored, so that it outlives the process
 	Ignored   bool   // a stored text exists but is not used, because it is invalid or cannot be opened
 }
 
@@ -28,7 +28,7 @@ type editor struct {
 	requests requests
 	store    ConfigStore
 	page     func() config.Web         // the section web that is in use
-	notify   func() (done func(error)) // reports to the service manager that a reload begins, and done its result
+	notify   func() (done func(error)) // reports to the service manager that a reload begins; done reports its result
 	log      *slog.Logger
 	shown    atomic.Pointer[configuration]
 }
@@ -74,8 +74,8 @@ func (e *editor) Check(text []byte) Check {
 }
 
 // Configure switches the appliance to a text and stores it. If the text has mistakes, Configure only returns them. An
-// error is the reason why a valid text cannot be opened, or that ctx has ended, in which case the change may still be
-// in progress. If the text is used but cannot be stored, the result has a warning.
+// error says why a valid text cannot be opened, or that ctx has ended, in which case the change may still be in
+// progress. If the text is used but cannot be stored, the result has a warning.
 func (e *editor) Configure(ctx context.Context, text []byte) (Check, error) {
 	next, check := e.store.Check(text, e.page(), e.Configuration().Text)
 	if !check.Good {

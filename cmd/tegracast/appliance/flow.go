@@ -54,7 +54,7 @@ type stage interface {
 // output is an output of a flow.
 type output struct {
 	name     string
-	config   *config.Output  // as it will be reopened
+	config   *config.Output  // with which it will be reopened
 	from     string          // the source or stage that it reads from
 	view     pipeline.Format // its format for viewing; zero: it cannot be viewed
 	attached *pipeline.Output
@@ -80,8 +80,8 @@ type stream struct {
 	sink   *send.Sink
 }
 
-// start starts the flow, which runs until ctx ends or its graph has ended. Then the flow is sent to ended, unless over
-// is closed.
+// start starts the flow, which runs until its graph ends, by itself or because ctx or f.cancel has cancelled it. Then
+// the flow is sent to ended, unless over is closed.
 func (f *flow) start(ctx context.Context, ended chan<- *flow, over <-chan struct{}) {
 	ctx, f.cancel = context.WithCancelCause(ctx)
 	f.done = make(chan struct{})
@@ -135,7 +135,7 @@ func (f *flow) control(ctx context.Context) (wait func()) {
 	}
 }
 
-// hasSamples reports whether the flow's frames are a sensor's samples.
+// hasSamples reports whether the frames of the flow's source are a sensor's samples.
 func (f *flow) hasSamples() bool {
 	_, samples := f.source.Format().Pixel.Samples()
 	return samples

@@ -15,7 +15,7 @@ import (
 // flows holds the open flows. All methods may be called concurrently.
 type flows struct {
 	mu   sync.Mutex
-	list []*flow // in the order of the sources
+	list []*flow // in the order in which they were opened
 }
 
 // all returns a copy of the list of flows.
@@ -98,7 +98,7 @@ func (fs *flows) allEnded() bool {
 	return !slices.ContainsFunc(fs.all(), func(f *flow) bool { return !f.ended() })
 }
 
-// unended returns the names of the running sources and outputs.
+// unended returns the sources and outputs that still run, as "source NAME" and "output NAME".
 func (fs *flows) unended() (list []string) {
 	for f := range fs.read() {
 		if f.done == nil || f.ended() {

@@ -72,7 +72,7 @@ func (h *healthWatch) set(ready bool, stalled error) {
 }
 
 // Run waits until every output is armed, reports readiness, and feeds the watchdog while the pipeline makes progress.
-// When ctx ends, it reports that the service stops, and returns.
+// When ctx ends, it returns; if it has reported readiness, it first reports that the service stops.
 func (h *healthWatch) Run(ctx context.Context) {
 	if !h.started(ctx) {
 		return
@@ -115,7 +115,8 @@ func (h *healthWatch) announce(ready bool, st pipeline.Stats) {
 	h.tell(daemon.SdNotifyReady + "\nSTATUS=" + h.said)
 }
 
-// look feeds the watchdog, or logs what is stalled, and updates the status. It reports whether anything is stalled.
+// look feeds the watchdog unless something is stalled, logs when a stall begins or ends, and updates the status. It
+// reports whether anything is stalled.
 func (h *healthWatch) look(st pipeline.Stats, stalled error) bool {
 	_, before := h.State()
 	h.set(true, stalled)
@@ -146,8 +147,8 @@ func (h *healthWatch) look(st pipeline.Stats, stalled error) bool {
 // lost.
 const longest = 3000
 
-// status describes what is stalled, why the latest reload failed, which outputs have failed, and which sources have
-// ended, for display by the service manager. h.talking must be held.
+// status describes the pipeline for display by the service manager: whether frames are streamed, what is stalled, why
+// the latest reload failed, which outputs are retried, and which sources have ended. h.talking must be held.
 func (h *healthWatch) status(st pipeline.Stats, stalled error) string {
 	var list []string
 	if stalled != nil {

@@ -45,9 +45,9 @@ func (op *stageOpener) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, 
 	return s, nil
 }
 
-// newISP opens an isp on the CPU if the configuration requires that. Otherwise it opens it on the GPU. If frame memory
-// is not CUDA's or the GPU cannot run the isp, newISP returns an error if the configuration requires the GPU, and else
-// opens the isp on the CPU. The isp calls fault if the GPU is lost.
+// newISP opens an isp on the CPU if the configuration requires that, and otherwise on the GPU. If frame memory is not
+// CUDA's, or opening it on the GPU fails with cudahost.ErrNoCUDA, and the configuration does not require the GPU,
+// newISP opens the isp on the CPU. The isp calls fault if the GPU is lost.
 func (op *stageOpener) newISP(k *config.ISP, cfg isp.Config, fault func(error)) (ispStage, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, min(op.processors, isp.MaxWorkers))
 	gpu, ok := op.memory.allocator.(*cudahost.CUDA)

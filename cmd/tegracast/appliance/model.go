@@ -56,7 +56,7 @@ func (op *sourceOpener) modelCamera(c *config.Source, k *config.Model) (source, 
 	return camera, nil
 }
 
-// faultPlan returns the faults that the configuration injects. Revocations (F11) affect one slot after the other.
+// faultPlan returns the faults that the configuration injects. Revocations (F11) affect one pin after the other.
 func faultPlan(m *config.Model, sim *tegrasim.Sim) model.FaultPlan {
 	var revoked atomic.Uint64
 	plan := model.FaultPlan{Seed: m.Seed, Rates: map[model.FaultID]float64{}, Revoke: func() { sim.InvalidateAny(revoked.Add(1)) }}

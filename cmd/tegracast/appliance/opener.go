@@ -34,7 +34,8 @@ type opener struct {
 	log      *slog.Logger
 }
 
-// openParts opens the parts of a configuration that p names. After an error, the parts that it has opened stay open.
+// openParts opens the memory, unless it is open, and those parts of c that p names. After an error, the parts that it
+// has opened stay open.
 func (op *opener) openParts(c *config.Appliance, p plan) error {
 	op.closed.setOutputs(c)
 	if err := op.memory.open(c); err != nil {

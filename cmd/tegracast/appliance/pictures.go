@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	viewRate    = 15 // pictures per second
-	viewQuality = 80 // of the JPEG files
+	viewRate    = 15 // maximum number of pictures per second
+	viewQuality = 80 // quality of the JPEG files, from 1 to 100
 )
 
 // pictures shows the frames of outputs to clients.
 type pictures struct {
-	changing sync.RWMutex // held by a reload while it closes and opens parts
+	changing sync.RWMutex // locked for writing while parts are closed or a reload opens them
 	flows    *flows
 	memory   *memory
 	views    preview.Views
@@ -36,8 +36,8 @@ func (p *pictures) openView(name string) (*preview.Watcher, error) {
 	return p.views.AddViewer(name, func() (preview.Source, error) { return p.attachView(name) })
 }
 
-// attachView attaches an output for viewing in addition to the output of that name. It returns errNoOutput if there is
-// no output of that name.
+// attachView attaches another output, for viewing, in addition to the open output called name. It returns errNoOutput
+// if none of that name is open.
 func (p *pictures) attachView(name string) (preview.Source, error) {
 	f, o := p.flows.output(name)
 	switch {

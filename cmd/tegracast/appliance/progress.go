@@ -18,7 +18,7 @@ type progress struct {
 	parts map[string]watched
 }
 
-// watched records how much work a part had done when it last made progress, and when that was.
+// watched records how much work a part had done when it last made progress or had nothing to do, and when that was.
 type watched struct {
 	done uint64
 	at   time.Time

@@ -80,9 +80,9 @@ func (h *healthWatch) keep(o outcome) {
 	}
 }
 
-// RequestReload asks the service with process number pid and runtime directory dir to reload its configuration, and
-// waits for the result. An error says why the service goes on as before, that it has ended or not answered in time, or
-// that it cannot be asked, for instance because it has no file to reload.
+// RequestReload asks the service with process ID pid and runtime directory dir to reload its configuration, and waits
+// for the result. An error says why the service goes on as before, that it has ended or not answered in time, that ctx
+// has ended, or that the service cannot be asked, for instance because it has no file to reload.
 func RequestReload(ctx context.Context, pid int, dir string) error {
 	file := filepath.Join(dir, outcomeFile)
 	if _, err := readOutcome(file); err != nil {

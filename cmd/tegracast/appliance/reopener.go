@@ -17,8 +17,8 @@ type reopener struct {
 	log       *slog.Logger
 }
 
-// reopenOutput opens a failed output again, between two reloads, and returns its new sink. It waits for that until ctx
-// ends.
+// reopenOutput opens a failed output again, between two reloads, and returns its new sink, or ctx's error if ctx ends
+// first.
 func (r *reopener) reopenOutput(ctx context.Context, f *flow, o *output, own pipeline.Format) (pipeline.Sink, error) {
 	opened := make(chan pipeline.Sink, 1)
 	if err := r.requests.run(ctx, func(context.Context) (result, fatal error) {

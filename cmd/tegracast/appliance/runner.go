@@ -20,7 +20,7 @@ type runner struct {
 	requests    requests
 	due         func() <-chan time.Time     // returns a channel that receives when openWaiting is to be called, or nil
 	openWaiting func(context.Context) error // an error means that the appliance cannot go on
-	reload      func(context.Context) error // an error means the same; nil: no file to reload, SIGHUP ends run
+	reload      func(context.Context) error // an error means that the appliance cannot go on; nil: SIGHUP ends run
 	exits       bool                        // run returns when all sources have ended
 	ending      *shutdown                   // nil: the shutdown is not watched
 	log         *slog.Logger
@@ -40,8 +40,8 @@ func (r *runner) startFlows(ctx context.Context, sources map[string]bool) {
 	r.lines.Start(ctx)
 }
 
-// run runs all flows until ctx ends, a flow or a change fails, a signal arrives on hangup while there is no file to
-// reload, or, if r.exits is set, all sources have ended.
+// run runs all flows until ctx ends, a flow fails, a change returns a fatal error, a signal arrives on hangup while
+// r.reload is nil, or, if r.exits is set, all sources have ended.
 func (r *runner) run(ctx context.Context, hangup <-chan os.Signal) error {
 	defer close(r.over)
 	ctx, cancel := context.WithCancel(ctx)

@@ -36,7 +36,7 @@ func (s *sharedOutputs) Close(name string) error {
 	return gone.Close()
 }
 
-// consumers returns the number of consumers of each output.
+// consumers returns the number of consumers of each output, and the frames that they lost.
 func (s *sharedOutputs) consumers() (all []consumerCount) {
 	for _, x := range s.open() {
 		st := x.is.Stats()

@@ -20,7 +20,7 @@ const shutdownTime = 4500 * time.Millisecond
 // again to restoring what outlives the process.
 const lastTime = 300 * time.Millisecond
 
-// A shutdown bounds the duration of the service's end. A nil shutdown only runs the steps.
+// A shutdown limits how long the service takes to end. A nil shutdown only runs the steps.
 type shutdown struct {
 	log   *slog.Logger
 	begun chan struct{} // closed when the shutdown begins

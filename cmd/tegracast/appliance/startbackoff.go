@@ -15,7 +15,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/files"
 )
 
-// A startBackoff counts failed starts in a row, in a file that outlives the process, and delays the next one, because
+// A startBackoff counts failed starts in a row, in a file that outlives the process, and delays the next start, because
 // not every release of systemd can increase its delay (RestartSteps= came with 254). The zero value delays nothing.
 type startBackoff struct{ file string }
 

@@ -9,11 +9,12 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 )
 
-// kernelCache returns the folder of compiled kernels, in the service's state or the user's cache, or "".
+// kernelCache returns the folder of compiled kernels, in the service's state or the user's cache, or "" if there is
+// neither.
 func kernelCache() string { return stateOrCache("kernels", "") }
 
 // quarantineFolder returns the folder that records the kernels that have broken the GPU, in the service's state or the
-// user's cache, or "".
+// user's cache, or "" if there is neither.
 func quarantineFolder() string { return stateOrCache("quarantine", "quarantine") }
 
 // stateOrCache returns the folder state in the service's state, else the folder cache in tegracast's part of the user's

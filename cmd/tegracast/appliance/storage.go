@@ -32,7 +32,7 @@ func (s *storage) openDriver(folder string) (*cufile.Driver, error) {
 	return d, nil
 }
 
-// close closes the drivers, which no output may use any more. While a disk hangs it leaves them to the end of the
+// close closes the drivers, which must no longer be in use. While a disk hangs it leaves them to the end of the
 // process, because closing would wait for transfers in progress.
 func (s *storage) close() error {
 	if s.disks.Hanging() {

@@ -9,9 +9,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A supervisor supervises outputs that are not open: it opens those that wait, and starts and stops outputs at a
-// client's request. Open outputs, which may fail, are supervised in pipeline/supervision.go, cameras in
-// capture/supervisor.go.
+// A supervisor opens the outputs that wait, and starts and stops outputs at a client's request. Open outputs, which may
+// fail, are supervised in pipeline/supervision.go, cameras in capture/supervisor.go.
 type supervisor struct {
 	reloader *reloader
 	requests requests

@@ -63,7 +63,7 @@ func (o *ucxOutputs) Close(name string) error {
 	return err
 }
 
-// consumers returns the number of consumers of each output.
+// consumers returns the number of consumers of each output, and the frames that they lost.
 func (o *ucxOutputs) consumers() (all []consumerCount) {
 	for _, x := range o.open() {
 		st := x.is.sink.Stats()

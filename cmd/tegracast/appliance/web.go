@@ -119,7 +119,7 @@ func pageLines(all map[string]lines.Books) (list []web.Line) {
 	return list
 }
 
-// pageBus returns the state of the message bus, or nil if nothing is published.
+// pageBus returns the state of the message bus, or nil if none is open.
 func pageBus(b *telemetry.Bus) *web.Bus {
 	st, open := b.Stats()
 	if !open {

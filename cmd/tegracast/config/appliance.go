@@ -148,7 +148,7 @@ type Stage struct {
 	Pictures Pictures
 	Kind     StageKind
 	Holds    int // maximum number of frames that it holds
-	MayHold  int // the same if it works on a GPU; 0: Holds
+	MayHold  int // maximum number of frames that it holds if it works on a GPU; 0: Holds
 	At       yamlfile.Place
 	OpenAt   yamlfile.Place // place for the error if it cannot be opened
 
@@ -183,7 +183,7 @@ type OutputKind interface {
 // traits are the properties of an output that follow from its kind. The zero value belongs to an output that takes UYVY
 // from an isp and holds one frame.
 type traits struct {
-	Holds  int            // maximum number of frames that it holds, 0: one; some formats need more
+	Holds  int            // maximum number of frames that it holds (more in some formats); 0: one
 	Card   string         // name of the Card that the frames go to; empty: none
 	OpenAt yamlfile.Place // place for the error if it cannot be opened; zero: the output's
 

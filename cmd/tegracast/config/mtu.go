@@ -50,7 +50,8 @@ func (c *RTP) Narrow() int {
 	return c.path
 }
 
-// NewPaths lists the outputs whose packet size was found by FindPaths and differs from that in old.
+// NewPaths lists the RTP outputs for which FindPaths found another packet size than in old. It leaves out those that
+// old does not have.
 func (a *Appliance) NewPaths(old *Appliance) (names []string) {
 	for i := range a.Outputs {
 		if o := &a.Outputs[i]; !o.samePath(old.Output(o.Name)) {

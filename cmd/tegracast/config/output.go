@@ -111,9 +111,9 @@ func (a *Appliance) packetReady(o *Output) bool {
 	})
 }
 
-// Formats returns want, the format that the output requests from From when its source delivers in, and own, the format
-// that it sends. own differs from want in frame rate only. If the output takes the frames as they are, want is zero and
-// own is in. Formats returns an error if the output cannot send its format.
+// Formats returns want, the format that the output requests from From when its source delivers frames of format in, and
+// own, the format that it sends. own differs from want in frame rate only. If the output takes the frames as they are,
+// want is zero and own is in. Formats returns an error if the output cannot send its format.
 func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err error) {
 	if o.asIs {
 		return want, in, o.sends(in)
@@ -166,8 +166,8 @@ func (o *Output) sends(f pipeline.Format) error {
 // viewWidth is the width in pixels above which pictures for viewing are smaller than the output's own, if they can be.
 const viewWidth = 960
 
-// View returns the format for viewing what the output sends when its source delivers in. It is zero if the output cannot
-// be viewed.
+// View returns the format for viewing what the output sends when its source delivers frames of format in. It is zero if
+// the output cannot be viewed.
 func (o *Output) View(in pipeline.Format) pipeline.Format {
 	by := o.shrink()
 	for by < 4 && in.Width/by > viewWidth && in.Width%(4*by) == 0 && in.Height%(4*by) == 0 {

@@ -20,7 +20,7 @@ type Recording struct {
 	paths []string
 }
 
-// Paths returns the files that the patterns in Files match.
+// Paths returns the files that Files names or matches, in the order in which they are played.
 func (c *Recording) Paths() []string { return c.paths }
 
 // Unpaced reports whether the outputs set the pace.

@@ -213,9 +213,9 @@ func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) 
 	return nil
 }
 
-// writeCombined refuses every part that reads write-combined frames with the CPU, because such memory is uncached for the
-// CPU (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the outputs only a recording, UCX and share read the
-// pixels of a source's own frames.
+// writeCombined refuses write-combined memory without memory: cuda, and with any part that reads the frames with the
+// CPU, because such memory is uncached for the CPU (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the
+// outputs only a recording, UCX and share read the pixels of a source's own frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")
@@ -277,7 +277,7 @@ func (r *resolver) slots(root yamlfile.Section) error {
 	return nil
 }
 
-// files checks the files that sources read, after everything else was valid.
+// files checks the files that sources read, and that outputs can send their frames, after everything else was valid.
 func (r *resolver) files(yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s := &r.out.Sources[i]

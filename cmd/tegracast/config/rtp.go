@@ -111,8 +111,8 @@ func (c *RTP) unicast() bool {
 	})
 }
 
-// checkSession refuses the key session unless it is empty or names an RTP output of pictures, whose SDP then also
-// describes the results.
+// checkSession refuses a non-empty key session, unless the payload is results and the key names an RTP output of
+// pictures, whose SDP then also describes the results.
 func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	switch {
 	case c.Session == "":
@@ -128,9 +128,9 @@ func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	return at.Key("session").Errorf("%q is not an output that sends pictures by RTP", c.Session)
 }
 
-// checkDestinations refuses an invalid destination, a destination that another stream or the multicast of RTSP uses, a
-// session file without destinations, and a stream without any way to its readers: destinations, publish, RTSP, or the
-// page for H.264.
+// checkDestinations refuses an invalid destination, a destination that another stream or the multicast of RTSP uses,
+// the key session without destinations, and a stream without any way to its readers: destinations, publish, RTSP, or
+// the page for H.264.
 func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	switch {
 	case len(c.Destinations) > 0 || c.Publish != nil:

@@ -14,8 +14,8 @@ import (
 // defaultRate is the rate of a source whose section gives none.
 var defaultRate = pipeline.Rate{Num: 30, Den: 1}
 
-// streamed sets the fields of s that depend on whether the stream is bare. If it is not, streamed refuses frames that
-// do not fill whole DMA descriptors, because the trailer begins a descriptor.
+// streamed sets the fields of s that depend on whether the stream is bare. If it is not, streamed refuses frames whose
+// size is not a multiple of fpga.FrameAlign, because the trailer begins a DMA descriptor.
 func (s *Source) streamed(at yamlfile.Section, bare bool) error {
 	if s.Bare = bare; bare {
 		s.NoExposure = "is a bare stream"

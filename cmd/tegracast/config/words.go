@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// Types of a frame rate, a time, a number of bytes and a line, each of which is one word in the file.
+// Types of a frame rate, a duration, a number of bytes and a line, each of which is one word in the file.
 type (
 	Rate     = yamlfile.Word[pipeline.Rate]
 	Duration = yamlfile.Word[time.Duration]

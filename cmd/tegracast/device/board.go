@@ -22,9 +22,8 @@ type Board struct {
 	Function *tegra.Device
 }
 
-// OpenBoard opens a device file of the kernel module, with memory as configured by cfg, and logs to cfg's logger. Unless
-// the PCI id is that of another engine, the function is AMD's XDMA, which is identified by its own registers when it is
-// first used.
+// OpenBoard opens a device file of the kernel module, with memory as configured by cfg, and logs to cfg's logger. It
+// does not check which engine the function has: AMD's XDMA is identified by its own registers when it is first used.
 func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
 	memory, err := cudahost.Open(cfg)
 	if err != nil {

@@ -62,7 +62,7 @@ func (p patient) libraries() []finding {
 	return list
 }
 
-// turboJPEG checks for libjpeg-turbo, which speeds up JPEG on the CPU several times.
+// turboJPEG checks for libjpeg-turbo, which makes JPEG encoding on the CPU several times faster.
 func (p patient) turboJPEG() finding {
 	if found := p.library(codec.TurboJPEGName); found != "" {
 		return finding{"libjpeg-turbo", isGood, "/" + found, ""}
@@ -110,8 +110,8 @@ func (p patient) memlock() finding {
 	return finding{"memlock", isWarning, fmt.Sprintf("this process may lock only %d KiB of memory; %s", n>>10, service), "ulimit -l unlimited"}
 }
 
-// socketBuffer is the number of bytes that a receiver requests for its socket's buffer. It holds the largest burst of
-// packets, which is that of two consecutive frames.
+// socketBuffer is the number of bytes that the kernel should allow for the buffer of a socket, which is the least that
+// a receiver requests. It holds the largest burst of packets, which is that of two consecutive frames.
 const socketBuffer = 8 << 20
 
 func (p patient) buffers() finding {
@@ -141,7 +141,7 @@ func (p patient) clock() finding {
 	return finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
 }
 
-// power checks a Jetson's clocks and power mode.
+// power checks a Jetson's power mode, clocks, power rails and throttling.
 func (p patient) power() []finding {
 	var list []finding
 	if mode := board.PowerMode(p.root); strings.HasPrefix(mode, "MAXN") {

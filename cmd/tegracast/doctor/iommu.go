@@ -19,8 +19,8 @@ import (
 // errNoDevice means that the module has no device file for a function.
 var errNoDevice = errors.New("no device file")
 
-// module returns the kernel module's information about the function, read through the function's device file, or
-// errNoDevice.
+// module returns the kernel module's information about the function, and the path of the function's device file,
+// through which it was read. If there is no such file, it returns errNoDevice.
 func (f pciFunction) module() (info uapi.Info, device string, err error) {
 	names, _ := fs.Glob(f.p.root, "dev/tegra_p2p*")
 	for _, name := range names {
@@ -141,7 +141,7 @@ func (f pciFunction) neighbours() (list []string) {
 	return list
 }
 
-// group reports which other functions share the IOMMU group, and could be reached through this function's mappings.
+// group reports which other functions share the function's IOMMU group, and with it the mappings.
 func (f pciFunction) group() finding {
 	const what = "IOMMU group"
 	target, err := fs.ReadLink(f.p.root, f.dir+"/iommu_group")

@@ -16,7 +16,7 @@ const (
 	isGood    grade = "good"
 	isNote    grade = "note"    // neutral information
 	isWarning grade = "warning" // it works, but not as well as possible
-	isMissing grade = "missing" // nothing works without it
+	isMissing grade = "missing" // no camera of a real FPGA works without it
 )
 
 // finding is the result of a check.
@@ -24,7 +24,7 @@ type finding struct {
 	What    string `json:"what"`              // what was looked at
 	Grade   grade  `json:"grade"`             // `good`, `note`, `warning` or `missing`
 	Detail  string `json:"detail"`            // what was found
-	Command string `json:"command,omitempty"` // what fixes it, for a shell of root
+	Command string `json:"command,omitempty"` // shell command that fixes it, for root
 }
 
 // patient is the examined machine: its files, and information that files do not contain.
@@ -34,7 +34,7 @@ type patient struct {
 	synchronised func() bool                          // reports whether the clock is synchronised
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // returns the module's information about its device
-	kernelLog    func() string                        // the kernel's log as far as it is kept; empty if unreadable
+	kernelLog    func() string                        // returns the kernel's log; empty: it cannot be read
 }
 
 // text returns a file's content without surrounding spaces, or "" if it cannot be read.

@@ -55,7 +55,8 @@ func (c pciConfig) sizes() expressSizes {
 	return expressSizes{payload: 128 << (control >> 5 & 7), payloadMax: 128 << (capabilities & 7), read: 128 << (control >> 12 & 7)}
 }
 
-// powerSaving returns the ASPM states enabled in Link Control (§7.5.3.7). known is false without the register.
+// powerSaving returns the ASPM states enabled in Link Control (§7.5.3.7). known is false if c does not contain that
+// register.
 func (c pciConfig) powerSaving() (on []string, known bool) {
 	at := c.capability(capExpress)
 	if at == 0 {

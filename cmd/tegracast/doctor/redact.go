@@ -142,7 +142,7 @@ func (r redactor) cleanWords(text string) string {
 	return text
 }
 
-// clean returns a text without private data. Loopback addresses stay.
+// clean returns a text with all private data that it recognises replaced. Loopback addresses stay.
 func (r redactor) clean(text string) string {
 	text = urlPattern.ReplaceAllStringFunc(text, cleanURL)
 	text = userAtHost.ReplaceAllString(text, "<user>@<host>")
@@ -163,7 +163,8 @@ func (r redactor) clean(text string) string {
 	})
 }
 
-// cleanURL returns the start of a URL without host, user and password. Names of the local machine such as localhost stay.
+// cleanURL returns the start of a URL with user, password and host replaced. In a URL without a user, names of the
+// local machine such as localhost stay.
 func cleanURL(s string) string {
 	m := urlPattern.FindStringSubmatch(s)
 	scheme, user, host := m[1], m[2], m[3]

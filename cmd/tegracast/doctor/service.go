@@ -42,7 +42,7 @@ func Service(ctx context.Context, e terminal.Env, asJSON bool) error {
 	return newManager(e).runDoctor(ctx, asJSON)
 }
 
-// runDoctor runs doctor by systemd-run(1) with those settings of the unit that restrict it.
+// runDoctor runs doctor by systemd-run(1) with those settings of the unit that restrict the service.
 func (m manager) runDoctor(ctx context.Context, asJSON bool) error {
 	if !m.here() {
 		return errors.New("--service: systemd does not run this machine: leave --service out")

@@ -81,7 +81,7 @@ func regions(w io.Writer, device string) error {
 	return nil
 }
 
-// pinSizes are the sizes of a page, of descriptors, and of a frame of 4K.
+// pinSizes are the size of a page in bytes, and about those of a camera's descriptors and of a 4K frame.
 var pinSizes = []int{tegra.PageSize, 1 << 20, 32 << 20}
 
 // pins pins memory for the FPGA and measures the time. The module uses one way of pinning until it is reloaded.
@@ -101,7 +101,7 @@ func (r *reporter) backends() []string {
 	return []string{"host", "cuda"}
 }
 
-// quietEnv returns an environment for parts that puts their log into the report.
+// quietEnv returns an environment for the parts of a report. It writes their output and log to w.
 func quietEnv(w io.Writer) terminal.Env {
 	return terminal.Env{Out: w, Err: io.Discard, Log: slog.New(slog.NewTextHandler(w, nil))}
 }

@@ -9,13 +9,14 @@ import (
 	"strings"
 )
 
-// State returns the service manager's state folder (systemd.exec(5)), or "".
+// State returns the state folder that the service manager has assigned (systemd.exec(5)), or "" if there is none.
 func State() string { return first("STATE_DIRECTORY") }
 
-// Runtime returns the service manager's runtime folder (systemd.exec(5)), or "".
+// Runtime returns the runtime folder that the service manager has assigned (systemd.exec(5)), or "" if there is none.
 func Runtime() string { return first("RUNTIME_DIRECTORY") }
 
-// StateOrUser returns the service manager's state folder, else the user's (XDG Base Directory Specification), or "".
+// StateOrUser returns State, else the user's state folder for the program (XDG Base Directory Specification), or "" if
+// the user's home directory is unknown.
 func StateOrUser() string {
 	if dir := State(); dir != "" {
 		return dir
@@ -29,7 +30,7 @@ func StateOrUser() string {
 	return ""
 }
 
-// first returns the first folder of the list in an environment variable, which the service manager sets, or "".
+// first returns the first folder of the list in an environment variable, or "" if the variable is empty or unset.
 func first(variable string) string {
 	dir, _, _ := strings.Cut(os.Getenv(variable), ":")
 	return dir

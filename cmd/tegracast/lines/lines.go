@@ -33,7 +33,7 @@ type Config struct {
 type Lines struct {
 	cfg     Config
 	flashes chan time.Time                       // passes the start of each pulse from trigger to strobe
-	watch   atomic.Pointer[map[string][]watcher] // by source
+	watch   atomic.Pointer[map[string][]watcher] // the pins that use a source's frames, by source
 
 	mu   sync.Mutex
 	list map[string]*openPin
@@ -42,7 +42,7 @@ type Lines struct {
 // openPin is a pin with its goroutine.
 type openPin struct {
 	pin
-	source string // the source whose frames it uses
+	source string // the source whose frames it uses; empty: none
 	where  string // its place on the board
 	cancel context.CancelFunc
 	done   chan struct{} // nil before it runs

@@ -99,7 +99,7 @@ func (t *triggerPin) run(ctx context.Context) {
 type resetPin struct {
 	*outPin
 	config config.Reset
-	mu     sync.Mutex // two cameras of one card may recover at the same time
+	mu     sync.Mutex // serializes resets, and close: two cameras of one card may recover at the same time
 }
 
 func (r *resetPin) run(ctx context.Context) { <-ctx.Done() }

@@ -23,7 +23,7 @@ type Input interface {
 	Close() error
 }
 
-// Board opens lines. Outputs start at 0, inputs report rising edges.
+// Board opens lines. Outputs start at 0; inputs report rising edges.
 type Board interface {
 	Output(l gpio.Line, consumer string) (Output, error)
 	Input(l gpio.Line, consumer string) (Input, error)
@@ -52,8 +52,8 @@ func (chips) Input(l gpio.Line, consumer string) (Input, error) {
 
 // A pin is a line in operation.
 type pin interface {
-	run(ctx context.Context) // until ctx ends
-	close() error            // after run
+	run(ctx context.Context) // returns when ctx ends
+	close() error            // must not be called while run runs
 	books() Books
 }
 
@@ -67,7 +67,7 @@ type Books struct {
 	Errors         uint64
 	Lost           uint64
 	Match          capture.MatchStats
-	PPS            time.Duration // offset of the machine's clock, for the pulse per second only
+	PPS            time.Duration // time by which the machine's clock is ahead, for the pulse per second only
 }
 
 // watcher is a pin that gets the frames of a source, on the source's own goroutine.

@@ -90,8 +90,8 @@ func (s *strobePin) follow(ctx context.Context) {
 	}
 }
 
-// predict lights future exposures until the camera has been silent for more than trusted periods or ctx ends. lit is
-// the start of the latest lit exposure; predict returns it for the next call.
+// predict lights future exposures until ctx ends, or the next one would start more than trusted (8) periods after the
+// latest that a frame reported. lit is the start of the latest lit exposure; predict returns it for the next call.
 func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time.Time {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -117,7 +117,7 @@ func (s *strobePin) predict(ctx context.Context, e exposure, lit time.Time) time
 	}
 }
 
-// next returns the start of the first exposure that was not lit and is not past by more than an eighth of a period.
+// next returns the start of the first exposure that was not lit and did not begin more than an eighth of a period ago.
 func (e exposure) next(now, lit time.Time) time.Time {
 	after := now.Add(-e.period / 8)
 	if least := lit.Add(e.period / 2); least.After(after) {

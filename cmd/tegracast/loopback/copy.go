@@ -168,8 +168,8 @@ func (c *copier) once(ctx context.Context, o Options, i int, r *Result) error {
 	return nil
 }
 
-// compare checks that the bytes of the last copy have arrived unchanged. If they have not, it counts the copy as wrong
-// in r; that is no error. If the card has a single direction, it does nothing.
+// compare checks that the bytes of the latest copy have arrived unchanged. If they have not, it counts the copy as
+// wrong in r; that is no error. If the card has a single direction, it does nothing.
 func (c *copier) compare(ctx context.Context, r *Result, size int) error {
 	if !c.compares {
 		return nil

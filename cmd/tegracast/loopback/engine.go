@@ -34,7 +34,7 @@ type engine interface {
 // Card is the memory on the card that a validation run goes through.
 type Card struct {
 	Address uint64  // of its first byte, in the card's address space
-	Window  int     // bytes
+	Window  int     // number of its bytes that are used
 	Channel int     // DMA channel in both directions
 	Clock   float64 // clock of the engine's data path in MHz
 }
@@ -64,7 +64,7 @@ func openerOf(b *device.Board) opener {
 	return openXDMA
 }
 
-// Settle stops a board's engine, and lifts a fence that was left.
+// Settle opens a board's engine. If the function is fenced, Settle stops the engine and lifts the fence.
 func Settle(ctx context.Context, b *device.Board) error {
 	_, err := openerOf(b)(ctx, b.Hardware, DefaultCard())
 	return err
@@ -73,14 +73,14 @@ func Settle(ctx context.Context, b *device.Board) error {
 // opener opens a device's engine.
 type opener func(ctx context.Context, hw capture.Hardware, card Card) (engine, error)
 
-// transfer can be run repeatedly. Abandon replaces Close if the engine does not stop.
+// transfer can be run repeatedly. If Close fails because the engine does not stop, Abandon must be called.
 type transfer interface {
 	Run(ctx context.Context) (xdma.Result, error)
 	Close() error
 	Abandon() error
 }
 
-// fencedTransfer is a transfer whose memory is not reused while the engine may access it.
+// fencedTransfer is a transfer whose Abandon fences the function, because the engine may still access the memory.
 type fencedTransfer struct {
 	transfer
 	fencer tegra.Fencer

@@ -80,7 +80,7 @@ func (h *cpuHand) mismatch(ctx context.Context, size int) (at int, ok bool, err 
 	return at, ok, err
 }
 
-// fill writes random bytes.
+// fill writes random bytes to b, whose length must be a multiple of 8.
 func fill(b []byte, rng *rand.PCG) {
 	for len(b) >= 8 {
 		binary.NativeEndian.PutUint64(b, rng.Uint64())

@@ -77,7 +77,7 @@ func surfaceKinds(memory cudahost.Allocator) []surfaceKind {
 	return []surfaceKind{{flags: cudahost.Default}}
 }
 
-// large is the size in bytes from which on the allocation of surfaces may take a second.
+// large is the least size in bytes of a surface whose allocation may take a second.
 const large = 64 << 20
 
 // runCopies performs the run and adds its results to r.

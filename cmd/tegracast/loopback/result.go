@@ -29,7 +29,7 @@ type Result struct {
 	Interrupts uint64 `json:"interrupts,omitempty"` // passed on by the kernel module
 }
 
-// LaneResult holds the measurements in one direction.
+// LaneResult holds the measurements of one direction and, with CUDA, of one kind of memory.
 type LaneResult struct {
 	Direction    string               `json:"direction"`               // `h2c` to the card, `c2h` from it
 	Memory       string               `json:"memory,omitempty"`        // `default` or `write-combined`, of CUDA
@@ -39,7 +39,7 @@ type LaneResult struct {
 	EngineBytes  uint64               `json:"engine_bytes"`            // bytes by the engine's count of beats, where a partial beat counts as whole
 	EngineCycles uint64               `json:"engine_cycles"`           // of the data path's clock
 	EngineRate   float64              `json:"engine_bytes_per_second"` // by cycles and `--clock`
-	Agree        bool                 `json:"counters_agree"`          // they agree with what was moved; true without counters
+	Agree        bool                 `json:"counters_agree"`          // counters fit what was moved; true without any
 	Latency      pipeline.Percentiles `json:"latency"`                 // of a transfer
 }
 

@@ -97,7 +97,8 @@ func text(n uint64, up bool) string {
 	return fmt.Sprintf("%d %s", n>>shift, unit)
 }
 
-// onGPU reports whether frames are in CUDA's memory, which the program does not lock. memory is the configuration's key.
+// onGPU reports whether frames will be in CUDA's memory, which the program does not lock. memory is the value of the
+// configuration's key memory.
 func onGPU(memory string) bool {
 	return memory == "cuda" || memory == "auto" && len(cudahost.DeviceFiles(os.DirFS("/"))) > 0
 }

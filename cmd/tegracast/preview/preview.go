@@ -25,7 +25,7 @@ type Picture struct {
 // A Sink keeps the newest picture. Slow viewers miss pictures and delay nobody else.
 type Sink struct {
 	encoder rtp.JPEGEncoder
-	room    []byte // for a file
+	room    []byte // memory for one encoded picture
 
 	mu     sync.Mutex
 	newest *Picture      // nil: none yet

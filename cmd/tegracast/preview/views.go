@@ -69,7 +69,8 @@ func (v *Views) AddViewer(output string, open func() (Source, error)) (*Watcher,
 	return &Watcher{sink: x.Sink, leave: func() { v.leave(output, x) }}, nil
 }
 
-// leave removes a viewer of x, and stops the pictures idleTime after the last one was removed.
+// leave removes a viewer of x. It stops the pictures idleTime after the last viewer was removed, unless another one has
+// come.
 func (v *Views) leave(output string, x *view) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 // Client sends requests with the token of a serve process that keeps it in this process's state folder.
 var Client = &http.Client{Transport: WithToken(http.DefaultTransport)}
 
-// WithToken returns a transport that adds the token to requests.
+// WithToken returns a transport that adds the same token to requests as Client.
 func WithToken(t http.RoundTripper) http.RoundTripper {
 	return WithKey(t, func() (string, error) { return token.Read(folders.StateOrUser()) })
 }

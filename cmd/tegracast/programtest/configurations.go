@@ -9,7 +9,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5004"]}}]
 `
 
 // WithKernels is a configuration with two kernels: one that finds results, and one that draws. Its paths are valid in
-// folders below cmd/tegracast.
+// the folders directly below cmd/tegracast.
 const WithKernels = `sources: [{name: camera, model: {width: 320, height: 240}}]
 isp: [{name: isp}]
 kernels:

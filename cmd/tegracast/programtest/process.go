@@ -119,7 +119,7 @@ func (p *Process) Within(bound time.Duration) error {
 	}
 }
 
-// Need waits for a peer, which must end with status 0.
+// Need waits for the process, and fails the test unless it ends within bound with status 0.
 func (p *Process) Need(t testing.TB, bound time.Duration) {
 	t.Helper()
 	if s := p.Wait(t, bound); s != 0 {

@@ -21,7 +21,7 @@ import (
 // maxSegments), which the kernel drops and counts as one.
 const segments = 64
 
-// Blames reports whether the receiver's socket accounts for all losses.
+// Blames reports whether overflow, the number of datagrams that the receiver's socket dropped, accounts for all losses.
 func (v Verdict) Blames(overflow uint64) bool {
 	return v.Lost >= overflow && v.Lost <= overflow*segments
 }
@@ -47,7 +47,7 @@ func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) 
 	return p.Verdict(t), overflow
 }
 
-// Listening waits until the port is open in a process's network namespace.
+// Listening waits until the port is open in a process's network namespace. It fails the test after a minute.
 func Listening(t *testing.T, pid, port int) {
 	t.Helper()
 	for range 6000 {
@@ -59,8 +59,8 @@ func Listening(t *testing.T, pid, port int) {
 	t.Fatalf("nobody listens at port %d", port)
 }
 
-// socket returns the number of bytes waiting in the port's socket, and the number of datagrams that the kernel dropped
-// because its buffer was full (proc_net(5), udp: rx_queue, drops).
+// socket returns the number of bytes waiting in the port's sockets, and the number of datagrams that the kernel dropped
+// because their buffers were full (proc_net(5), udp: rx_queue, drops). open is false if there is no socket.
 func socket(t *testing.T, pid, port int) (waiting, drops uint64, open bool) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/udp", pid))

@@ -37,7 +37,7 @@ func Alone(c *config.Appliance) error {
 	return nil
 }
 
-// senderTo returns the name of another process with a socket connected to an address, or "".
+// senderTo describes another process with a socket connected to an address, or returns "" if none is known.
 func senderTo(to netip.AddrPort) string {
 	file := "/proc/net/udp"
 	if to.Addr().Is6() {

@@ -24,7 +24,8 @@ var errTooMany = errors.New("clients have added as many destinations as they may
 
 var errRests = errors.New("the stream has failed and is opened again: ask for it when it runs")
 
-// Send adds a destination to a stream, until Unsend or the removal of the stream, and returns the SDP.
+// Send adds a destination to a stream and returns the SDP for it. The stream is sent there until Unsend, until the
+// stream is removed, or until the configuration sends a stream to that address.
 func (s *Set) Send(ctx context.Context, name, dest string) (sdp []byte, err error) {
 	if !s.has(name) {
 		return nil, ErrNoStream

@@ -62,8 +62,8 @@ func (s *Set) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// label returns a destination's label in metrics. The label of a configured destination is its address. Destinations of
-// clients are labelled by kind or host, because each has another port.
+// label returns a destination's label in metrics, and whether a client has asked for it. The label of a configured
+// destination is its address. Destinations of clients are labelled by kind or host, because each has another port.
 func (x *stream) label(d send.DestinationStats) (to string, client bool) {
 	switch {
 	case d.Reader != "":

@@ -9,9 +9,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// Rest ends the sessions of a stream's readers and viewers, and stops using its sink, which has failed. It keeps the
-// destinations that clients have added, and the counters of all destinations, for the sink that Add brings. For a stream
-// at rest it does nothing.
+// Rest ends the sessions of a stream's readers and viewers, and stops using its sink, which can then be closed. It
+// keeps the destinations that clients have added, and the counters of all destinations, for the next sink that is
+// passed to Add. If the stream is at rest or does not exist, Rest does nothing.
 func (s *Set) Rest(name string) {
 	s.mu.Lock()
 	x, server := s.stream(name), s.server
@@ -66,7 +66,7 @@ func (x *stream) remove(dest string) error {
 	return x.sink.Remove(dest)
 }
 
-// added adds the counters of earlier sinks to those of the destinations in list, and returns it.
+// added adds the counters of earlier sinks to those of the destinations in list, and returns list.
 func (x *stream) added(list []send.DestinationStats) []send.DestinationStats {
 	for i := range list {
 		d := &list[i]

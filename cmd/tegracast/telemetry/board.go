@@ -16,7 +16,7 @@ import (
 )
 
 // Metrics exports the board's identity, clocks, sensors and throttling, which it reads at each collection.
-type Metrics struct{ Root fs.FS } // /
+type Metrics struct{ Root fs.FS } // the machine's file system
 
 // Describe implements prometheus.Collector. It sends nothing, because the metrics depend on the board.
 func (m *Metrics) Describe(chan<- *prometheus.Desc) {}

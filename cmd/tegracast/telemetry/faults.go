@@ -28,7 +28,7 @@ func (b *Bus) Handler() slog.Handler { return &handler{bus: b} }
 
 type handler struct {
 	bus   *Bus
-	attrs []slog.Attr // with the names of their groups
+	attrs []slog.Attr // the keys include the names of the groups
 	group string
 }
 

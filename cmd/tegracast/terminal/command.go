@@ -16,7 +16,7 @@ type Env struct {
 	Log      *slog.Logger
 }
 
-// A UsageError ends the program with status 2: the command line is invalid.
+// A UsageError ends the program with status 2: the command line or the configuration is invalid.
 type UsageError struct{ Err error }
 
 func (u UsageError) Error() string { return u.Err.Error() }

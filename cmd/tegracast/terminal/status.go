@@ -24,7 +24,7 @@ type View struct {
 	Receivers  map[string][]send.DestinationStats
 	Takers     map[string]string // by output: its other consumers, in words
 	Loops      []string          // state of the loops for exposure and white balance
-	Quarantine []string          // kernels in quarantine
+	Quarantine []string          // names of the kernels in quarantine
 	Readers    string            // the readers' part of the status line
 	Lines      string            // the part of the status line about the board's lines
 }
@@ -83,7 +83,7 @@ func (s *Status) Run(ctx context.Context) {
 	}
 }
 
-// since holds the current time, the seconds since the previous look, and the CPU usage in these.
+// since holds the current time, the seconds since the previous look, and the CPU usage during those seconds.
 type since struct {
 	now     time.Time
 	seconds float64

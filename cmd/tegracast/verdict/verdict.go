@@ -40,7 +40,7 @@ func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	return true, "clean"
 }
 
-// whose describes where packets were lost, as far as this machine can tell.
+// whose describes where packets were lost, or what else went wrong, as far as the counters tell; "" if they do not.
 func whose(st receive.Stats) string {
 	switch {
 	case st.Lost == 0 && st.SourceDamaged > 0:
@@ -62,7 +62,7 @@ func whose(st receive.Stats) string {
 
 // Stream is the JSON that probe prints about a stream (docs/json.md).
 type Stream struct {
-	Name     string `json:"stream,omitempty"`  // its description's file, `#2` for the second stream
+	Name     string `json:"stream,omitempty"`  // path of its description's file, then `#2` for the second stream
 	Clean    bool   `json:"clean"`             // all that was promised came
 	Verdict  string `json:"verdict"`           // the same in words, with advice
 	Promised bool   `json:"checksum_promised"` // the description promises checksums

@@ -19,7 +19,7 @@ import (
 const (
 	maxConnections = 32               // beyond this, one is closed for each new one (connections)
 	maxOfAddress   = 24               // connections per address, or per IPv6 network of 64 bits
-	maxAtWork      = 1                // concurrent answers per class; other requests wait
+	maxAtWork      = 1                // concurrent answers with metrics, and of the page's class; other requests wait
 	maxLookups     = 4                // concurrent requests that resolve names
 	maxWait        = 2 * time.Second  // maximum wait for a turn; after that the answer is 503
 	maxAnswer      = 10 * time.Second // maximum time for a client to receive its answer
@@ -40,7 +40,7 @@ func newConnections(a *Access) *connections {
 	return &connections{access: a, open: map[net.Conn]netip.Addr{}, silent: map[net.Conn]time.Time{}, beyond: map[net.Conn]bool{}}
 }
 
-// isReserved reports whether a connection is beyond the limit.
+// isReserved reports whether a connection was admitted beyond the limit, for health only.
 func (c *connections) isReserved(conn net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,8 +137,8 @@ func newClass(mux *http.ServeMux, atWork int) class { return class{mux, make(cha
 // Handle registers a handler of the class for a pattern.
 func (c class) Handle(pattern string, h http.Handler) { c.mux.Handle(pattern, c.bounded(h, maxAnswer)) }
 
-// bounded makes each request to next wait for its turn, and refuses it after maxWait. The answer is sent in the same way as
-// by the function buffered.
+// bounded makes each request to next wait for its turn, and refuses it after maxWait. The function buffered sends the
+// answer, with the time limit within.
 func (c class) bounded(next http.Handler, within time.Duration) http.Handler {
 	answers := buffered(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() { <-c.turns }() // ends: this request has sent a value

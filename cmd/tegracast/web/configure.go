@@ -22,7 +22,7 @@ type Configuration struct {
 	Text      string `json:"text"`      // YAML
 	Installed string `json:"installed"` // path of the installed file; empty: the default configuration
 	Kept      bool   `json:"kept"`      // a stored text is used in place of the installed file
-	Keeps     bool   `json:"keeps"`     // a change is stored and outlives the process
+	Keeps     bool   `json:"keeps"`     // a change is stored, so that it outlives the process
 	Ignored   bool   `json:"ignored"`   // a stored text exists but is not used, because it is invalid or cannot be opened
 }
 
@@ -39,8 +39,8 @@ type Configurator interface {
 	Configuration() Configuration
 	// Check returns the mistakes in a text.
 	Check(text []byte) Check
-	// Configure applies a text without mistakes to the appliance and stores it. An error is the reason why a valid text
-	// cannot be opened, or that ctx has ended, in which case the change may still be in progress.
+	// Configure applies a text without mistakes to the appliance and stores it. An error says why a valid text cannot
+	// be opened, or that ctx has ended, in which case the change may still be in progress.
 	Configure(ctx context.Context, text []byte) (Check, error)
 	// Reset applies the installed file to the appliance, as Configure does with a text, and forgets the stored text.
 	Reset(ctx context.Context) (Check, error)

@@ -31,7 +31,7 @@ type Output struct {
 	Sends   string   `json:"sends"` // description of the payload
 	To      []string `json:"to,omitempty"`
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
-	Readers []Reader `json:"readers,omitempty"` // clients that read it by RTSP or WHEP
+	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
 	SDP     bool     `json:"sdp"`               // it is a stream with an SDP file
 	WHEP    bool     `json:"whep"`              // it can be watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be viewed
@@ -42,7 +42,7 @@ type Output struct {
 	pipeline.OutputStatus
 }
 
-// A Reader is a client that receives an output by RTSP or WHEP.
+// A Reader receives an output by RTSP or WHEP, or is the server to which it is published by WHIP.
 type Reader struct {
 	Address string `json:"address"`
 	By      string `json:"by"`     // protocol by which it receives
@@ -112,7 +112,7 @@ type Status struct {
 }
 
 const (
-	maxWatchers  = 8               // clients that watch moving pictures
+	maxWatchers  = 8               // concurrent requests for JPEG pictures, moving or not
 	maxStills    = 1               // concurrent stills: each keeps a processor busy
 	maxBeginning = 4               // WHEP sessions that begin or end at the same time
 	firstWait    = 5 * time.Second // maximum wait for the current picture

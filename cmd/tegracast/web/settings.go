@@ -20,11 +20,11 @@ type Exposure struct {
 	Source       string  `json:"source"`
 	Microseconds float64 `json:"exposure_us"`
 	Gain         float64 `json:"gain"`
-	Longest      float64 `json:"max_exposure_us"` // the frame period
+	Longest      float64 `json:"max_exposure_us"` // the longest possible exposure: the frame period
 	HasExposure  bool    `json:"has_exposure"`    // the exposure can be set
 	HasGain      bool    `json:"has_gain"`        // the gain can be set
-	HasAuto      bool    `json:"has_auto"`        // a loop can control both
-	Auto         bool    `json:"auto"`            // the loop controls both
+	HasAuto      bool    `json:"has_auto"`        // there is a loop that can control the exposure
+	Auto         bool    `json:"auto"`            // the loop controls it
 }
 
 // An ExposureSetting sets a camera manually, or, if Auto is true, returns control to the loop. A value of 0 leaves
@@ -55,7 +55,8 @@ type WhiteBalanceSetting struct {
 type Settings interface {
 	Exposures() []Exposure
 	WhiteBalances() []WhiteBalance
-	// SetExposure and SetWhiteBalance return ErrNoControl if nothing of that name can be set.
+	// SetExposure returns ErrNoControl if no source of that name is a camera, and SetWhiteBalance if there is no isp of
+	// that name with a colour sensor.
 	SetExposure(source string, s ExposureSetting) error
 	SetWhiteBalance(isp string, s WhiteBalanceSetting) error
 }

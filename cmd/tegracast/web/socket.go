@@ -20,7 +20,7 @@ const socketMode = 0o660
 // by the kernel.
 type localListener struct{ *net.UnixListener }
 
-// listenLocal creates the socket, which its Close removes.
+// listenLocal creates the socket and listens on it. Close of the listener removes the socket.
 func listenLocal(path string) (net.Listener, error) {
 	l, err := accept.Unix(path, unix.SOCK_STREAM, socketMode)
 	if err != nil {

@@ -75,10 +75,11 @@ type Config struct {
 // and isps, and read and change the configuration (/api/v1/config). A request with a host name that is not this machine's
 // gets 421.
 //
-// At most 32 clients are connected (a further one closes the one that is idle for the longest time), 24 of them from one
-// address. Of these, 8 may watch moving pictures, 8 receive events, 4 begin or end a session, 4 start or stop outputs, 4
-// set cameras or isps, one takes a picture at full size, one reads or changes the configuration, and one gets any other
-// answer at a time, so that clients cannot starve the stream.
+// At most 32 clients are connected (a further one closes the one that has been idle for the longest time), at most 24
+// of them from one address. At a time, at most 8 get pictures, 8 receive events, 4 begin or end a session, 4 add or
+// remove destinations, 4 start or stop outputs, 4 set cameras or isps, one takes a picture at full size, one reads or
+// changes the configuration, one gets metrics, and one gets the page or the state or triggers a recording, so that
+// clients cannot starve the stream.
 type Server struct {
 	addr    net.Addr
 	servers []listening

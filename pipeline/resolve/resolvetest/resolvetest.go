@@ -36,8 +36,8 @@ func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 	}, func() {})
 }
 
-// Reply returns the message that replies to a query with a code and IPv4 addresses (RFC 1035), or nil if question is
-// not a query with exactly one question.
+// Reply returns the reply to a query (RFC 1035). It has the given code and, if the query asks for IPv4 addresses,
+// addrs. It is nil if question is not a message with exactly one question.
 func Reply(question []byte, code dnsmessage.RCode, addrs ...netip.Addr) []byte {
 	var m dnsmessage.Message
 	if m.Unpack(question) != nil || len(m.Questions) != 1 {

@@ -141,7 +141,8 @@ func startDrain(ctx context.Context, n *network) (func() (drainCount, error), er
 
 type drainCount struct{ frames, lost uint64 }
 
-// drain receives packets as cheaply as possible until SIGTERM, and counts marker bits and gaps in the sequence numbers.
+// drain receives packets as cheaply as possible until SIGTERM. Then it prints the number of frames, counted by marker
+// bits, and of missing packets, counted by sequence numbers.
 func drain() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
 	if err != nil {

@@ -20,9 +20,9 @@ var baseline []byte
 // sender is a program that sends frames to there:port.
 type sender struct {
 	name string
-	peer bool // from another project
+	peer bool // not a sender of this project
 	args func(work string, frames, rate int) []string
-	only string // the paths that it is measured on
+	only string // names of the paths that it is measured on, separated by spaces
 	many int    // factor for the number of frames, for faster senders
 }
 

@@ -43,9 +43,9 @@ type Control struct {
 // sent counts the bits that are sent. A key frame falls into one window, so the lower of two windows is without it.
 type sent struct {
 	since time.Time // start of the current window
-	bits  float64   // in the current window
+	bits  float64   // bits in the current window so far
 	last  float64   // bits per second in the previous window
-	older float64   // and in the one before that
+	older float64   // bits per second in the window before that
 }
 
 // lately returns a lower limit of the bits per second that are being sent, or 0 before two windows have passed.

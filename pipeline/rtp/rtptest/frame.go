@@ -35,7 +35,7 @@ func Format(t testing.TB, p pipeline.PixelFormat, w, h int, fps int) pipeline.Fo
 	return f
 }
 
-// Frame returns frame n of a moving picture with smooth and sharp parts. Padding between lines is noise.
+// Frame returns frame n of a moving picture with smooth and sharp parts. Padding between lines has arbitrary values.
 func Frame(f pipeline.Format, n int) *pipeline.Frame {
 	b := make([]byte, f.Size())
 	for i := range b {

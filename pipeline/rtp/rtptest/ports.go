@@ -34,5 +34,5 @@ func EvenPorts(t testing.TB, n int) []int {
 	return found
 }
 
-// GStreamer lists Debian's packages of GStreamer.
+// GStreamer lists the Debian packages of GStreamer that tests need.
 const GStreamer = "gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good"

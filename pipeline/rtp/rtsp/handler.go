@@ -65,7 +65,7 @@ func (c *conn) serve() {
 	_ = c.Close()
 }
 
-// answerAll returns the reason for the end of the connection.
+// answerAll answers requests until the connection ends, and returns the reason for its end.
 func (c *conn) answerAll() error {
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(c.server.config.idle))
@@ -259,8 +259,8 @@ func (c *conn) setUp(r *request, name string) *base.Response {
 	return status(base.StatusOK, "Transport", t.Marshal()[0], "Session", s.header())
 }
 
-// play answers PLAY. The stream is live, so every range is answered as one that starts now. The first packet follows the
-// answer on a connection, and may overtake it by UDP.
+// play answers PLAY. The stream is live, so every range is answered as one that starts now. Over TCP the first packet
+// follows the answer; over UDP it may overtake the answer.
 func (c *conn) play(r *request, name string) *base.Response {
 	if refusal := c.refuse(r, name); refusal != nil {
 		return refusal

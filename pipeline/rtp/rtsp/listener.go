@@ -32,7 +32,7 @@ type conn struct {
 
 	// Guarded by listener.mu.
 	first *time.Timer // closes the connection unless it has sent a request in time
-	since time.Time   // time of the last request, or of the connection
+	since time.Time   // time of the latest request, or of the connection if there was none
 	asked bool
 }
 
@@ -153,7 +153,7 @@ func (l *listener) countConn(c *conn) *conn {
 	return c
 }
 
-// closeAll closes all connections, and those that follow.
+// closeAll closes all connections, and makes the listener close those that it accepts later.
 func (l *listener) closeAll() {
 	l.mu.Lock()
 	l.closed = true

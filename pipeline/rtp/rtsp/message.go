@@ -66,7 +66,8 @@ func (m *messages) wait() error {
 }
 
 // next returns the next message: a request, or a frame. Both are nil for a response, which answers no request of the
-// server. It returns errMalformed, errTooLong or errHTTP if where the message ends is unknown.
+// server. It returns errMalformed, errTooLong or errHTTP if the end of the message is unknown, and other errors of the
+// connection.
 func (m *messages) next() (*request, *frame, error) {
 	b, err := m.in.Peek(1)
 	if err != nil {

@@ -32,7 +32,7 @@ type Config struct {
 	Groups   netip.Prefix     // groups for multicast readers; the zero value: none
 	Logger   *slog.Logger
 
-	idle, first time.Duration // idleLimit and firstFrame, but for tests
+	idle, first time.Duration // set only by tests; 0: idleLimit, firstFrame
 }
 
 const (

@@ -24,15 +24,15 @@ type session struct {
 	stream  *stream
 	conn    *conn
 	packets *send.Reader
-	group   *group // the group that it shares; nil if it gets packets of its own
+	group   *group // the multicast group that it shares; nil: packets are sent to it alone
 	channel int    // of RTP on the connection; -1 for UDP
 	url     string // of the track, at the address that the client wrote
 	playing bool
 	heard   atomic.Int64 // time of the last RTCP packet by UDP, in ns since 1970
 }
 
-// sessionTimeout is the number of seconds told to clients, which is less than idleLimit: some send their requests just
-// when that time is over.
+// sessionTimeout is the timeout in seconds that clients are told. It is less than idleLimit, because some clients send
+// the next request only when the timeout is over.
 const sessionTimeout = 25
 
 // name returns the session's name for the log.
@@ -50,8 +50,8 @@ func (s *session) header() string { return fmt.Sprintf("%s;timeout=%d", s.id, se
 // timestamp.
 const firstFrame = 500 * time.Millisecond
 
-// begin begins to send packets, and sends the answer to PLAY: on a connection before the first packet. If it fails, no
-// answer has been sent.
+// begin begins to send packets, and sends the answer to PLAY: over TCP before the first packet. If it fails, the answer
+// has not been sent completely.
 func (s *session) begin(answer func(send.First, bool) []byte) error {
 	if s.channel >= 0 {
 		return s.packets.BeginAfter(s.conn.server.config.first, answer)

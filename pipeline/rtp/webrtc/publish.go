@@ -97,10 +97,10 @@ func (s *Server) Publish(name string, r Remote) (*Publisher, error) {
 	return p, nil
 }
 
-// redirected follows a redirect only to another path of the configured origin. Otherwise a server could make this
-// machine send requests to itself, from where tegracast's page requires no password, or to other machines in its
-// network, and the token would be sent there. RFC 9725 §4.5 also asks for redirects to other servers to be followed;
-// here the configuration must name the server instead.
+// redirected follows a redirect only to another path of the configured origin, and at most five in a row. Otherwise a
+// server could make this machine send requests to itself or to other machines in its network, and the token would be
+// sent there. RFC 9725 §4.5 also asks for redirects to other servers to be followed; here the configuration must name
+// the server instead.
 func (p *Publisher) redirected(r *http.Request, via []*http.Request) error {
 	const most = 5
 	if len(via) > most {

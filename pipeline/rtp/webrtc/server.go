@@ -13,10 +13,10 @@ import (
 
 // limits are the limits of sessions.
 type limits struct {
-	sessions     int           // at the same time
-	connect      time.Duration // time for a session to be connected before it ends
-	disconnected time.Duration // silence of the viewer after which it is probed
-	failed       time.Duration // further time for the viewer to answer before the session ends
+	sessions     int           // maximum number at the same time
+	connect      time.Duration // time limit for a session to be connected
+	disconnected time.Duration // silence of the peer after which the connection counts as interrupted
+	failed       time.Duration // further silence after which the session ends
 }
 
 var usual = limits{sessions: 64, connect: 15 * time.Second, disconnected: 5 * time.Second, failed: 10 * time.Second}

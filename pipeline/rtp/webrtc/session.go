@@ -22,8 +22,8 @@ import (
 
 const (
 	waiting   = 4                // pictures that may wait for a session; if more come, they are lost until the next key frame
-	together  = 16               // packets sent without a pause
-	pause     = time.Millisecond // between those bursts
+	together  = 16               // maximum number of packets sent without a pause
+	pause     = time.Millisecond // length of the pause after together packets
 	behind    = 256 << 10        // bytes of results that may wait in a data channel; further results are skipped
 	results   = "results"        // label of the data channel for results
 	streamTag = "tegracast"      // name of the stream in the answer
@@ -41,7 +41,7 @@ type session struct {
 
 	pictures  chan *picture
 	lost      bool // pictures are skipped until the next key frame; guarded by the stream's lock
-	asked     bool // that key frame was requested
+	asked     bool // that key frame was requested; guarded by the stream's lock
 	connected atomic.Bool
 	channel   atomic.Pointer[pion.DataChannel]
 	sequence  uint16 // of the next packet

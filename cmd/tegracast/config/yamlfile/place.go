@@ -18,7 +18,7 @@ import (
 // the same file.
 type Error struct {
 	Err  error
-	At   Place // line 0: the whole file
+	At   Place // zero: no place, as for a file that cannot be read
 	more []*Error
 }
 
@@ -59,8 +59,8 @@ func Join(errs ...error) error {
 
 // Mistake is one mistake in a configuration, in a form for programs.
 type Mistake struct {
-	Line    int    `json:"line"`    // from 1; 0: the whole file
-	Column  int    `json:"column"`  // from 1; 0: the whole file
+	Line    int    `json:"line"`    // from 1; 0: the file cannot be read
+	Column  int    `json:"column"`  // from 1; 0: the file cannot be read
 	Key     string `json:"key"`     // such as `outputs[0].rtp.mtu`, or empty
 	Message string `json:"message"` // place, mistake and remedy
 }
@@ -104,7 +104,7 @@ type document struct {
 	tree *ast.File
 }
 
-// Whole returns the place of a whole file.
+// Whole returns the place for mistakes that concern a whole file: line 1, column 1.
 func Whole(path string) Place { return Place{file: path, line: 1, column: 1} }
 
 // At returns the place of a key in a line of a file.
@@ -116,7 +116,7 @@ func (d *document) at(node ast.Node, path string) Place {
 	return Place{d.path, p.Line, p.Column, strings.TrimPrefix(strings.TrimPrefix(path, "$"), ".")}
 }
 
-// position returns where a node begins for a human reader: for a map, at its first key.
+// position returns where a node begins for a human reader: a map without braces begins at its first key.
 func position(node ast.Node) *token.Position {
 	if m, ok := node.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
 		return position(m.Values[0].Key)

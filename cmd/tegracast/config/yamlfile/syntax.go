@@ -27,8 +27,8 @@ var syntaxes = []struct{ library, own string }{
 	{"not allowed in this context", "this does not belong here: indent it as the lines above, or look for a missing quote or bracket in them"},
 }
 
-// plain returns a message for users in place of the YAML library's, or the library's if it is in no syntax. The message
-// includes the part of the text that it concerns.
+// plain returns a message for users in place of the YAML library's, or the library's if syntaxes has none for it. The
+// message includes the first line of text, which it concerns, unless that is empty.
 func plain(message, text string) string {
 	text = strings.Trim(text, "\n\t ")
 	text, _, _ = strings.Cut(text, "\n")

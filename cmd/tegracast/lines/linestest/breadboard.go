@@ -24,7 +24,7 @@ type Breadboard struct {
 type Wire struct {
 	board    *Breadboard
 	Line     gpio.Line
-	Fail     error         // returned by Set
+	Fail     error         // returned by Set; nil: Set succeeds
 	slow     time.Duration // duration of the next Set
 	at       []time.Time
 	levels   []int

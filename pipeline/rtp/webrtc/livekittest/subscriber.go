@@ -41,7 +41,7 @@ func main() {
 	}
 }
 
-// write writes frames of a track to standard output.
+// write writes the given number of frames of a track to standard output.
 func write(track *webrtc.TrackRemote, frames int) error {
 	out := h264writer.NewWith(os.Stdout)
 	for frames > 0 {
