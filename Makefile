@@ -4,6 +4,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
+# What one clone compiles serves another.
+export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
+
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
 # Peers of the tests, what simulates the FPGA's design, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
@@ -83,7 +86,7 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 
 check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
 	go -C systemd/deb test -short .
-	@$(call gotest,-short -p 2 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
+	@$(call gotest,-short -p 4 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
 
 test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
 	@$(MAKE) --no-print-directory --jobs 2 test-units test-programs
