@@ -118,7 +118,7 @@ func newest(dir, pattern string) (string, bool) {
 	})), true
 }
 
-// lock waits until it holds the lock of the cache, which is the file path, or until ctx ends.
+// lock waits until it holds the cache's lock, a lock on the file at path, or until ctx ends.
 func lock(ctx context.Context, path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

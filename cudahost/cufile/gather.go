@@ -35,8 +35,8 @@ func (f *File) straight(op Op) bool {
 	return f.direct.fd >= 0 && op.Size > 0 && (op.FileOffset|int64(op.Size))&int64(f.align-1) == 0 && addr%uintptr(f.memory) == 0
 }
 
-// gather performs transfers by one system call, and reports whether it has moved everything. A growing file is locked
-// during each call until the disk has answered.
+// gather writes several pieces with one system call, and reports whether everything was written. Several calls would be
+// slower: while a file grows, the kernel locks it during each call until the disk has answered.
 func (c *compat) gather(ops []Op) bool {
 	f := ops[0].File
 	t := &transfer{fd: f.direct.fd, fdPlace: f.direct.place, write: true, place: -1, off: ops[0].FileOffset}

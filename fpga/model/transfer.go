@@ -72,7 +72,7 @@ type transferState struct {
 	astray   bool // the next piece goes to a stray address
 
 	last     descriptor // descriptor that a slow stop continues
-	lastFrom int        // bytes of it that were done
+	lastFrom int        // byte of it at which a slow stop continues
 	lastBack [8]byte    // latest stream write-back
 }
 

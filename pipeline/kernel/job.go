@@ -49,7 +49,7 @@ func (j *job) Wait(ctx context.Context) error {
 	}
 }
 
-// wait waits for the jobs in order, which is the order of the device.
+// wait finishes the jobs, in the order in which the device runs them, until Close.
 func (s *Stage) wait() {
 	for j := range s.pending { // ends: Close closes it, and jobs have time limits
 		j.err = s.finish(j)

@@ -22,8 +22,8 @@ var clockPattern = regexp.MustCompile(`^ptp=IEEE1588-(2002|2008|2019)(:[0-9A-Fa-
 // describeClock adds the meaning of the timestamps (RFC 7273 §4, §5.2): the clock from which they are made, and the
 // timestamp of its epoch. It names a PTP clock if one is configured and the kernel reports that its own clock is
 // synchronised. Otherwise it names this machine's clock, identified by the MAC address of the interface that sends the
-// packets, or without identification if there is no such address. It adds nothing if s has no Start, because no stream
-// has started.
+// packets; without such an address it says only that the clock is the sender's, and adds no timestamp. It adds nothing if
+// s has no Start, because no stream has started.
 func describeClock(m *sdp.MediaDescription, s Stream, origin netip.Addr) {
 	if s.Start == nil {
 		return // no stream has started

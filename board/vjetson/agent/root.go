@@ -52,8 +52,8 @@ func prepareRoot() error {
 	return nil
 }
 
-// switchRoot mounts the disk, copies the files in /files to it, and starts its init. There this program runs as a
-// service, in /run.
+// switchRoot mounts the disk, copies the files in /files to it, and starts its init. The new
+// system runs this program again, as a service.
 func switchRoot() error {
 	const disk = "/dev/vda"
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {

@@ -131,7 +131,7 @@ func Sensor(t testing.TB, width, height int, format fpga.FourCC, period time.Dur
 	return s
 }
 
-// Texture returns the test pattern's picture.
+// Texture returns the texture of the test pattern: a frame that is not shifted and does not contain its number.
 func Texture(width, height int, f fpga.FourCC) []byte {
 	var b []byte
 	for y := range height {

@@ -79,12 +79,12 @@ func (a *args) setInput(r *isp.Recipe, at uintptr) {
 	a.in, a.wide = at, aligned(at|uintptr(r.In.Stride))
 }
 
-// aligned returns the largest of 16, 4 and 1 that divides all addresses and distances whose OR is together.
-func aligned(together uintptr) int32 {
+// aligned returns the largest of 16, 4 and 1 that divides several addresses and strides; bits is their bitwise OR.
+func aligned(bits uintptr) int32 {
 	switch {
-	case together%16 == 0:
+	case bits%16 == 0:
 		return 16
-	case together%4 == 0:
+	case bits%4 == 0:
 		return 4
 	}
 	return 1

@@ -52,7 +52,7 @@ func (s *Stage) copyOut(j *job, outs []*pipeline.Frame) error {
 // address returns the CPU address of a frame.
 func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
 
-// A plane is a part of a picture whose lines have a constant distance.
+// A plane is a plane of a picture, or of a packed picture all of it.
 type plane struct {
 	offset uintptr
 	lines  cudahost.Lines

@@ -47,8 +47,8 @@ func Tries(t testing.TB, f func() error) error {
 	}
 }
 
-// Need ends the test if one of the errors is not nil: it skips the test if all such errors wrap ErrDisturbed and the
-// test has not failed yet, and otherwise fails it.
+// Need ends the test if it has failed already or if one of the errors is not nil. If it has not failed and all such
+// errors wrap ErrDisturbed, it is skipped; otherwise it fails.
 func Need(t testing.TB, errs ...error) {
 	t.Helper()
 	var busy error

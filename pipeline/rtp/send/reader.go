@@ -103,8 +103,9 @@ func (r *Reader) Begin() error {
 	return r.sender.attach(r.d)
 }
 
-// First waits until the first frame after Begin is about to be sent, and returns its first packet. It returns false if
-// there is no frame within limit, or if another reader of the same group got the answer.
+// First waits until the first frame after Begin is about to be sent, and returns the numbers of its first packet. It
+// returns false if there is no frame within limit. Of several calls, such as those for the members of a group, only one
+// gets the answer.
 func (r *Reader) First(limit time.Duration) (First, bool) {
 	select {
 	case first := <-r.d.start.first:
