@@ -32,6 +32,7 @@ type noise struct {
 	pool   *pipeline.Pool
 	format pipeline.Format
 	pixels [][]byte
+	fill   func(pixels []byte) // nil: noise
 }
 
 func (n *noise) Format() pipeline.Format       { return n.format }
@@ -50,6 +51,9 @@ func (n *noise) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 			if samples && !s.Packed && at%2 == 1 && s.Bits > 8 {
 				f.Bytes[at] &= byte(1<<(s.Bits-8) - 1)
 			}
+		}
+		if n.fill != nil {
+			n.fill(f.Bytes)
 		}
 		if f.Sequence = 100 + i; i == 3 {
 			f.Release()
@@ -80,18 +84,26 @@ func driver(t testing.TB) *cufile.Driver {
 // recorded makes a recording, and returns the frames' pixels.
 func recorded(t testing.TB, d *cufile.Driver, p pipeline.PixelFormat, width, height int) (path string, f pipeline.Format, pixels [][]byte) {
 	t.Helper()
+	return recordedAs(t, d, p, width, height, nil, nil)
+}
+
+// recordedAs does the same with camera settings and the pixels that fill makes, both if not nil.
+func recordedAs(t testing.TB, d *cufile.Driver, p pipeline.PixelFormat, width, height int, settings func() (record.Settings, bool),
+	fill func(pixels []byte),
+) (path string, f pipeline.Format, pixels [][]byte) {
+	t.Helper()
 	f, err := pipeline.NewFormat(p, width, height, pipeline.Rate{Num: 10, Den: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log, dir := slog.New(slog.DiscardHandler), t.TempDir()
 	sink, err := record.New(record.Config{
-		Directory: dir, Name: "x", Source: "camera", Library: "test", Driver: d, Configuration: []byte("outputs: []\n"), Logger: log,
+		Directory: dir, Name: "x", Source: "camera", Library: "test", Driver: d, Configuration: []byte("outputs: []\n"), Settings: settings, Logger: log,
 	}, f)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &noise{format: f, pool: pipeline.NewPool("noise", f, []pipeline.Slot{{Bytes: make([]byte, f.Size())}, {Bytes: make([]byte, f.Size())}}, nil)}
+	n := &noise{format: f, fill: fill, pool: pipeline.NewPool("noise", f, []pipeline.Slot{{Bytes: make([]byte, f.Size())}, {Bytes: make([]byte, f.Size())}}, nil)}
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: log, Grace: time.Minute})
 	err = g.AddSource("camera", n)
 	if err == nil {

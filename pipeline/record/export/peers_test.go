@@ -7,12 +7,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // need finds a program, or skips the test.
@@ -64,6 +68,44 @@ func TestDNGHasTheSamples(t *testing.T) {
 		filters := "Filter pattern: " + strings.Repeat([...]string{"RGGB", "GRBG", "GBRG", "BGGR", ""}[s.Mosaic], 4)
 		if !strings.Contains(said, "DNG Version: 1.4.0.0") || s.Mosaic != pipeline.Mono && !strings.Contains(said, filters) {
 			t.Errorf("%s:\n%s", pixel, said)
+		}
+	}
+}
+
+// TestDNGHasTheShot records a grey wall as a sensor sees it that needs a white balance and has a black level of its own
+// in each channel. dcraw must develop a neutral grey of the right lightness from black level and white balance as shot,
+// and dcraw and libraw must read the exposure time.
+func TestDNGHasTheShot(t *testing.T) {
+	dcraw, identify := need(t, "dcraw", "dcraw"), need(t, "raw-identify", "libraw-bin")
+	d := driver(t)
+	shot := record.Settings{Exposure: 4 * time.Millisecond, Gain: 2, BlackLevels: [4]int{60, 64, 68, 72}, WhiteBalance: [3]float64{1.75, 1, 1.25}}
+	const light = 400 // of green, above black, of 1023
+	for pixel, channels := range map[pipeline.PixelFormat][4]int{
+		pipeline.RGGB10: {red, greenRed, greenBlue, blue}, pipeline.GRBG10: {greenRed, red, blue, greenBlue},
+		pipeline.GBRG10: {greenBlue, blue, red, greenRed}, pipeline.BGGR10: {blue, greenBlue, greenRed, red},
+	} {
+		const width, height = 64, 48
+		wall := func(b []byte) {
+			for i := range width * height {
+				c := channels[i/width%2*2+i%2]
+				gain := map[int]float64{red: 1.75, greenRed: 1, greenBlue: 1, blue: 1.25}[c]
+				binary.LittleEndian.PutUint16(b[2*i:], uint16(float64(shot.BlackLevels[c])+math.Round(light/gain)))
+			}
+		}
+		path, _, _ := recordedAs(t, d, pixel, width, height, func() (record.Settings, bool) { return shot, true }, wall)
+		dng := filepath.Join(exported(t, Config{Files: []string{path}, Driver: d}, "dng"), "frame-00000104.dng")
+		for program, said := range map[string]string{dcraw: string(output(t, dcraw, "-i", "-v", dng)), identify: string(output(t, identify, "-v", dng))} {
+			if !regexp.MustCompile(`Shutter: +1/250`).MatchString(said) {
+				t.Errorf("%s: %s does not say 1/250 s:\n%s", pixel, program, said)
+			}
+		}
+		out := output(t, dcraw, "-w", "-o", "0", "-4", "-W", "-c", dng) // linear, in the sensor's colours, neither brightened nor converted
+		at := out[len(out)-6*width*height+6*(width*height/2+width/2):]
+		want := light * 65535 / (1023 - 66)
+		for c := range 3 {
+			if got := int(binary.BigEndian.Uint16(at[2*c:])); got < want*98/100 || got > want*102/100 {
+				t.Errorf("%s: colour %d of the wall is %d, want %d", pixel, c, got, want)
+			}
 		}
 	}
 }
