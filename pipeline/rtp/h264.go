@@ -23,6 +23,16 @@ type H264Encoder interface {
 	Close() error
 }
 
+// ProfileLevelID returns profile, constraints and level of an encoder's pictures as six hexadecimal digits (RFC 6184
+// §8.1), or "" without an encoder.
+func ProfileLevelID(e H264Encoder) string {
+	if e == nil {
+		return ""
+	}
+	sps, _ := e.ParameterSets()
+	return fmt.Sprintf("%X", sps[1:4])
+}
+
 const (
 	blockBytes = 400 // maximum bytes per macroblock, 3200 bits (H.264 §A.3.1)
 	unitRoom   = 4096

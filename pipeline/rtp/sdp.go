@@ -129,7 +129,7 @@ func describeH264(m *sdp.MediaDescription, s Stream, f pipeline.Format) {
 	fmtp := fmt.Sprintf("%d packetization-mode=1", typeH264)
 	if s.H264 != nil {
 		sps, pps := s.H264.ParameterSets()
-		fmtp += fmt.Sprintf(";profile-level-id=%X;sprop-parameter-sets=%s,%s", sps[1:4],
+		fmtp += fmt.Sprintf(";profile-level-id=%s;sprop-parameter-sets=%s,%s", ProfileLevelID(s.H264),
 			base64.StdEncoding.EncodeToString(sps), base64.StdEncoding.EncodeToString(pps))
 	}
 	m.WithValueAttribute("rtpmap", fmt.Sprintf("%d H264/%d", typeH264, ClockRate)).WithValueAttribute("fmtp", fmtp)

@@ -249,6 +249,9 @@ func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) {
 // Payload returns the stream's payload format.
 func (s *Sink) Payload() rtp.Payload { return s.config.Payload }
 
+// ProfileLevelID returns the profile and the level of the stream as rtp.ProfileLevelID does, or "" if it is not H.264.
+func (s *Sink) ProfileLevelID() string { return rtp.ProfileLevelID(s.config.H264) }
+
 // KeyFrame requests a picture that refers to no other, if the payload has such pictures. It is sent soon, but requests
 // in rapid succession are combined.
 func (s *Sink) KeyFrame() { s.sender.keyFrame() }

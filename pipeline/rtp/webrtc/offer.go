@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -70,6 +71,18 @@ func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
 		return chosen, errNoH264
 	}
 	return chosen, nil
+}
+
+// fmtpLevel matches the level of H.264 in its format parameters, and what is before it.
+var fmtpLevel = regexp.MustCompile(`(?i)(a=fmtp:[0-9]+ [^\r\n]*profile-level-id=[0-9a-f]{4})[0-9a-f]{2}`)
+
+// withLevel sets the level in an answer to that of profileLevel: pion repeats the offer's, but what is sent may have
+// another (RFC 6184 §8.2.2). The profile remains the offer's, because browsers compare it.
+func withLevel(answer, profileLevel string) string {
+	if profileLevel == "" {
+		return answer
+	}
+	return fmtpLevel.ReplaceAllString(answer, "${1}"+strings.ToLower(profileLevel[4:]))
 }
 
 // feedback returns the kinds of RTCP feedback that receivers may send.

@@ -77,6 +77,9 @@ func open(st *stream, offer string, at netip.Addr, l limits) (v *session, answer
 		return nil, "", errors.Join(err, v.peer.GracefulClose())
 	}
 	v.agreed(sender)
+	if st.sink != nil {
+		answer = withLevel(answer, st.sink.ProfileLevelID())
+	}
 	return v, answer, nil
 }
 

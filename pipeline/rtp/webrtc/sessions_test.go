@@ -4,6 +4,7 @@ package webrtc
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -108,6 +109,39 @@ func TestOneAddress(t *testing.T) {
 		list := regexp.MustCompile(`a=candidate:\S+ 1 udp \d+ (\S+) \d+ typ host`).FindAllStringSubmatch(video, -1)
 		if strings.Contains(sound, "candidate") || len(list) != 1 || list[0][1] != "127.0.0.1" || !strings.Contains(answer, "a=ice-lite") {
 			t.Errorf("%s: %s", at, answer)
+		}
+	}
+}
+
+// TestTheAnsweredLevelIsSent checks that the answer names the level that the stream's parameter sets have, whatever level
+// the offer has, and the offer's profile.
+func TestTheAnsweredLevelIsSent(t *testing.T) {
+	_, _, base := serve(t, usual)
+	first := watch(t, base, pion.SettingEngine{}).frame(t)
+	var level byte
+	for _, p := range first.packets {
+		unit := p.Payload
+		if unit[0]&31 == 24 { // STAP-A: a length follows
+			unit = unit[3:]
+		}
+		if unit[0]&31 == 7 {
+			level = unit[3]
+		}
+	}
+	offer := client(t, pion.SettingEngine{}).offer(t)
+	own := regexp.MustCompile(`(a=fmtp:[0-9]+ )level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f`)
+	if level == 0 || !own.MatchString(offer) {
+		t.Fatalf("level %d, %s", level, offer)
+	}
+	for parameters, want := range map[string]string{
+		"level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f": "profile-level-id=42e0%02x",
+		"packetization-mode=1;profile-level-id=42e00a":                           "profile-level-id=42e0%02x",
+		"Profile-Level-Id=42E034; Packetization-Mode=1":                          "Profile-Level-Id=42E0%02x",
+		"packetization-mode=1":                                                   "profile-level-id=4200%02x",
+	} {
+		status, _, answer := ask(t, http.MethodPost, base+"/camera/whep", mediaType, own.ReplaceAllString(offer, "${1}"+parameters))
+		if want = fmt.Sprintf(want, level); status != http.StatusCreated || strings.Count(answer, "a=fmtp:") != 1 || !strings.Contains(answer, want) {
+			t.Errorf("%s: %d, want %s: %s", parameters, status, want, answer)
 		}
 	}
 }
