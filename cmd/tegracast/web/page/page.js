@@ -7,7 +7,8 @@ let at = 0;
 let shown = null; // the output whose pictures are shown
 let watch = null; // how, if it is by WebRTC
 let turn = 0; // rises when something else is shown
-let streams = new Set(); // outputs that are watched by WebRTC
+let streams = new Set(); // outputs that can be watched by WebRTC
+let pictured = new Set(); // outputs that have JPEG pictures
 let answered = performance.now(); // when the appliance did so last
 let silent = false; // it does not answer
 let why = ""; // what is known of that
@@ -59,13 +60,13 @@ function showParts(list, seconds) {
   get("losses").textContent = losses.join("; ");
 }
 
-// show shows an output by WebRTC if that can be, or as one JPEG picture after the other.
+// show shows an output by WebRTC if that can be, or as one JPEG picture after the other. Without an isp there are no pictures.
 function show(name, pictures) {
   shown = name;
   if (watch) watch.end();
   watch = null;
   const picture = get("picture"), canvas = get("canvas");
-  const stream = streams.has(name) && !pictures && Watch.possible(), mine = ++turn;
+  const only = !pictured.has(name), stream = streams.has(name) && (only || !pictures) && Watch.possible(), mine = ++turn;
   picture.hidden = stream;
   canvas.hidden = !stream;
   picture.alt = "Live picture of output " + name;
@@ -73,7 +74,7 @@ function show(name, pictures) {
   if (document.hidden) return; // it is shown again when the page is
   if (stream) {
     picture.removeAttribute("src");
-    watch = new Watch(name, canvas, (played) => played ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
+    watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
   } else showPictures(name, picture, mine);
   get("caption").textContent = name + (stream ? " by WebRTC" : streams.has(name) ? ": JPEG pictures, since WebRTC does not get through" : "");
   for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.textContent === name));
@@ -105,8 +106,9 @@ async function showPictures(name, picture, mine) {
 }
 
 function showOutputs(outputs) {
-  const seen = outputs.filter((o) => o.picture).map((o) => o.name);
+  pictured = new Set(outputs.filter((o) => o.picture).map((o) => o.name));
   streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
+  const seen = outputs.map((o) => o.name).filter((name) => pictured.has(name) || streams.has(name) && Watch.possible());
   const choice = get("choice");
   if ([...choice.children].map((b) => b.textContent).join("\n") !== seen.join("\n")) {
     choice.replaceChildren(...seen.map((name) => {
