@@ -53,6 +53,9 @@ type diskFault struct {
 	after        string // before the recording is read
 }
 
+// unmount waits, because the kernel may close a ring's files after the process that had the ring has ended (io_uring(7)).
+const unmount = "for i in $(seq 100); do umount /mnt && break; usleep 100000; done"
+
 var diskFaults = []diskFault{
 	{
 		name: "full", policy: "stop", before: "dd if=/dev/zero of=/mnt/ballast bs=1M count=50", // 3.7 MB are free
@@ -62,12 +65,12 @@ var diskFaults = []diskFault{
 	{
 		name: "read-only", policy: "stop", before: "rm /mnt/ballast", then: "echo 1 > /sys/fs/ext4/vda/trigger_fs_error",
 		error: "read-only file system", noise: `EXT4-fs`,
-		after: "umount /mnt && mount -t ext4 -o errors=remount-ro /dev/vda /mnt",
+		after: unmount + "; mount -t ext4 -o errors=remount-ro /dev/vda /mnt",
 	},
 	{
 		name: "removed", policy: "stop", then: "echo 1 > $(readlink -f /sys/block/vda/device/..)/remove",
 		error: "error", noise: `EXT4-fs|JBD2|I/O error|Buffer I/O`,
-		after: "umount /mnt; echo 1 > /sys/bus/pci/rescan; for i in $(seq 100); do [ -b /dev/vda ] && break; usleep 50000; done; mount -t ext4 /dev/vda /mnt",
+		after: unmount + "; echo 1 > /sys/bus/pci/rescan; for i in $(seq 100); do [ -b /dev/vda ] && break; usleep 50000; done; mount -t ext4 /dev/vda /mnt",
 	},
 }
 
