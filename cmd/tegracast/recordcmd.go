@@ -131,7 +131,7 @@ func repairRecordings(ctx context.Context, e env, files []string) error {
 		}
 		state := "is finished, nothing to repair"
 		if !r.Finished {
-			state = fmt.Sprintf("repaired: %d chunks in the index, %d torn bytes cut off", r.Chunks, r.Cut)
+			state = fmt.Sprintf("repaired: %d chunks in the index, %d torn bytes cut off or skipped", r.Chunks, r.Cut+r.Skipped)
 			if r.Left > 0 {
 				state += fmt.Sprintf(", %d damaged chunks left out", r.Left)
 			}

@@ -25,6 +25,7 @@ type Repaired struct {
 	Chunks   int   // chunks in the index that was written
 	Left     int   // damaged chunks that are not in the index
 	Cut      int64 // bytes of an incomplete record at the end that were cut off
+	Skipped  int64 // bytes of incomplete records among the last chunks, which readers skip now
 }
 
 // errInside means that a repair could lose what can still be read.
@@ -42,8 +43,9 @@ const torn = 128
 
 // Repair completes a recording that was not completed, because of a power cut for example: behind the last complete
 // record it writes the index, in place of any incomplete one. The records remain as they are. If the index cannot be
-// written, for example because the disk is full, Repair restores the end of the file. It does not change a file that is
-// damaged before its end. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of
+// written, for example because the disk is full, Repair restores the end of the file. An incomplete record
+// among the last chunks becomes padding, which readers skip. Repair does not change a file that is damaged before that.
+// Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of
 // ctx or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
 	r, err := repairFile(ctx, path)
@@ -106,8 +108,12 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 		r.Finished = err == nil
 		return r, err
 	}
-	if f.Damaged() || info.Size()-f.End > maxCut {
-		return r, fmt.Errorf("%w: %w", mcap.ErrDamaged, errInside)
+	gaps, err := tornGaps(f)
+	if err == nil && info.Size()-f.End > maxCut {
+		err = errInside
+	}
+	if err != nil {
+		return r, fmt.Errorf("%w: %w", mcap.ErrDamaged, err)
 	}
 	own := false
 	for _, c := range f.Channels {
@@ -130,7 +136,28 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 	if err := replaceTail(file, f.End, w.End(tail), info.Size()); err != nil {
 		return r, err
 	}
-	return r, nil
+	for _, g := range gaps {
+		r.Skipped += g.To - g.From
+		if _, err := file.WriteAt(mcap.PaddingHead(g.To-g.From), g.From); err != nil {
+			return r, err
+		}
+	}
+	return r, file.Sync()
+}
+
+// tornGaps returns the damaged places that a killed process leaves: several chunks are written at a time, so that the
+// last ones may be complete and one before them not. The error is errInside if there is other damage.
+func tornGaps(f *mcap.File) ([]mcap.Gap, error) {
+	gaps, all := f.Gaps()
+	if !all {
+		return nil, errInside
+	}
+	for _, g := range gaps {
+		if len(f.Chunks)-g.Before > Holds+1 || g.To-g.From < mcap.LeastPadding { // besides frames, of settings and of a trigger
+			return nil, errInside
+		}
+	}
+	return gaps, nil
 }
 
 // replaceTail replaces everything from byte at on, in a file of size bytes, by tail. If it fails before it cuts off the
@@ -192,7 +219,7 @@ func (s *Sink) mendFiles(ctx context.Context, paths []string, repair func(contex
 			s.unmended.Store(path, true)
 			s.log.Warn("a recording that was not ended has no index", "error", err)
 		case !r.Finished:
-			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "cut_bytes", r.Cut)
+			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "torn_bytes", r.Cut+r.Skipped)
 		}
 	}
 	return written

@@ -106,6 +106,9 @@ func TestOthersReadARepairedRecording(t *testing.T) {
 	second, last := r.Chunks[2], r.Chunks[len(r.Chunks)-1]
 	wrong := bytes.Clone(b)
 	wrong[second.Offset+second.Length-200] ^= 1
+	third := r.Chunks[len(r.Chunks)-3] // written at the same time as the last two, of which one may have been done first
+	torn := bytes.Clone(b[:last.Offset+last.Length])
+	clear(torn[third.Offset : third.Offset+4096])
 	for name, test := range map[string]struct {
 		b    []byte
 		want Repaired
@@ -114,6 +117,7 @@ func TestOthersReadARepairedRecording(t *testing.T) {
 		"behind a frame":            {b[:last.Offset+last.Length], Repaired{Chunks: len(r.Chunks)}},
 		"within a message index":    {b[:last.Offset+last.Length+40], Repaired{Chunks: len(r.Chunks)}},
 		"with a wrong frame":        {wrong[:last.Offset], Repaired{Chunks: len(r.Chunks) - 2, Left: 1}},
+		"with a torn frame before":  {torn, Repaired{Chunks: len(r.Chunks) - 1, Skipped: r.Chunks[len(r.Chunks)-2].Offset - third.Offset}},
 		"with trailing zeros":       {append(bytes.Clone(b[:last.Offset]), make([]byte, 9000)...), Repaired{Chunks: len(r.Chunks) - 1, Cut: 9000}},
 		"with an index of its own":  {b[:len(b)-len(mcap.Magic)], Repaired{}},
 		"with a damaged own index ": {append(bytes.Clone(b[:len(b)-9]), append([]byte{b[len(b)-9] ^ 1}, b[len(b)-8:]...)...), Repaired{}},

@@ -123,8 +123,14 @@ func (m *Message) appendHead(b []byte, size int) []byte {
 	return le.AppendUint64(le.AppendUint64(b, m.Log), m.Publish)
 }
 
-// leastPadding is the number of bytes of an empty padding record.
-const leastPadding = recordHead
+// LeastPadding is the number of bytes of an empty padding record.
+const LeastPadding = recordHead
+
+// PaddingHead returns the beginning of a padding record of n bytes in total, at least LeastPadding. The rest of the record
+// may be anything.
+func PaddingHead(n int64) []byte {
+	return le.AppendUint64([]byte{byte(OpPadding)}, uint64(n-recordHead))
+}
 
 // AppendPadding appends a record of n bytes in total, at least 9, that readers skip.
 func AppendPadding(b []byte, n int) []byte {
@@ -139,7 +145,7 @@ func AppendPadding(b []byte, n int) []byte {
 // minimum size of a padding record.
 func PadTo(size, page int) int {
 	n := (page - size%page) % page
-	if n > 0 && n < leastPadding {
+	if n > 0 && n < LeastPadding {
 		n += page
 	}
 	return n

@@ -66,6 +66,7 @@ func (f *File) damaged(err error, next int64) {
 	}
 	err = fmt.Errorf("at byte %d: %w", f.End, err)
 	if next > 0 {
+		f.gaps = append(f.gaps, Gap{f.End, next, len(f.Chunks)})
 		err = fmt.Errorf("%w: %w: %d bytes are skipped", ErrDamaged, err, next-f.End)
 	}
 	f.Trouble = errors.Join(f.Trouble, err)

@@ -122,7 +122,7 @@ func (w *Writer) Frame(head, tail []byte, page int, m Message, prefix, body []by
 	from, behind := len(head), len(tail)
 	whole = len(body) / page * page
 	padding := page - chunkHead - messageHead - len(prefix)
-	if padding != 0 && padding < leastPadding {
+	if padding != 0 && padding < LeastPadding {
 		return head, tail, 0, fmt.Errorf("%w: %d bytes of %d", ErrHead, page-padding, page)
 	}
 	chunk := chunkIndex{at: w.Offset, first: m.Log, last: m.Log}
