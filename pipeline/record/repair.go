@@ -42,11 +42,10 @@ const letGo = time.Second
 const torn = 128
 
 // Repair completes a recording that was not completed, because of a power cut for example: behind the last complete
-// record it writes the index, in place of any incomplete one. The records remain as they are. If the index cannot be
-// written, for example because the disk is full, Repair restores the end of the file. An incomplete record
-// among the last chunks becomes padding, which readers skip. Repair does not change a file that is damaged before that.
-// Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of
-// ctx or the file.
+// record it writes the index, in place of any incomplete one. Complete records remain as they are; an incomplete one
+// among the last chunks becomes padding, which readers skip. If the index cannot be written, for example because the disk
+// is full, Repair restores the end of the file. It does not change a file that has other damage before its end. Errors
+// wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
 	r, err := repairFile(ctx, path)
 	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; r, err = repairFile(ctx, path) {
