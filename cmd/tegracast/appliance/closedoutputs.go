@@ -128,8 +128,16 @@ func (c *closedOutputs) tryNow(name string) bool {
 	return true
 }
 
+// hasMissed reports whether an output waits whose source has ended (endWaiting).
+func (c *closedOutputs) hasMissed(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.waiting[name]
+	return w != nil && w.about.State == pipeline.Ended
+}
+
 // endWaiting ends the tries for a waiting output whose source has ended meanwhile. The output and its source are opened
-// together when a client stops the output and starts it again.
+// together when a client starts the output.
 func (c *closedOutputs) endWaiting(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -49,7 +49,8 @@ func (s *supervisor) switchOutput(ctx context.Context, name string, on bool) err
 		if cfg.Output(name) == nil {
 			return errNoOutput, nil
 		}
-		if on != s.closed.isStopped(name) { // otherwise it is in this state already
+		missed := on && s.closed.hasMissed(name)
+		if on != s.closed.isStopped(name) && !missed { // it is in this state already
 			if on {
 				s.reloader.retryOutput(name)
 			}
@@ -58,9 +59,11 @@ func (s *supervisor) switchOutput(ctx context.Context, name string, on bool) err
 		p := emptyPlan()
 		p.outputs[name] = true
 		stopAgain := func() {}
-		if on {
+		switch {
+		case missed: // it waits, and is not stopped
+		case on:
 			stopAgain = s.closed.start(name)
-		} else {
+		default:
 			f, o := s.flows.output(name)
 			s.closed.stop(name, func() outputReport { return s.reports.output(f, o) })
 		}
