@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v /cmd/)
@@ -27,7 +27,7 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
-# What the pages that are written by hand may have together: CHANGELOG.md and the references that TestReferences writes do not count.
+# What the pages that are written by hand may have together: CHANGELOG.md, the references that TestReferences writes, and docs/peers.md do not count.
 WORDS := 36000
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
@@ -112,7 +112,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C .ci/tools mod tidy -diff
 
-test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in six targets of at most 75 minutes each
+test-long: test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in seven targets of at most 75 minutes each
 
 test-long-kernel: setup-test ## other kernels, and the kernel module's fuzzer for ten minutes
 	$(call long,$(LONG_KERNEL),./tegra/kmod/kmodtest)
@@ -124,6 +124,10 @@ test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disk
 	go -C pipeline/rtp/webrtc/livekittest vet .
 	go -C pipeline/rtp/webrtc/livekittest mod tidy -diff
 	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
+
+test-long-peers: setup-test ## each of the other programs that tests use, and its version; into docs/peers.md (as root, 15 min)
+	@$(call install,mmdebstrap)
+	go -C .ci/tools run ./peers
 
 test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
 	@$(call install,mmdebstrap)
@@ -189,7 +193,7 @@ lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 1
 	tegra/kmod/lint.sh
 
 docs: ## the words of each page that is written by hand, and of all of them: it fails above 36,000
-	@for f in $$(git ls-files '*.md' | grep -vxE 'CHANGELOG\.md|docs/(commands|configuration|json|metrics)\.md'); do \
+	@for f in $$(git ls-files '*.md' | grep -vxE 'CHANGELOG\.md|docs/(commands|configuration|json|metrics|peers)\.md'); do \
 		echo "$$(grep -v SPDX-License-Identifier "$$f" | wc -w) $$f"; done | sort -n | \
 		awk '{sum += $$1; printf "%6d %s\n", $$1, $$2} END {printf "%6d words, at most $(WORDS)\n", sum; exit sum > $(WORDS)}'
 
