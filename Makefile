@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 # What one clone compiles serves another.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
@@ -13,7 +13,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
+	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
 test-units test-programs check: SHELL := /bin/bash
@@ -30,14 +30,14 @@ install = missing=$$(for p in $(1); do dpkg-query -W -f '$${Status}' $$p 2>/dev/
 # NVIDIA's own provider of nv-p2p, where it is beside this tree: the kernel module is tested on it.
 export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
-# What the pages that are written by hand may have together: CHANGELOG.md and the references that TestReferences writes do not count.
+# What the pages that are written by hand may have together: CHANGELOG.md, the references that TestReferences writes, and docs/peers.md do not count.
 WORDS := 36000
 # JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, and what editors make of the schema.
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
 LONG_MACHINE := TestKernels|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
-LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestBottleneck|TestVicodec
+LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
 LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
 SOAK ?= 1h
@@ -115,7 +115,7 @@ lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing
 	go -C systemd/deb mod tidy -diff
 	go -C .ci/tools mod tidy -diff
 
-test-long: test-long-kernel test-long-machine test-long-streams test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in six targets of at most 75 minutes each
+test-long: test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos ## what make test leaves out because it takes long, in seven targets of at most 75 minutes each
 
 test-long-kernel: setup-test ## other kernels, and the kernel module's fuzzer for ten minutes
 	$(call long,$(LONG_KERNEL),./tegra/kmod/kmodtest)
@@ -127,6 +127,10 @@ test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disk
 	go -C pipeline/rtp/webrtc/livekittest vet .
 	go -C pipeline/rtp/webrtc/livekittest mod tidy -diff
 	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
+
+test-long-peers: setup-test ## each of the other programs that tests use, and its version; into docs/peers.md (as root, 15 min)
+	@$(call install,mmdebstrap)
+	go -C .ci/tools run ./peers
 
 test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
 	@$(call install,mmdebstrap)
@@ -192,7 +196,7 @@ lint-kmod: ## the kernel modules: W=1, sparse, checkpatch, coccinelle (fetches 1
 	tegra/kmod/lint.sh
 
 docs: ## the words of each page that is written by hand, and of all of them: it fails above 36,000
-	@for f in $$(git ls-files '*.md' | grep -vxE 'CHANGELOG\.md|docs/(commands|configuration|json|metrics)\.md'); do \
+	@for f in $$(git ls-files '*.md' | grep -vxE 'CHANGELOG\.md|docs/(commands|configuration|json|metrics|peers)\.md'); do \
 		echo "$$(grep -v SPDX-License-Identifier "$$f" | wc -w) $$f"; done | sort -n | \
 		awk '{sum += $$1; printf "%6d %s\n", $$1, $$2} END {printf "%6d words, at most $(WORDS)\n", sum; exit sum > $(WORDS)}'
 

@@ -17,6 +17,7 @@ import (
 // and serves them to everyone.
 type MediaMTX struct {
 	RTSP, HTTP string // HOST:PORT for RTSP and for WHIP
+	Pulled     string // HOST:PORT of a server of RTSP: a reader of pull/NAME gets its NAME
 	config     string
 	program    string
 	process    *exec.Cmd
@@ -46,9 +47,9 @@ func NewMediaMTX(t testing.TB) *MediaMTX {
 			t.Fatal(err)
 		}
 	}
-	p := EvenPorts(t, 3)
+	p := EvenPorts(t, 4)
 	x := &MediaMTX{
-		RTSP: fmt.Sprintf("127.0.0.1:%d", p[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", p[1]),
+		RTSP: fmt.Sprintf("127.0.0.1:%d", p[0]), HTTP: fmt.Sprintf("127.0.0.1:%d", p[1]), Pulled: fmt.Sprintf("127.0.0.1:%d", p[3]),
 		config: filepath.Join(dir, "mediamtx.yml"), program: filepath.Join(dir, "mediamtx"),
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", x.program, ".")
@@ -57,9 +58,10 @@ func NewMediaMTX(t testing.TB) *MediaMTX {
 		t.Fatalf("MediaMTX: %v %s", err, out)
 	}
 	text := fmt.Sprintf("{logLevel: warn, rtmp: no, hls: no, srt: no, rtspTransports: [tcp], rtspAddress: '%s', webrtcAddress: '%s', "+
-		"webrtcLocalUDPAddress: '127.0.0.1:%d', webrtcIPsFromInterfaces: no, webrtcAdditionalHosts: [127.0.0.1], paths: {all_others: {}}, "+
+		"webrtcLocalUDPAddress: '127.0.0.1:%d', webrtcIPsFromInterfaces: no, webrtcAdditionalHosts: [127.0.0.1], "+
+		"paths: {all_others: {}, '~^pull/(.+)$': {source: 'rtsp://%s/$G1', sourceOnDemand: yes}}, "+
 		"authInternalUsers: [{user: board, pass: a-word, permissions: [{action: publish}]}, {user: any, permissions: [{action: read}]}]}\n",
-		x.RTSP, x.HTTP, p[2])
+		x.RTSP, x.HTTP, p[2], x.Pulled)
 	if err := os.WriteFile(x.config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
