@@ -59,7 +59,7 @@ func NewRecording(c RecordingConfig) (*Recording, error) {
 	}
 	slots, err := allocate(c.Allocator, c.Slots, r.player.Format)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrReplay, err)
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrReplay, err), r.player.Close())
 	}
 	for _, s := range slots {
 		base := address(s.Bytes)
