@@ -52,11 +52,12 @@ const (
 var identifier = regexp.MustCompile(`^[a-z][A-Za-z0-9_]{0,63}$`)
 
 // reserved contains keywords of C++ that identifier matches.
-const reserved = ` alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class compl concept const consteval
- constexpr constinit const_cast co_await co_return co_yield continue decltype default delete do double dynamic_cast else enum explicit export extern false float for friend goto
- if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
- reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template this thread_local
- throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq `
+const reserved = ` alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class compl concept
+ const consteval constexpr constinit const_cast co_await co_return co_yield continue decltype default delete do double
+ dynamic_cast else enum explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
+ not not_eq nullptr operator or or_eq private protected public register reinterpret_cast requires return short signed sizeof
+ static static_assert static_cast struct switch template this thread_local throw true try typedef typeid typename union
+ unsigned using virtual void volatile wchar_t while xor xor_eq `
 
 // CheckName returns an error that wraps ErrConfig unless the name can be that of a parameter or a number.
 func CheckName(name string) error {
