@@ -94,7 +94,7 @@ func run(folder string, tests []string) map[string]string {
 		return nil
 	}
 	results := read(out, folder, os.Stdout)
-	_ = c.Wait() // the results say whether a test has failed
+	_ = c.Wait() // the results show failed tests
 	return results
 }
 
