@@ -247,7 +247,10 @@ func TestFleetStates(t *testing.T) {
 	if err := f.print(&out); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended", "y 0 0 JPEG", "f ahead in 1h0m0s", "g 7 streaming", "g 1? same name", "g 2 same name"} {
+	for i, want := range []string{
+		"a streaming", "b starting", "c stalled: isp?[2J", "d silent", "e ended", "y 0 0 JPEG", "f ahead in 1h0m0s",
+		"g 7 streaming", "g 1? same name", "g 2 same name",
+	} {
 		if line := strings.Join(strings.Fields(strings.Split(out.String(), "\n")[i+1]), " "); !strings.HasPrefix(line, want) {
 			t.Errorf("%q, want %q", line, want)
 		}

@@ -74,7 +74,10 @@ func New(c Config) (*Publisher, error) {
 	if err := errors.Join(CheckBoard(c.Board), CheckServer(c.URL)); err != nil {
 		return nil, err
 	}
-	p := &Publisher{config: c, wake: make(chan struct{}, 1), dialed: make(chan dialed, 1), numbers: map[string]uint64{}, epoch: 1, others: map[string]time.Time{}}
+	p := &Publisher{
+		config: c, wake: make(chan struct{}, 1), dialed: make(chan dialed, 1), numbers: map[string]uint64{}, epoch: 1,
+		others: map[string]time.Time{},
+	}
 	p.stats.Server = c.URL
 	var err error
 	p.store, err = store.Open(store.Config{Folder: c.Folder, Limit: c.Limit, Logger: c.Logger})

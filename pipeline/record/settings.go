@@ -22,7 +22,8 @@ type Settings struct {
 const settingsSchema = `{"title":"tegracast/Settings","type":"object","required":["exposure","gain"],"properties":{` +
 	`"exposure":{"type":"integer","description":"ns; 0: not known"},` +
 	`"gain":{"type":"number","description":"1 is unity; 0: not known"},` +
-	`"black_levels":{"type":"array","items":{"type":"integer"},"description":"in the unit of the samples: red, green in the lines of red, green in the lines of blue, blue"},` +
+	`"black_levels":{"type":"array","items":{"type":"integer"},"description":"in the unit of the samples: ` +
+	`red, green in the lines of red, green in the lines of blue, blue"},` +
 	`"white_balance":{"type":"array","items":{"type":"number"},"description":"gains of red, green and blue"}}}`
 
 // looks is the interval at which the camera's settings are read.
