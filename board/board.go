@@ -233,7 +233,7 @@ type Reading struct {
 	Name  string
 	Value float64
 	Unit  string // °C or W
-	Alarm bool   // the board is throttled
+	Alarm bool   // of a rail: its current is or was above a limit (Rail.Alarm)
 }
 
 // Readings returns the temperatures of the board in °C and the power of its rails in W. root is the machine's file

@@ -47,9 +47,9 @@ type MatchStats struct {
 	Uncertainty time.Duration // of Offset
 }
 
-// edgeIsLate is the time for which a frame waits for its edge, and frameIsLate that for which an edge waits for its
-// frame. An edge becomes known within milliseconds; a frame becomes known after its exposure, which takes up to 4.3 s
-// (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
+// edgeIsLate is the time for which a frame waits for its edge, from the start of its exposure, and frameIsLate that for
+// which an edge waits for its frame. An edge becomes known within milliseconds; a frame becomes known after its
+// exposure, which takes up to 4.3 s (docs/fpga-interface.md, EXPOSURE), its readout and its transfer.
 const (
 	edgeIsLate  = time.Second
 	frameIsLate = 10 * time.Second

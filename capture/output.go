@@ -37,13 +37,13 @@ type FPGAOutput struct {
 	cfg  FPGAOutputConfig
 	ring *xdma.SendRing
 
-	revoked chan struct{} // receives a value when a pin was revoked
+	revoked chan struct{} // receives a value when a pin is revoked
 
 	mu     sync.Mutex
 	slots  map[int]*outSlot        // by pool index
 	out    map[int]*pipeline.Frame // frames at the device, by the ring's slot number
 	given  uint64                  // number of frames that are no longer at the device
-	sentOK uint64                  // of these, the number of those that the device has read
+	sentOK uint64                  // of these, those that the device has read
 	queue  *pipeline.Queue
 	done   bool
 }

@@ -25,7 +25,7 @@ type session struct {
 	told    fpga.CameraEvents // kinds of events already logged
 	ring    *xdma.Ring
 	pins    []*tegra.Pin
-	revoked chan struct{} // closed when a pin was revoked
+	revoked chan struct{} // closed when a pin is revoked
 	why     tegra.Reason  // reason of the revocation; valid after revoked is closed
 	once    sync.Once     // guards closing revoked
 	failed  chan error    // error from giving credits to the engine

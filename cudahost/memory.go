@@ -52,7 +52,8 @@ func (m *DeviceMemory) Write(b []byte) error {
 	})
 }
 
-// Lines describe a rectangle of bytes: Height lines of Width bytes, Stride bytes from one to the next.
+// Lines describe a rectangle of bytes: Height lines of Width bytes, with Stride bytes from the start of one to that of
+// the next.
 type Lines struct{ Width, Height, Stride int }
 
 // copy2D is CUDA_MEMCPY2D.

@@ -4,7 +4,7 @@ package pipeline
 
 import "time"
 
-// Stats is a snapshot of the graph's frame counts.
+// Stats is a snapshot of the graph's statistics.
 type Stats struct {
 	Sources []SourceStats `json:"sources"`
 	Stages  []StageStats  `json:"stages"`

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// virtioIOMMU is the name of the module of virtio's IOMMU. It is loaded after virtio_pci and before everything else,
+// virtioIOMMU is the name of the driver module of virtio's IOMMU. It is loaded after virtio_pci and before all others,
 // because a device whose DMA goes through the IOMMU waits for the IOMMU's driver.
 const virtioIOMMU = "virtio_iommu"
 

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Output compiles a C file, which includes the header, and returns the output of the program. options are passed to
-// gcc.
+// Output compiles the C file source, which includes the header, runs the program and returns its output. options are
+// passed to gcc.
 func Output(t testing.TB, source string, options ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "program")

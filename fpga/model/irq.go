@@ -157,7 +157,7 @@ func (b *irqBlock) raised(user, channel uint32) (vectors uint32) {
 
 // Line returns the level of the device's interrupt line, as used while neither MSI nor MSI-X is enabled: it is asserted
 // while any request is, unless the device does not respond on the bus. When it rises, Interrupts delivers a message,
-// unless that is masked or lost.
+// unless its vector is masked or fault F7 loses or delays it.
 func (d *Device) Line() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

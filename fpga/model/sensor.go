@@ -136,8 +136,8 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 	return time.Duration(mix(mix(s.cfg.JitterSeed)^mix(n)) % uint64(most))
 }
 
-// Frame writes frame n to dst, which must have at least FrameBytes bytes, as taken with the reset exposure, gain 1 and
-// the frames' own light: raw frame n modulo the number of frames, shifted, with the stamp of n.
+// Frame writes frame n to dst, which must have at least FrameBytes bytes: element n modulo len(Frames) of the
+// configured Frames, shifted, with the stamp of n. The settings of the camera and SetLight have no effect on it.
 func (s *Sensor) Frame(n uint64, dst []byte) {
 	dst = dst[:s.FrameBytes()]
 	src := s.cfg.Frames[n%uint64(len(s.cfg.Frames))]

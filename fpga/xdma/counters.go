@@ -10,8 +10,8 @@ type Counters struct {
 	Full   bool   // a counter has stopped at its maximum
 }
 
-// clearCounters clears the counters and prepares them for one run: they stop with Run, or at a descriptor with the Stop
-// bit.
+// clearCounters clears the counters and arms them: they count while the channel's Run bit is set, until a descriptor
+// with the Stop bit is completed.
 func (c *channel) clearCounters() {
 	c.write(regPerfControl, perfClear)
 	c.write(regPerfControl, perfRun|perfAuto)

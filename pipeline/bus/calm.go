@@ -57,8 +57,8 @@ func (c *prompted) Close() error {
 	return err
 }
 
-// A calm connection is a prompted one that, after it has settled, also buffers what is written to it until Run flushes
-// it in its rounds.
+// A calm connection is a prompted one that, after it has settled, also buffers what is written to it, until Run flushes
+// the buffer in its rounds or the buffer has mostOut bytes.
 type calm struct {
 	prompted
 

@@ -198,7 +198,7 @@ func (l *mqttLink) published(in *bufio.Reader, size int, retained bool) error {
 	return nil
 }
 
-// watch implements link. It asks for QoS 0, which needs no acknowledgement (MQTT 3.1.1, 3.8).
+// watch implements link. It subscribes with QoS 0, so that the messages need no acknowledgement (MQTT 3.1.1, 3.8).
 func (l *mqttLink) watch() {
 	l.watching.Store(true)
 	l.out = append(l.out, packets.Subscribe<<4|1<<1, byte(2+2+len(l.health)+1))

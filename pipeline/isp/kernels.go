@@ -201,7 +201,7 @@ func chroma422Go(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	}
 }
 
-// chroma420Go writes a pair Cb, Cr for every two of n pixels, from the lines p and q.
+// chroma420Go writes a pair Cb, Cr for every 2 x 2 pixels of the lines p and q, which have n pixels each.
 func chroma420Go(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
 	sum := func(l, m line, x int) int32 { return int32(l[x]) + int32(l[x+1]) + int32(m[x]) + int32(m[x+1]) }
 	for x := 0; x < n; x += 2 {

@@ -47,7 +47,7 @@ func (h *hands) release(f *pipeline.Frame) bool {
 	return !h.left
 }
 
-// done stops tracking a frame that is written, and counts it as delivered unless leave has counted it as dropped.
+// done stops tracking a frame that has been written, and counts it as delivered unless leave has counted it as dropped.
 func (h *hands) done(f *pipeline.Frame) {
 	if h.release(f) {
 		h.queue.Done(f)

@@ -31,7 +31,7 @@ type ring struct {
 	above     bool // the previous frame met the condition
 
 	open         bool  // there is an event
-	start, until int64 // times of the event, in ns since 1970
+	start, until int64 // first and last time of the event, in ns since 1970
 
 	previous *past
 	trimming sync.WaitGroup
@@ -168,7 +168,8 @@ func (r *ring) triggers(end bool) error {
 	return nil
 }
 
-// result triggers, or extends the event that the condition has triggered, if the frame meets the condition.
+// result triggers if the frame meets the condition. If the previous frame met it too, and the windows overlap, result
+// extends the open event instead.
 func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
 	c := r.run.sink.config.Window.Result
 	if c == nil {

@@ -4,7 +4,7 @@ package rtp
 
 import "encoding/hex"
 
-// HuffmanTables returns the four Huffman tables of ITU-T T.81 Annex K.3, which RFC 2435 §3.1.8 and Appendix B presume,
+// HuffmanTables returns the four Huffman tables of ITU-T T.81 Annex K.3, which RFC 2435 §3.1.8 and Appendix B assume,
 // in the format of a DHT segment: class and identifier, 16 counts, values.
 func HuffmanTables() [4][]byte {
 	var tables [4][]byte

@@ -60,7 +60,7 @@ func Holds(consumers, frames int) int { return consumers*(frames+1) + 1 }
 type Sink struct {
 	cfg      Config
 	format   pipeline.Format
-	visits   *slog.Logger // for messages about consumers
+	visits   *slog.Logger // for log messages about consumers; omits some if there are many
 	listener *net.UnixListener
 	watch    *watch
 	running  sync.WaitGroup

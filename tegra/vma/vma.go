@@ -18,7 +18,7 @@ import (
 // mapping is an entry of /proc/self/maps (proc_pid_maps(5)).
 type mapping struct {
 	first, last uint64 // last is one past the end
-	prot        string // "rw-s"
+	prot        string // such as "rw-s"
 	device      string
 	name        string // "" for anonymous memory
 }

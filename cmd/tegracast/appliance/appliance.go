@@ -183,7 +183,7 @@ func (a *Appliance) addControl(closed *closedOutputs, o Options) {
 	}
 }
 
-// state reports whether every part has started, and returns an error if a part is stalled. While health is not watched,
+// state reports whether every output is armed, and returns an error if a part is stalled. While health is not watched,
 // it returns true and nil.
 func (a *Appliance) state() (ready bool, stalled error) {
 	if a.health == nil {

@@ -42,7 +42,7 @@ const (
 	defaultMaxGain     = 8
 )
 
-// Config returns the target and the limits of the loop. period is the frame period.
+// Config returns the target and the limits of the loop. The maximum exposure defaults to period, the frame period.
 func (c *AutoExposure) Config(period time.Duration) *auto.ExposureConfig {
 	e := &auto.ExposureConfig{
 		Target: c.Target,

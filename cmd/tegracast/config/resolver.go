@@ -60,7 +60,7 @@ func one[K any](at yamlfile.Section, table any) (K, yamlfile.Section, error) {
 // file.
 func plain(err, kind error) string { return strings.TrimPrefix(err.Error(), kind.Error()+": ") }
 
-// given lists the kinds of K for which a table such as SourceKinds has a section, their keys, and all possible keys.
+// given returns the sections that are present in a table such as SourceKinds, their keys, and all possible keys.
 func given[K any](table any) (kinds []K, keys, all []string) {
 	v := reflect.ValueOf(table)
 	for i := range v.NumField() {

@@ -92,7 +92,7 @@ func (c pciConfig) vectors() string {
 	return strings.Join(offers, ", ")
 }
 
-// A pciFunction is a function on the PCI bus, by its folder /sys/bus/pci/devices/DDDD:BB:DD.F.
+// A pciFunction is a function on the PCI bus, identified by its folder /sys/bus/pci/devices/DDDD:BB:DD.F.
 type pciFunction struct {
 	p       patient
 	dir     string

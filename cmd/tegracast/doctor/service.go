@@ -77,8 +77,8 @@ func (m manager) runDoctor(ctx context.Context, asJSON bool) error {
 }
 
 // sandboxKeys are the settings, or their prefixes, that restrict a service (systemd.exec(5),
-// systemd.resource-control(5)). The settings of its folders are omitted, because a unit removes folders that it creates,
-// and the service is using its own.
+// systemd.resource-control(5)). RuntimeDirectory and the like are omitted: at the end of doctor's unit, systemd would
+// remove a folder that the running service uses.
 var sandboxKeys = []string{
 	"User", "Group", "SupplementaryGroups", "DevicePolicy", "DeviceAllow", "CapabilityBoundingSet", "AmbientCapabilities", "NoNewPrivileges",
 	"SecureBits", "SystemCall*", "MemoryDenyWriteExecute", "LockPersonality", "Restrict*", "Protect*", "Private*", "ProcSubset", "Limit*", "UMask",

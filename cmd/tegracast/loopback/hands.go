@@ -27,7 +27,7 @@ type hand interface {
 }
 
 // newHand returns a hand that uses the GPU if the memory is CUDA's, so that the GPU's and the FPGA's views are
-// compared, and else one that uses the CPU. The compilation of kernels is interrupted when ctx ends.
+// compared, and otherwise one that uses the CPU. The compilation of kernels is interrupted when ctx ends.
 func newHand(ctx context.Context, memory cudahost.Allocator, src, dst *capture.Surface) (hand, error) {
 	if cuda, ok := memory.(*cudahost.CUDA); ok {
 		cuda.Device.Interrupt = ctx.Done()

@@ -135,7 +135,7 @@ func (w *Site) listen(c config.Web) (*Server, error) {
 	return nil, fmt.Errorf("web.listen: %w", err)
 }
 
-// access fills in the token, password, certificate, names and proxies that c configures.
+// access fills in the token, and the password, certificate, host names and proxies that c configures.
 func (w *Site) access(c config.Web, a *Access) (err error) {
 	if w.token == "" {
 		if w.token, err = token.Make(w.State); err != nil {

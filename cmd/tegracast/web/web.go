@@ -42,7 +42,7 @@ type Config struct {
 	// Health reports whether every output is armed, and the part of the pipeline that is stalled, or nil.
 	Health  func() (ready bool, stalled error)
 	Metrics []prometheus.Collector // additional metrics
-	// Trigger triggers the recording of an output. It returns false if there is none of that name.
+	// Trigger triggers the recording of an output. found is false if there is no recording of that name.
 	Trigger func(output, cause string) (found bool, err error)
 	Events  *Events // nil: no events
 	// Send adds a destination, host:port, to an output's stream and returns the SDP. Unsend removes it. They return

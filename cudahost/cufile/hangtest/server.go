@@ -226,7 +226,7 @@ func (s *server) release(handle uint64) error {
 	return f.Close()
 }
 
-// node returns the node of a name, which it numbers if it is new.
+// node returns the node number of a name. A new name gets a new number.
 func (s *server) node(name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

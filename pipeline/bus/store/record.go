@@ -61,7 +61,7 @@ func appendRecord(b []byte, m *Message) []byte {
 	return b
 }
 
-// checksum returns the CRC of a whole record.
+// checksum returns the CRC of a whole record, which does not cover the CRC itself.
 func checksum(record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(record[:4], castagnoli), castagnoli, record[recordHead:])
 }

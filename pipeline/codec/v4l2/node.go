@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is a V4L2 device. Its methods return errno unchanged.
+// A node is an open V4L2 device. Its methods return errno unchanged.
 type node interface {
 	ioctl(request uintptr, argument unsafe.Pointer) error
 	mmap(offset int64, length int) ([]byte, error)

@@ -28,7 +28,7 @@ type band struct {
 	arrive func(error)
 }
 
-// final hands on the lines that are now final if err is nil.
+// final, if err is nil, marks the lines that are final after this band as readable.
 func (b *band) final(err error) {
 	for i, out := range b.outs {
 		if err == nil && out != nil {

@@ -112,9 +112,9 @@ func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 	return pipeline.StageNeeds{Holds: Holds, OnDevice: true, Slices: true}, nil
 }
 
-// Plan accepts the formats that isp.Stage accepts, and also write-combined memory as input, with the same errors. It
-// compiles the kernels for them, which takes seconds, or no time if they are in the cache. Compile errors wrap
-// cudahost.ErrCompile.
+// Plan accepts the formats that isp.Stage accepts, and also input in write-combined memory. For other formats it
+// returns the same errors. It compiles the kernels for the formats, which takes seconds, or no time if they are in the
+// cache. Compile errors wrap cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

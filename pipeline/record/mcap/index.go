@@ -16,8 +16,8 @@ var errUnfinished = errors.New("mcap: the file has no end")
 const footerSize = recordHead + 8 + 8 + 4
 
 // An index is the summary at the end of a file while it is being read. It must name each record only once, and the
-// named records must not have more bytes than the file. Without these checks, a small file could name one large record
-// many times and have it read each time.
+// named records together must not be larger than the file. Without these checks, a small file could name one large
+// record many times and have it read each time.
 type index struct {
 	f     *File
 	named map[int64]bool // by offset

@@ -23,7 +23,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
-// ErrURL means that an address does not denote a stream on a server.
+// ErrURL means that an address does not have the form of Remote.URL.
 var ErrURL = errors.New("write rtsp://HOST:PORT/NAME, without user and password")
 
 const askLimit = 10 * time.Second // time limit for the server's answers

@@ -84,7 +84,8 @@ func (d *destination) beginTrain(t *train) {
 	d.fresh = false
 }
 
-// lagging reports whether the destination is away, or its last train was cut because the socket buffer stayed full.
+// lagging reports whether the destination is away, or its last train was given up because the network took packets too
+// slowly.
 func (d *destination) lagging() bool { return d.told == unix.EAGAIN || d.late() == unix.EHOSTUNREACH }
 
 // late returns the reason for giving up a train of which packets are still unsent: EHOSTUNREACH if the host is away,

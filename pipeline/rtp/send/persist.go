@@ -14,8 +14,8 @@ const (
 )
 
 // Persist sends a stream to a server until ctx ends. Each session is one call of the given function, which must return
-// an error: the reason why the session ended. A reason is logged if it differs from the previous one. The pauses
-// between sessions grow, and are short again after a session longer than againLate.
+// an error: the reason why the session ended. The reason is logged if it differs from the previous one, or if the
+// session was longer than againLate. The pauses between sessions grow, and are short again after such a session.
 func Persist(ctx context.Context, log *slog.Logger, server string, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {

@@ -145,8 +145,8 @@ func peerOf(dest netip.Addr) netip.Addr {
 	return dest
 }
 
-// An rtcpSender sends to the RTCP port. Unlike a net.UDPConn it does not wait for room in the socket, because other
-// streams need the thread.
+// An rtcpSender sends to the RTCP port. Unlike a net.UDPConn it does not wait for room in the socket buffer, because
+// other streams need the thread.
 type rtcpSender struct {
 	raw  syscall.RawConn
 	dest unix.Sockaddr

@@ -93,7 +93,7 @@ func feedback() []pion.RTCPFeedback {
 // way describes the path of a session's packets.
 type way struct {
 	lite bool         // the peer made the offer and has reached an address here, so no path is checked
-	from []netip.Addr // this machine's addresses
+	from []netip.Addr // addresses of this machine from which packets may be sent
 }
 
 // has reports whether packets may be sent from an address.

@@ -43,7 +43,7 @@ type incoming struct {
 	header []byte
 	data   []byte // nil for a rendezvous
 	length int    // of the data, or of those to fetch, in bytes
-	// fetch transfers the data into a slot; done is called once, on any goroutine, unless fetch returns an error. It is
-	// nil for an eager message.
+	// fetch transfers the data into a slot; done is called once, on any goroutine, unless fetch returns an error. fetch
+	// is nil for an eager message.
 	fetch func(slot int, done func(n int, err error)) error
 }

@@ -118,8 +118,8 @@ func (r *Receiver) start(ctx context.Context) error {
 	}
 }
 
-// maintain connects again and again, until ctx ends or reconnecting is pointless. The first frame of a connection
-// resets the pause between attempts.
+// maintain connects again and again, until ctx ends or reconnecting is pointless. After a connection on which a frame
+// has arrived, the pauses begin again with the first one.
 func (r *Receiver) maintain(ctx context.Context) {
 	var faults pipeline.FaultLog
 	loop := pipeline.Recovery{First: firstWait, Last: lastWait}

@@ -225,7 +225,7 @@ func (h *hub) find(name string, from netip.Addr) (*Sink, error) {
 	return nil, fmt.Errorf("there is no stream %q, only: %s", name, strings.Join(names, ", "))
 }
 
-// allowed returns the streams that an address may take. The lock must be held. To that address, the others do not
+// allowed returns the streams that an address may receive. The lock must be held. To that address, the others do not
 // exist.
 func (h *hub) allowed(from netip.Addr) []*Sink {
 	return slices.DeleteFunc(slices.Clone(h.sinks), func(k *Sink) bool { return !k.allows(from) })

@@ -84,11 +84,11 @@ func (p Place) Errorf(format string, a ...any) error {
 	return &Error{Err: p.Located(fmt.Errorf(format, a...)), At: p}
 }
 
-// Position returns the line and the column, from 1, and the path of the key, such as outputs[0].rtp.mtu. The path is ""
-// if the place is not that of a key. For the zero Place, line and column are 0.
+// Position returns the line and the column, counted from 1, and the path of the key, such as outputs[0].rtp.mtu. The
+// path is "" if the place is not that of a key. For the zero Place, line and column are 0.
 func (p Place) Position() (line, column int, path string) { return p.line, p.column, p.path }
 
-// Located returns err with the place in front of its text. Unlike Errorf, it is for errors that are no mistakes in the
+// Located returns err with the place in front of its text. Unlike Errorf, it is for errors that are not mistakes in the
 // configuration, such as a GPIO line in use.
 func (p Place) Located(err error) error {
 	head := fmt.Sprintf("%s:%d:%d: ", p.file, p.line, p.column)
@@ -142,7 +142,8 @@ func (s Section) Element(i int) Section { return Section{s.doc, fmt.Sprintf("%s[
 // Name returns the section's name in messages.
 func (s Section) Name() string { return strings.TrimPrefix(s.path, "$.") }
 
-// Place returns the section's place. A key that is not in the file has the place of the nearest part above it.
+// Place returns the section's place. A section that is not in the file has the line and the column of its nearest
+// ancestor that is, or line 1 and column 1 if none is.
 func (s Section) Place() Place {
 	for p := s.path; p != "$" && p != ""; p = parentPath(p) {
 		yp, err := yaml.PathString(p)

@@ -44,7 +44,7 @@ func (t *thread) ioctl(fd, nr int, arg unsafe.Pointer) unix.Errno {
 
 func number(call int) int { return call - uapi.CallGetInfo }
 
-// fd returns one of the device's descriptors, which may be closed.
+// fd returns a random one of the device's descriptors, which may be closed.
 func (t *thread) fd() int { return firstDevice + t.IntN(devices) }
 
 func (t *thread) open() unix.Errno {
