@@ -105,7 +105,7 @@ type SensorHealth struct {
 	Name  string  `json:"name"`            // thermal zone or power rail
 	Value float64 `json:"value"`           // in the unit
 	Unit  string  `json:"unit"`            // `°C` or `W`
-	Alarm bool    `json:"alarm,omitempty"` // the board is throttled
+	Alarm bool    `json:"alarm,omitempty"` // the board is or was throttled
 }
 
 // Parts of the subjects: prefix, the board's name, then one of the others.

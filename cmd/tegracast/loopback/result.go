@@ -23,7 +23,7 @@ type Result struct {
 
 	Compared bool         `json:"compared"`                 // bytes were compared; false if the card has one direction
 	Wrong    int          `json:"wrong"`                    // copies with a wrong byte
-	Mismatch string       `json:"first_mismatch,omitempty"` // first wrong byte
+	Mismatch string       `json:"first_mismatch,omitempty"` // describes the first wrong byte
 	Lanes    []LaneResult `json:"directions"`               // by direction and kind of CUDA memory
 
 	Interrupts uint64 `json:"interrupts,omitempty"` // passed on by the kernel module

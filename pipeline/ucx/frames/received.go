@@ -31,7 +31,7 @@ type ReceivedStats struct {
 	Unverified  uint64        `json:"unverified"`        // frames without a CRC, or whose CRC was not checked
 	Silence     time.Duration `json:"silence_ns"`        // since the last undamaged frame; 0 if there was none
 
-	Latency  pipeline.Percentiles `json:"latency"`  // from what the frame shows to its last byte here
+	Latency  pipeline.Percentiles `json:"latency"`  // from exposure to the arrival of the last byte
 	Transfer pipeline.Percentiles `json:"transfer"` // from the start of sending to the last byte here
 }
 
