@@ -60,7 +60,12 @@ func (p *Publisher) trouble(err error) {
 // lose drops the link. Messages that the server has not acknowledged are kept, in order. If err is not nil, another
 // attempt to connect is scheduled.
 func (p *Publisher) lose(err error) {
-	p.unwatched = p.unwatched || errors.Is(err, errUnwatched)
+	switch {
+	case errors.Is(err, errUnwatched):
+		p.unwatched++
+	case err != nil && p.unwatched < mostUnwatched: // the earlier one was by chance
+		p.unwatched = 0
+	}
 	if p.link != nil {
 		p.settleLast()
 		old := p.link

@@ -132,10 +132,10 @@ func (l *mqttLink) listen() error {
 		switch {
 		case err == nil:
 			answered = answered || kind == packets.Suback
+		case l.watching.Load() && (!answered || errors.Is(err, errNoBroker)):
+			return fmt.Errorf("%w: %w", errUnwatched, err)
 		case errors.Is(err, errNoBroker):
 			return err
-		case l.watching.Load() && !answered:
-			return fmt.Errorf("%w: %w", errUnwatched, err)
 		default:
 			return fmt.Errorf("%w: %w", errLost, err)
 		}
@@ -172,7 +172,7 @@ func (l *mqttLink) read(in *bufio.Reader) (kind byte, err error) {
 		return 0, errNoBroker
 	case first == packets.Suback<<4 && size == 3:
 		_, err = in.Discard(3) // whether the broker agrees or not
-	case first&^1 == packets.Publish<<4 && size <= mostSaid: // QoS 0, as watch asked for
+	case first&^1 == packets.Publish<<4 && size < 1<<28: // QoS 0, as watch asked for
 		err = l.published(in, int(size), first&1 != 0)
 	default:
 		return 0, errNoBroker
@@ -180,10 +180,11 @@ func (l *mqttLink) read(in *bufio.Reader) (kind byte, err error) {
 	return kind, err
 }
 
-// published reads the rest of a PUBLISH packet (3.3). A retained message is ignored: its sender may have gone long ago.
+// published reads the rest of a PUBLISH packet (3.3). It ignores a retained message, whose sender may have gone long ago,
+// one that is too long, and one of another topic, since a broker may rewrite topics.
 func (l *mqttLink) published(in *bufio.Reader, size int, retained bool) error {
 	head := 2 + len(l.health)
-	if retained || size > head+mostHealth {
+	if retained || size < head || size > head+mostHealth {
 		_, err := in.Discard(size)
 		return err
 	}
@@ -191,10 +192,9 @@ func (l *mqttLink) published(in *bufio.Reader, size int, retained bool) error {
 	if _, err := io.ReadFull(in, packet); err != nil {
 		return err
 	}
-	if size < head || int(binary.BigEndian.Uint16(packet)) != len(l.health) || string(packet[2:head]) != l.health {
-		return errNoBroker
+	if int(binary.BigEndian.Uint16(packet)) == len(l.health) && string(packet[2:head]) == l.health {
+		l.seen(packet[head:])
 	}
-	l.seen(packet[head:])
 	return nil
 }
 

@@ -4,13 +4,15 @@ package bus
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
 
 const (
 	namesakeTime  = time.Minute // how long another board counts after its last message; boards publish every 10 s
-	mostNamesakes = 16          // others are ignored
+	mostNamesakes = 16          // at a time; others are ignored
+	mostUnwatched = 2
 )
 
 func (p *Publisher) hexID() string { return fmt.Sprintf("%016x", p.id) }
@@ -23,9 +25,13 @@ func (p *Publisher) see(data []byte) {
 		return
 	}
 	p.mu.Lock()
+	now := time.Now()
+	if len(p.others) == mostNamesakes {
+		maps.DeleteFunc(p.others, func(_ string, at time.Time) bool { return now.Sub(at) >= namesakeTime })
+	}
 	_, known := p.others[h.ID]
 	if known || len(p.others) < mostNamesakes {
-		p.others[h.ID] = time.Now()
+		p.others[h.ID] = now
 	} else {
 		known = true
 	}

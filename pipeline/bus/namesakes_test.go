@@ -78,42 +78,53 @@ func TestBoardsOfOneName(t *testing.T) {
 	})
 }
 
-// TestServersThatRefuseASubscription checks that a board that may not subscribe publishes as before.
+// TestServersThatRefuseASubscription checks that a board publishes as before if it may not subscribe, or if what it gets
+// then is nothing that it can read.
 func TestServersThatRefuseASubscription(t *testing.T) {
 	access := filepath.Join(t.TempDir(), "acl")
 	if err := os.WriteFile(access, []byte("topic write tegracast/a/#\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for name, start := range map[string]func(t *testing.T) *broker{
-		"by its list of rights": func(t *testing.T) *broker {
+	const agreed = "\x90\x03\xff\xff\x00"
+	for name, tt := range map[string]struct {
+		start func(t *testing.T) *broker
+		links uint64
+	}{
+		"by its list of rights": {func(t *testing.T) *broker {
 			b := mosquitto(t, "allow_anonymous true\nacl_file "+access+"\n")
 			b.start(t)
 			return b
-		},
-		"by closing the connection": closesOnSubscribe,
+		}, 1},
+		"by closing the connection": {func(t *testing.T) *broker { return subscribed(t, "") }, 3},
+		"by another topic":          {func(t *testing.T) *broker { return subscribed(t, agreed+"\x30\x04\x00\x01xy") }, 1},
+		"by a long message": {func(t *testing.T) *broker {
+			return subscribed(t, agreed+"\x30\x80\x80\x80\x04"+strings.Repeat("x", 8<<20)+"\xd0\x00")
+		}, 1},
+		"by a message of QoS 1": {func(t *testing.T) *broker { return subscribed(t, agreed+"\x32\x05\x00\x01x\x00\x01") }, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			p, _ := runs(t, Config{Server: Server{URL: start(t).url()}, Board: "a", Folder: t.TempDir()})
+			p, _ := runs(t, Config{Server: Server{URL: tt.start(t).url()}, Board: "a", Folder: t.TempDir()})
 			for range 5 { // a link on which each is the first costs another link
 				before := p.Stats().Published
 				p.Health(Condition{})
 				await(t, "message", func() bool { return p.Stats().Published > before })
 			}
-			if st := p.Stats(); st.Links > 2 || st.Lost() != 0 {
+			if st := p.Stats(); st.Links > tt.links || st.Lost() != 0 {
 				t.Errorf("%+v", st)
 			}
 		})
 	}
 }
 
-// closesOnSubscribe returns a broker that acknowledges messages and closes the connection of a client that subscribes.
-func closesOnSubscribe(t *testing.T) *broker {
+// subscribed returns a broker that acknowledges messages, and that answers a subscription with some bytes, or by closing
+// the connection if there are none.
+func subscribed(t *testing.T, answer string) *broker {
 	return &broker{scheme: "mqtt", address: listens(t, func(c io.ReadWriter) {
 		in := bufio.NewReader(c)
 		for {
 			first, err := in.ReadByte()
-			if err != nil || first == 0x82 {
+			if err != nil || first == 0x82 && answer == "" {
 				return
 			}
 			size, err := binary.ReadUvarint(in)
@@ -121,12 +132,12 @@ func closesOnSubscribe(t *testing.T) *broker {
 			if _, short := io.ReadFull(in, rest); err != nil || short != nil {
 				return
 			}
-			answer := map[byte]string{0x10: "\x20\x02\x00\x00", 0xc0: "\xd0\x00"}[first]
+			reply := map[byte]string{0x10: "\x20\x02\x00\x00", 0x82: answer, 0xc0: "\xd0\x00"}[first]
 			if first&0xf0 == 0x30 {
 				at := 2 + int(rest[0])<<8 + int(rest[1])
-				answer = "\x40\x02" + string(rest[at:at+2])
+				reply = "\x40\x02" + string(rest[at:at+2])
 			}
-			if _, err := io.WriteString(c, answer); err != nil {
+			if _, err := io.WriteString(c, reply); err != nil {
 				return
 			}
 		}

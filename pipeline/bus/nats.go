@@ -12,6 +12,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -43,6 +44,8 @@ type natsLink struct {
 
 	health string            // subject of the board's health
 	seen   func(data []byte) // see calls
+
+	watching *atomic.Bool // watch has been called
 
 	encrypted bool // conn is encrypted: messages must go through the library
 	msg       nats.Msg
@@ -111,19 +114,26 @@ func dialNATS(ctx context.Context, c Config, to calls) (link, error) {
 	}
 	scheme, address := c.address()
 	d, buffer := &dialer{ctx: ctx, server: &c.Server}, 1 // everything goes to calm at once
+	watching := new(atomic.Bool)
 	if scheme == "tls" {
 		buffer = 16 << 10 // size of a TLS record
 	}
 	o = append(o, nats.SetCustomDialer(d), nats.SkipSubjectValidation(), nats.WriteBufferSize(buffer), nats.NoEcho(),
 		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}), // of a subscription that the server refuses: watch goes without it
-		nats.ClosedHandler(func(conn *nats.Conn) { to.lost(cmp.Or(conn.LastError(), errLost)) }))
+		nats.ClosedHandler(func(conn *nats.Conn) {
+			err := cmp.Or(conn.LastError(), errLost)
+			if watching.Load() && errors.Is(err, errBeyond) {
+				err = fmt.Errorf("%w: %w", errUnwatched, err)
+			}
+			to.lost(err)
+		}))
 	conn, err := nats.Connect(scheme+"://"+address, o...)
 	if err != nil {
 		return nil, err
 	}
 	l := &natsLink{
 		conn: conn, net: d.net, inbox: conn.NewInbox() + ".", acks: make(chan *nats.Msg, 4*most), // of two streams each message has two
-		health: prefix + c.Board + health, seen: to.seen,
+		health: prefix + c.Board + health, seen: to.seen, watching: watching,
 		msg: nats.Msg{Header: nats.Header{jetstream.MsgIDHeader: {""}}}, encrypted: d.encrypted, // a server of nats://, too, may ask for that
 	}
 	if err := l.open(ctx, c); err != nil {
@@ -241,6 +251,7 @@ func (l *natsLink) heard(tell func(token uint64, err error)) {
 
 // watch implements link.
 func (l *natsLink) watch() {
+	l.watching.Store(true)
 	s, err := l.conn.Subscribe(l.health, func(m *nats.Msg) { l.seen(m.Data) })
 	if err == nil {
 		_ = s.SetPendingLimits(mostNamesakes, 2*mostHealth) // the default stays

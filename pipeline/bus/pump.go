@@ -38,7 +38,7 @@ type pump struct {
 	good    bool // a message has been acknowledged on this link
 	told    bool // that the bus cannot be reached has been logged
 
-	unwatched bool // a server has closed the connection on watch: it is not called again
+	unwatched int // links lost in a row because of watch; at mostUnwatched it is not called any more
 
 	window  []flying // in the order of the messages
 	flying  int      // bytes of data in window
@@ -171,7 +171,7 @@ func (p *Publisher) settle() {
 	if published > 0 && !p.good { // not on connecting: a server may accept a client and yet not take its messages
 		p.good, p.told, p.wait = true, false, 0
 		p.config.Logger.Info("the bus accepts messages", "server", p.config.URL)
-		if p.link != nil && !p.unwatched {
+		if p.link != nil && p.unwatched < mostUnwatched {
 			p.link.watch()
 		}
 	}

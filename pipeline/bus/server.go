@@ -120,9 +120,9 @@ type calls struct {
 var (
 	errRefused = errors.New("the server refuses the message")
 	errLost    = errors.New("the connection is lost")
-	// errUnwatched means that the server closed the connection instead of answering watch, as some do with a client that
-	// may not subscribe.
-	errUnwatched = errors.New("the server closes the connection of a client that subscribes")
+	// errUnwatched means that the link was lost because of watch: some servers close the connection of a client that
+	// subscribes without the right to, and others may publish what ends it.
+	errUnwatched = errors.New("the connection does not survive a subscription")
 )
 
 // Timeouts.

@@ -107,7 +107,7 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 		r.Finished = err == nil
 		return r, err
 	}
-	gaps, err := tornGaps(f)
+	gaps, err := tornGaps(f, info.Size())
 	if err == nil && info.Size()-f.End > maxCut {
 		err = errInside
 	}
@@ -132,28 +132,44 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 		return r, err
 	}
 	r.Chunks, r.Left, r.Cut = w.Chunks(), left, info.Size()-f.End
-	if err := replaceTail(file, f.End, w.End(tail), info.Size()); err != nil {
-		return r, err
-	}
-	for _, g := range gaps {
+	for _, g := range gaps { // first, because a file that has an end is not repaired again
 		r.Skipped += g.To - g.From
 		if _, err := file.WriteAt(mcap.PaddingHead(g.To-g.From), g.From); err != nil {
 			return r, err
 		}
 	}
-	return r, file.Sync()
+	if len(gaps) > 0 {
+		if err := file.Sync(); err != nil {
+			return r, err
+		}
+	}
+	return r, replaceTail(file, f.End, w.End(tail), info.Size())
 }
 
-// tornGaps returns the damaged places that a killed process leaves: several chunks are written at a time, so that the
-// last ones may be complete and one before them not. The error is errInside if there is other damage.
-func tornGaps(f *mcap.File) ([]mcap.Gap, error) {
-	gaps, all := f.Gaps()
-	if !all {
-		return nil, errInside
+// tornGaps returns the damaged places between chunks that a killed process leaves: it writes up to Holds frames at a time,
+// and later ones may be complete before earlier ones. The error is errInside if there is other damage.
+func tornGaps(f *mcap.File, size int64) (gaps []mcap.Gap, err error) {
+	longest := int64(0)
+	for _, c := range f.Chunks {
+		longest = max(longest, c.Length)
 	}
-	for _, g := range gaps {
-		if len(f.Chunks)-g.Before > Holds+1 || g.To-g.From < mcap.LeastPadding { // besides frames, of settings and of a trigger
+	for _, g := range f.Gaps() {
+		frames := 0
+		for _, c := range f.Chunks[g.Before:] {
+			if c.Length > page { // otherwise it has settings or a trigger
+				frames++
+			}
+		}
+		switch {
+		case g.Before == 0 || frames >= Holds: // the definitions before the first chunk are durable early
 			return nil, errInside
+		case g.To == 0 && size-g.From > Holds*(longest+page):
+			return nil, errInside
+		case g.To == 0: // it is cut off
+		case g.To-g.From < mcap.LeastPadding:
+			return nil, errInside
+		default:
+			gaps = append(gaps, g)
 		}
 	}
 	return gaps, nil

@@ -76,7 +76,9 @@ func TestDamageInsideIsNotRepaired(t *testing.T) {
 	hole, ended, footed := bytes.Clone(b[:last.Offset]), bytes.Clone(b[:last.Offset]), bytes.Clone(b[:last.Offset])
 	clear(hole[second.Offset : second.Offset+100])
 	ended[second.Offset], footed[second.Offset] = byte(mcap.OpDataEnd), byte(mcap.OpFooter)
-	for name, b := range map[string][]byte{"a hole": hole, "an end": ended, "a footer": footed} {
+	short := bytes.Clone(b[:r.Chunks[4].Offset])
+	clear(short[r.Chunks[0].Offset/2 : r.Chunks[0].Offset/2+100]) // among schemas, channels and attachments
+	for name, b := range map[string][]byte{"a hole": hole, "an end": ended, "a footer": footed, "a head": short} {
 		write(t, path, b)
 		if did, err := Repair(t.Context(), path); !errors.Is(err, mcap.ErrDamaged) {
 			t.Errorf("%s: %+v, %v", name, did, err)
@@ -84,7 +86,7 @@ func TestDamageInsideIsNotRepaired(t *testing.T) {
 		if !bytes.Equal(read(t, path), b) {
 			t.Errorf("%s: the file was changed", name)
 		}
-		if report, err := Inspect(t.Context(), path, true, func(float64) {}); err != nil || report.Good() || report.Frames < len(r.Chunks)-4 {
+		if report, err := Inspect(t.Context(), path, true, func(float64) {}); err != nil || report.Good() || report.Frames < len(r.Chunks)-4 && name != "a head" {
 			t.Errorf("%s: %+v, %v", name, report, err)
 		}
 	}
@@ -109,6 +111,8 @@ func TestOthersReadARepairedRecording(t *testing.T) {
 	third := r.Chunks[len(r.Chunks)-3] // written at the same time as the last two, of which one may have been done first
 	torn := bytes.Clone(b[:last.Offset+last.Length])
 	clear(torn[third.Offset : third.Offset+4096])
+	headless := bytes.Clone(b[:last.Offset+last.Length])
+	clear(headless[last.Offset : last.Offset+4096])
 	for name, test := range map[string]struct {
 		b    []byte
 		want Repaired
@@ -118,6 +122,7 @@ func TestOthersReadARepairedRecording(t *testing.T) {
 		"within a message index":    {b[:last.Offset+last.Length+40], Repaired{Chunks: len(r.Chunks)}},
 		"with a wrong frame":        {wrong[:last.Offset], Repaired{Chunks: len(r.Chunks) - 2, Left: 1}},
 		"with a torn frame before":  {torn, Repaired{Chunks: len(r.Chunks) - 1, Skipped: r.Chunks[len(r.Chunks)-2].Offset - third.Offset}},
+		"with a headless frame":     {headless, Repaired{Chunks: len(r.Chunks) - 1, Cut: last.Length}},
 		"with trailing zeros":       {append(bytes.Clone(b[:last.Offset]), make([]byte, 9000)...), Repaired{Chunks: len(r.Chunks) - 1, Cut: 9000}},
 		"with an index of its own":  {b[:len(b)-len(mcap.Magic)], Repaired{}},
 		"with a damaged own index ": {append(bytes.Clone(b[:len(b)-9]), append([]byte{b[len(b)-9] ^ 1}, b[len(b)-8:]...)...), Repaired{}},

@@ -67,28 +67,49 @@ func (r *run) append(at int64, p mcap.Part) error {
 type settled struct {
 	chunk int // of the frame; 0: none
 	Settings
+	first *Settings // the first in the file, or zero if there are none; nil: not looked for
 }
 
-// Settings returns the settings with which the frame was taken, or zero if the recording does not contain any.
+// Settings returns the settings with which the frame was taken, or zero if the recording does not contain any. The frames
+// of an event that precede its first settings have these.
 func (f *Frame) Settings() Settings {
 	r := f.reader
 	if r == nil {
 		return Settings{}
 	}
-	from := r.settled
-	if from.chunk > f.chunk {
-		from = settled{}
-	}
 	defer func(l listing) { r.listed = l }(r.listed)
-	r.settled = settled{f.chunk, from.Settings}
-	for i := f.chunk - 1; i >= from.chunk; i-- {
-		for _, m := range r.beside(i) {
-			var s Settings
-			if r.schema(m) == settingsName && readNote(r.File, m, &s) == nil {
-				r.settled.Settings = s
-				return s
+	from, last := 0, Settings{}
+	if r.settled.chunk <= f.chunk {
+		from, last = r.settled.chunk, r.settled.Settings
+	}
+	for i := f.chunk - 1; i >= from; i-- {
+		if s, is := r.settingsOf(i); is {
+			last = s
+			break
+		}
+	}
+	r.settled.chunk, r.settled.Settings = f.chunk, last
+	if last != (Settings{}) {
+		return last
+	}
+	if r.settled.first == nil {
+		r.settled.first = new(Settings)
+		for i := range r.Chunks {
+			if s, is := r.settingsOf(i); is {
+				r.settled.first = &s
+				break
 			}
 		}
 	}
-	return r.settled.Settings
+	return *r.settled.first
+}
+
+// settingsOf returns the settings in chunk i, or false if it does not contain any.
+func (r *Reader) settingsOf(i int) (s Settings, is bool) {
+	for _, m := range r.beside(i) {
+		if r.schema(m) == settingsName && readNote(r.File, m, &s) == nil {
+			return s, true
+		}
+	}
+	return s, false
 }

@@ -4,6 +4,7 @@ package record
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/crc32"
 	"os"
 	"slices"
@@ -42,6 +43,28 @@ func TestSettings(t *testing.T) {
 		sorted := func(a, b Settings) int { return int(a.Exposure - b.Exposure) }
 		if err != nil || len(r.Settings) < 1 || window == nil && len(r.Settings) < 2 || !slices.IsSortedFunc(r.Settings, sorted) {
 			t.Errorf("%+v, %v", r, err)
+		}
+		file, err := OpenReader(t.Context(), files[0], nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := time.Duration(0)
+		for i := range file.Chunks {
+			f, err := file.Frame(i, 0)
+			if errors.Is(err, errNoImage) {
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s := f.Settings(); s.Exposure < max(before, 1) || s.Gain != 2 {
+				t.Errorf("frame %d: %+v, after %v", f.Note.Frame, s, before)
+			} else {
+				before = s.Exposure
+			}
+		}
+		if err := file.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -134,18 +134,24 @@ outputs:
 	s.becomes(t, "named", pipeline.Retrying)
 	code.Store(int32(dnsmessage.RCodeSuccess))
 	s.becomes(t, "named", pipeline.Ended)
+	code.Store(int32(dnsmessage.RCodeNameError))
+	if err := s.supervisor.switchOutput(t.Context(), "named", true); err == nil {
+		t.Error("an output without an address was started")
+	}
+	s.becomes(t, "rec", pipeline.Ended)
+	code.Store(int32(dnsmessage.RCodeSuccess))
 	if err := s.supervisor.switchOutput(t.Context(), "named", true); err != nil {
 		t.Fatal(err)
 	}
 	s.becomes(t, "named", pipeline.Ended)
 	for _, o := range s.end(t).Outputs {
-		most := map[string]uint64{"named": 5, "rec": 10}[o.Name] // a slow machine misses some at the source, and drops some
+		most := map[string]uint64{"named": 5, "rec": 15}[o.Name] // a slow machine misses some at the source, and drops some
 		if o.Delivered == 0 || o.Delivered+o.Drops() > most {
 			t.Errorf("%s: %d frames and %d dropped, want at most %d together", o.Name, o.Delivered, o.Drops(), most)
 		}
 	}
-	if n := len(recordings(t, dir)); n != 2 {
-		t.Errorf("%d recordings of a source that was played twice", n)
+	if n := len(recordings(t, dir)); n != 3 {
+		t.Errorf("%d recordings of a source that was played three times, once for a start that failed", n)
 	}
 
 	code.Store(int32(dnsmessage.RCodeServerFailure))

@@ -110,9 +110,10 @@ func (b *balance) now() isp.Gains {
 func (p *controlPanel) Shot() (s record.Settings, known bool) {
 	if camera, is := p.source.(auto.Camera); is {
 		exposure, gain, err := camera.Exposure()
-		if err == nil {
-			s.Exposure, s.Gain, known = exposure, gain, true
+		if err != nil {
+			return s, false
 		}
+		s.Exposure, s.Gain, known = exposure, gain, true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

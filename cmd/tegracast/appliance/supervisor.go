@@ -60,7 +60,8 @@ func (s *supervisor) switchOutput(ctx context.Context, name string, on bool) err
 		p.outputs[name] = true
 		stopAgain := func() {}
 		switch {
-		case missed: // it waits, and is not stopped
+		case missed:
+			stopAgain = func() { s.closed.stop(name, nil) } // it waits, so its report is known
 		case on:
 			stopAgain = s.closed.start(name)
 		default:

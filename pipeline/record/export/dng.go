@@ -165,7 +165,7 @@ func exif(frame *record.Frame, shot record.Settings) []tag {
 	if n := &frame.Note; n.ExposureStart != 0 && n.ExposureEnd > n.ExposureStart {
 		exposure = n.ExposureEnd - n.ExposureStart
 	}
-	switch us := (exposure + 500) / 1000; {
+	switch us := exposure / 1000; {
 	case exposure > 0 && exposure <= math.MaxUint32:
 		tags = append(tags, tag{33434, tiffRational, 1, rational(nil, exposure, 1e9)})
 	case exposure > 0 && us <= math.MaxUint32:

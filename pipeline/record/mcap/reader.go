@@ -37,8 +37,7 @@ type File struct {
 
 	r        io.ReaderAt
 	size     int64
-	skipped  int   // damaged places found so far, in a file without an index
-	gaps     []Gap // those behind which there are chunks
+	gaps     []Gap // damaged places found so far, in a file without an index
 	metadata []metadataIndex
 	unpacked unpacked
 	kept     int // approximate bytes in memory of schemas, channels, metadata and names of attachments

@@ -24,13 +24,12 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 
 // A Gap is a damaged place before the end of a file.
 type Gap struct {
-	From, To int64 // offsets of its first byte and of the chunk behind it
+	From, To int64 // offsets of its first byte and of the chunk behind it; To is 0 if there is none
 	Before   int   // number of chunks before it
 }
 
-// Gaps returns the damaged places of an unfinished file behind which there are chunks. It returns false if there is other
-// damage than these, an incomplete record at the end, and zeros at the end.
-func (f *File) Gaps() (gaps []Gap, all bool) { return f.gaps, f.skipped == len(f.gaps) }
+// Gaps returns the damaged places of an unfinished file, other than an incomplete record or zeros at the end.
+func (f *File) Gaps() []Gap { return f.gaps }
 
 // Resume returns a Writer that continues an unfinished file at End, with the index of all its chunks except those for
 // which leave is true and those whose messages cannot be read; left is the number of both. b contains the message

@@ -61,12 +61,12 @@ func (f *File) scan(ctx context.Context) error {
 // damaged counts the damaged place at End and, for the first maxSkipped places, adds err to Trouble. next is the offset
 // at which the scan continues, or 0 if it does not.
 func (f *File) damaged(err error, next int64) {
-	if f.skipped++; f.skipped > maxSkipped {
+	f.gaps = append(f.gaps, Gap{f.End, next, len(f.Chunks)})
+	if len(f.gaps) > maxSkipped {
 		return
 	}
 	err = fmt.Errorf("at byte %d: %w", f.End, err)
 	if next > 0 {
-		f.gaps = append(f.gaps, Gap{f.End, next, len(f.Chunks)})
 		err = fmt.Errorf("%w: %w: %d bytes are skipped", ErrDamaged, err, next-f.End)
 	}
 	f.Trouble = errors.Join(f.Trouble, err)

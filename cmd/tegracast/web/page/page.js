@@ -116,7 +116,10 @@ function showOutputs(outputs) {
       b.addEventListener("click", () => show(name));
       return b;
     }));
-    if (seen.length && !seen.includes(shown)) show(seen[0]);
+    if (!seen.includes(shown)) {
+      if (seen.length) show(seen[0]);
+      else shown = null; // it is shown again when it comes back
+    }
   }
   const list = get("outputs");
   const key = JSON.stringify(outputs, (name, v) => name === "readers" ? v.length : v);
