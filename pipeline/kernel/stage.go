@@ -58,7 +58,7 @@ type Stage struct {
 }
 
 // New compiles the kernel, or skips it if it is in quarantine, and watches its file from then on. Errors wrap
-// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or are CUDA's. Close must be called before the memory is
+// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or come from CUDA. Close must be called before the memory is
 // closed.
 func New(memory *cudahost.CUDA, c Config, o Options) (*Stage, error) {
 	if err := c.Validate(); err != nil {
@@ -99,7 +99,7 @@ const Holds = inFlight + 1
 // Quarantined returns the reason why the kernel is skipped, or nil.
 func (s *Stage) Quarantined() *Entry { return s.exiled.Load() }
 
-// Plan implements pipeline.Stage. Errors wrap ErrFormat or ErrClosed, or are CUDA's.
+// Plan implements pipeline.Stage. Errors wrap ErrFormat or ErrClosed, or come from CUDA.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

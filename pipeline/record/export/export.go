@@ -173,7 +173,8 @@ func (w *mcapWriter) finish() error {
 type still func(out io.Writer, f *record.Frame, s record.Settings, pixels []byte) error
 
 // WriteStill writes a frame, which was taken with the settings s, as a file. format must be png or dng; camera is the
-// camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or is out's.
+// camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or comes
+// from out.
 func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string, s record.Settings) error {
 	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
 	if err != nil {
