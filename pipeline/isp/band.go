@@ -35,7 +35,7 @@ type pass struct {
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
-	bandLines int          // a multiple of four; 0: as the plan requires
+	bandLines int          // used instead of the plan's unless 0; a multiple of four
 	lines     int          // height of a band
 	above     int          // number of lines by which the first band is shorter
 	next      atomic.Int32 // next band to take

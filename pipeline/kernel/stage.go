@@ -131,7 +131,8 @@ func (s *Stage) settle() {
 // Process implements pipeline.Stage. It enqueues the work on the GPU and returns; the Ready fence of outs is signalled
 // when bytes and results are final. Frames must have the formats of the latest Plan, and be in memory of cudahost.CUDA.
 // While the kernel is skipped, Process copies the picture unchanged, or adds no results. If inFlight frames are being
-// processed, Process waits for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
+// processed, Process waits for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or come from
+// CUDA.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

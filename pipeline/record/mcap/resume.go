@@ -13,7 +13,8 @@ import (
 // ErrNotOwn means that a file is not laid out like the files of a Writer, so no Writer can continue it.
 var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
-// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error comes from r.
+// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error comes
+// from r.
 func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	_, _, err := footer(r, size)
 	if errors.Is(err, errUnfinished) {
