@@ -188,8 +188,8 @@ func PowerMode(root fs.FS) string {
 // maxText is the approximate number of bytes after which text stops reading; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
-// text returns the content of a file without trailing zero bytes and white space, or "" if it cannot be opened. It stops
-// reading after about maxText bytes, or at an error.
+// text returns the content of a file without trailing zero bytes and white space, or "" if it cannot be opened. It
+// stops reading after about maxText bytes, or at an error.
 func text(root fs.FS, name string) string {
 	file, err := root.Open(name)
 	if err != nil {

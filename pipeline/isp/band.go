@@ -12,9 +12,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// bandLines is the height of a band. It is a multiple of four so that no line of the quarter size is split. The lines
-// of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and more in the
-// steps before them if defects are repaired.
+// bandLines is the usual height of a band. It is a multiple of four so that no line of the quarter size is split. The
+// lines of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and more in
+// the steps before them if defects are repaired.
 const bandLines = 64
 
 // shortLines is the height of a band on the short way (see columns.go), which computes only two lines again. With so

@@ -62,7 +62,7 @@ const maxDamaged = 100
 
 // Run exports frames. progress is called with the completed fraction, from 0 to 1. If Run fails, it removes the file
 // that it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg
-// or errors of packages record and mcap, or are those of ctx or of a file.
+// or errors of packages record and mcap, or come from ctx or a file.
 func Run(ctx context.Context, c Config, progress func(part float64)) (Result, error) {
 	var res Result
 	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mkv": newMKV}

@@ -18,8 +18,8 @@ const (
 	futexAnyBit     = 0xffffffff
 )
 
-// futexWait returns at once unless *word is value. Otherwise it blocks the thread until a signal, a futexWake, or time t
-// of the monotonic clock; never means no time limit.
+// futexWait returns at once unless *word is value. Otherwise it blocks the thread until a signal, a futexWake, or time
+// t of the monotonic clock; never means no time limit.
 func futexWait(word *atomic.Uint32, value uint32, t time.Duration) {
 	var until *unix.Timespec
 	if t != never {
