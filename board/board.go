@@ -185,11 +185,11 @@ func PowerMode(root fs.FS) string {
 	return strconv.Itoa(id)
 }
 
-// maxText is the number of bytes after which text stops reading; nvpmodel.conf has tens of thousands.
+// maxText is the approximate number of bytes after which text stops reading; nvpmodel.conf has tens of thousands.
 const maxText = 1 << 20
 
-// text returns a file without trailing zero bytes and white space, or "" if it cannot be opened. It stops reading after
-// about maxText bytes.
+// text returns the content of a file without trailing zero bytes and white space, or "" if it cannot be opened. It
+// stops reading after about maxText bytes, or at an error.
 func text(root fs.FS, name string) string {
 	file, err := root.Open(name)
 	if err != nil {

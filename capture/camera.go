@@ -83,7 +83,7 @@ type FPGACamera struct {
 	state    atomic.Int32             // the supervisor's state, for other goroutines
 	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
-	completed time.Time // time of the latest complete frame of a bare stream, or of the latest cut of any frame
+	completed time.Time // when the latest frame of a bare stream was completed or cut short, to estimate losses
 }
 
 // NewFPGACamera finds the camera and the DMA engine, configures the camera, and allocates, pins and describes all

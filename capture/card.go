@@ -86,7 +86,7 @@ type Card struct {
 	mu    sync.Mutex
 	xdma  *xdma.Device
 	still map[any]bool    // users whose memory was revoked and who have not stopped since
-	stuck map[engine]bool // engines that did not stop although their memory was released
+	stuck map[engine]bool // engines that had not stopped when their memory was released, and may still run
 
 	resetting sync.Mutex // one reset at a time
 	reset     time.Time  // time of the latest successful reset; guarded by resetting

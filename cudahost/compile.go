@@ -109,7 +109,7 @@ func (c *Compiler) check(code int32) error {
 
 // Compile compiles source with further options of NVRTC; name is its name in errors. cached reports whether the code
 // comes from the cache. Compiling takes seconds and is logged. Compile succeeds even if the code cannot be cached.
-// Errors wrap ErrCompile or ErrInterrupted, or are NVRTC's.
+// Errors wrap ErrCompile or ErrInterrupted, or come from NVRTC.
 func (c *Compiler) Compile(name, source string, options ...string) (code []byte, cached bool, err error) {
 	options = append([]string{fmt.Sprintf("--gpu-architecture=sm_%d", c.device.Capability), "--std=c++14"}, options...)
 	h := sha256.New()

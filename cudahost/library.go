@@ -202,8 +202,8 @@ func (e *Error) Sticky() bool {
 }
 
 // sticky lists ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, ASSERT, HARDWARE_STACK_ERROR,
-// ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC and LAUNCH_FAILED (cuda.h: "the process
-// must be terminated and relaunched").
+// ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC and LAUNCH_FAILED. For all but the first
+// two, cuda.h says: "the process must be terminated and relaunched".
 var sticky = []int{214, 220, 700, 702, 710, 714, 715, 716, 717, 718, 719}
 
 func (d *driver) failure(f symbol, code int32) error {

@@ -31,7 +31,7 @@ const (
 	eventNoTiming     = 2
 )
 
-// maxFences is the number of fences that can be pending on one stream before FenceThen has to wait for one of them.
+// maxFences is the number of fences that can wait on one stream behind the oldest before FenceThen blocks.
 const maxFences = 256
 
 // NewStream creates a stream. Close frees it.

@@ -79,7 +79,7 @@ type Config struct {
 	Keyboard *os.File     // its input is typed at the console
 
 	arch        *arch    // of Arch
-	qemu        []string // command of QEMU
+	qemu        []string // QEMU's program, with the arguments that locate its files
 	qemuVersion string   // "" for this host's
 	iommuModule string   // file of virtioIOMMU; "" for the kernel's own
 }

@@ -13,9 +13,10 @@ import (
 	"os"
 )
 
-// A diskCache is a disk with a volatile write cache, like every disk: written data stay in memory until the guest flushes
-// the disk, or writes with FUA. When the connection ends, as in a power cut, a random part of the unflushed data reaches
-// the disk and the rest is lost, for each physical sector separately, regardless of the order and the bounds of writes.
+// A diskCache is a disk with a volatile write cache, like most disks: written data stay in memory until the guest
+// flushes the disk, or writes with FUA. When the connection ends, as in a power cut, a random part of the unflushed
+// data reaches the disk and the rest is lost, for each physical sector separately, regardless of the order and the
+// bounds of writes.
 // Physical sectors are never torn: ext4 has its superblock of 1 KiB, with a checksum, in one, and cannot mount with half
 // of it. A diskCache serves QEMU by NBD, one request after the other.
 type diskCache struct {

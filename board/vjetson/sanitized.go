@@ -20,7 +20,7 @@ import (
 //go:embed sanitized.config
 var sanitizedConfig []byte
 
-// buildKernelTimeout is the time limit of building a kernel, on a machine with two slow cores.
+// buildKernelTimeout is the time limit for building a kernel. It suffices for a machine with two slow cores.
 const buildKernelTimeout = 90 * time.Minute
 
 // Sanitized returns a kernel built from Debian's source with checks: KASAN, lockdep, the DMA API's debugging, kmemleak,

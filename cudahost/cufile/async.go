@@ -121,7 +121,8 @@ func (d *Driver) stream(call string, s Stream, change func(was *StreamFlags) err
 // returns. base is as in Read.
 //
 // Errors wrap InvalidValue, HandleNotRegistered, DriverNotInitialized, DriverClosing, or CUDADriverError if CUDA does
-// not accept the work, or are libcufile's. All other errors, and the value that Read would return, are in a's Result.
+// not accept the work, or come from libcufile. All other errors, and the value that Read would return, are in a's
+// Result.
 func (f *File) ReadAsync(s Stream, base uintptr, a *Async) error {
 	return f.async("cuFileReadAsync", s, Op{File: f, Base: base}, a)
 }

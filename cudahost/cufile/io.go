@@ -21,7 +21,8 @@ func (f *File) Read(base uintptr, size int, fileOffset, offset int64) (int, erro
 }
 
 // Write writes size bytes of the memory at base + offset to the file at fileOffset (cuFileWrite, §4.2.4), with the
-// rules of Read. The bytes are on the disk only after fsync(2), unless the file was opened with O_SYNC.
+// rules of Read. The bytes are sure to be on the disk only after fsync(2), unless the file was opened with O_SYNC or
+// O_DSYNC.
 func (f *File) Write(base uintptr, size int, fileOffset, offset int64) (int, error) {
 	return f.move("cuFileWrite", Op{File: f, Write: true, Base: base, Size: size, FileOffset: fileOffset, Offset: offset})
 }

@@ -143,8 +143,8 @@ func (l *library) settle(set *Settings) error {
 	return errors.Join(errs...)
 }
 
-// call calls a function that returns a CUfileError_t: two ints in one register. Pointers may be converted in the argument
-// list.
+// call calls a function that returns a CUfileError_t: two ints in one register. Pointers may be converted to uintptr in
+// the argument list.
 //
 //go:uintptrescapes
 func (l *library) call(f symbol, args ...uintptr) error {

@@ -28,8 +28,8 @@ func (s *Sensor) brightness(e exposing) [3]float64 {
 	return b
 }
 
-// An exposer scales the brightness of frames according to their exposure, with a table of sample values for each
-// colour.
+// An exposer scales the samples of frames by the brightness that follows from exposure, gain and light, with a table
+// for each colour.
 type exposer struct {
 	brightness [3]float64
 	tables     [3][]uint16

@@ -194,7 +194,7 @@ func (p *Publisher) settle() {
 	}
 }
 
-// refuse counts a message that the server will never accept as lost.
+// refuse counts as lost a message that the server will never accept.
 func (p *Publisher) refuse(m *flying, err error) {
 	m.safe = true
 	p.mu.Lock()

@@ -63,7 +63,8 @@ func userIn(table io.Reader, from, to netip.AddrPort) (uid int, found bool) {
 	return 0, false
 }
 
-// parseEndpoint parses an address of the table, such as 0100007F:1F90: 32-bit words in this machine's byte order.
+// parseEndpoint parses an address and port of /proc/net/tcp or tcp6, such as 0100007F:1F90. The address
+// consists of 32-bit words in this machine's byte order.
 func parseEndpoint(text string) (netip.AddrPort, error) {
 	address, port, _ := strings.Cut(text, ":")
 	b, err := hex.DecodeString(address)

@@ -12,9 +12,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// bandLines is the height of a band. It is a multiple of four so that no line of the quarter size is split. The lines
-// of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and more in the
-// steps before them if defects are repaired.
+// bandLines is the usual height of a band. It is a multiple of four so that no line of the quarter size is split. The
+// lines of neighbouring bands that a band needs are computed again: at most eight lines of linear samples, and more in
+// the steps before them if defects are repaired.
 const bandLines = 64
 
 // shortLines is the height of a band on the short way (see columns.go), which computes only two lines again. With so
@@ -35,7 +35,7 @@ type pass struct {
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
-	bandLines int          // a multiple of four; 0: as the plan requires
+	bandLines int          // used instead of the plan's unless 0; a multiple of four
 	lines     int          // height of a band
 	above     int          // number of lines by which the first band is shorter
 	next      atomic.Int32 // next band to take

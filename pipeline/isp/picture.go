@@ -7,7 +7,7 @@ import "github.com/tegracast/tegracast/pipeline"
 // pictureLines is the number of lines of R'G'B' that are kept, for sharpening and for the two lines of 4:2:0.
 const pictureLines = 4
 
-// A picture keeps the most recent lines of one size.
+// A picture keeps the most recently made lines of a frame at one size.
 type picture struct {
 	lines  [pictureLines]rgb  // after the tone curve
 	lumas  [pictureLines]line // of lines, for sharpening

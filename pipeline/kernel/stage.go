@@ -58,7 +58,7 @@ type Stage struct {
 }
 
 // New compiles the kernel, or skips it if it is in quarantine, and watches its file from then on. Errors wrap
-// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or are CUDA's. Close must be called before the memory is
+// ErrConfig, cudahost.ErrNoCUDA or cudahost.ErrCompile, or come from CUDA. Close must be called before the memory is
 // closed.
 func New(memory *cudahost.CUDA, c Config, o Options) (*Stage, error) {
 	if err := c.Validate(); err != nil {
@@ -99,7 +99,7 @@ const Holds = inFlight + 1
 // Quarantined returns the reason why the kernel is skipped, or nil.
 func (s *Stage) Quarantined() *Entry { return s.exiled.Load() }
 
-// Plan implements pipeline.Stage. Errors wrap ErrFormat or ErrClosed, or are CUDA's.
+// Plan implements pipeline.Stage. Errors wrap ErrFormat or ErrClosed, or come from CUDA.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +131,8 @@ func (s *Stage) settle() {
 // Process implements pipeline.Stage. It enqueues the work on the GPU and returns; the Ready fence of outs is signalled
 // when bytes and results are final. Frames must have the formats of the latest Plan, and be in memory of cudahost.CUDA.
 // While the kernel is skipped, Process copies the picture unchanged, or adds no results. If inFlight frames are being
-// processed, Process waits for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or are CUDA's.
+// processed, Process waits for the oldest. Errors wrap ErrFormat, ErrClosed, ctx.Err() or a *FaultError, or come from
+// CUDA.
 func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

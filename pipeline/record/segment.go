@@ -78,7 +78,7 @@ func (s *Sink) names(at time.Time, take func(path string) error) (string, error)
 	}
 }
 
-// create creates a file, which must not exist, and locks it against Repair. Some file systems have no locks.
+// create creates a file, which must not exist, and locks it against Repair if the file system has locks.
 func create(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o640)
 	if err == nil {

@@ -63,9 +63,9 @@ func (r *run) append(at int64, p mcap.Part) error {
 	return err
 }
 
-// settled holds the settings of the frame whose settings were last asked for.
+// settled holds the settings of the frame whose settings were last asked for. The zero value holds none.
 type settled struct {
-	chunk int // of the frame; 0: none
+	chunk int // index of the frame's chunk; the first chunk has no settings before it
 	Settings
 	first *Settings // the first in the file, or zero if there are none; nil: not looked for
 }

@@ -227,7 +227,7 @@ func (k *Sink) Close() error {
 type Stats struct {
 	Consumers []ConsumerStats // those that have subscribed
 	Gone      uint64          // number of subscribers that have disconnected
-	Frames    uint64          // passed to all consumers, including those that have disconnected
+	Frames    uint64          // frames passed, once for each consumer, including those that have disconnected
 	Lost      uint64          // frames that consumers wanted but were not ready for
 }
 

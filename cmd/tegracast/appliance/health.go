@@ -103,7 +103,7 @@ func (h *healthWatch) Run(ctx context.Context) {
 	}
 }
 
-// announce notifies the service manager that the service is ready, or, if ready is false, that it stops.
+// announce notifies the service manager that the service is ready, or, if ready is false, that it is stopping.
 func (h *healthWatch) announce(ready bool, st pipeline.Stats) {
 	h.talking.Lock()
 	defer h.talking.Unlock()

@@ -32,7 +32,7 @@ func (c *UCX) resolve(r *resolver, at yamlfile.Section, _ *Output) (traits, erro
 	return traits{OpenAt: at.Place(), recorded: true, Holds: frames.Holds(c.Receivers)}, c.verify(r, at)
 }
 
-// verify refuses invalid values. Outputs may share an address.
+// verify refuses invalid values. Several UCX outputs may listen at one address.
 func (c *UCX) verify(r *resolver, at yamlfile.Section) error {
 	for i, text := range c.Allow {
 		if _, err := netip.ParsePrefix(text); err != nil {

@@ -24,7 +24,7 @@ type Config struct {
 	Board   Board                              // nil: the machine's own lines
 	Cameras func() []capture.State             // states of the cameras, which the LED shows
 	Health  func() (ready bool, stalled error) // state of the pipeline, which the LED shows
-	// Record receives the times of edges that trigger the recording of an output.
+	// Record is called for each edge that triggers the recording of an output, with the time of the edge.
 	Record func(output string, at time.Time)
 	Logger *slog.Logger
 }

@@ -57,7 +57,7 @@ func Main(m *testing.M) {
 	os.Exit(status)
 }
 
-// Program returns the path of the program.
+// Program returns the path of a tegracast binary, which is built on first use unless TEGRACAST_PROGRAM names one.
 func Program(t testing.TB) string {
 	t.Helper()
 	exe, err := program()
@@ -127,7 +127,7 @@ func (p *Process) Need(t testing.TB, bound time.Duration) {
 	}
 }
 
-// StartProgram starts the program.
+// StartProgram starts tegracast with args.
 func StartProgram(t testing.TB, args ...string) *Process {
 	t.Helper()
 	return Start(t, Program(t), args...)

@@ -40,7 +40,7 @@ type Config struct {
 	// no MSI-X, MSI is set to the function's.
 	Card model.Config
 
-	// Function is the function as seen by the machine. Without a vendor it gets Vendor, Device and a default subsystem,
+	// Function is the function as seen by the machine. Without a vendor it gets Vendor, Device and a default subsystem;
 	// without a class it gets Class.
 	//
 	// Its BARs are, in this order, the card's user, DMA and bypass BAR (model.Device.BARs), given without registers and

@@ -60,7 +60,7 @@ func (s *Store) fill(n int) error {
 	return nil
 }
 
-// enter starts reading a file.
+// enter opens a file and starts reading at its first record that is not safe elsewhere.
 func (s *Store) enter(g *segment) error {
 	s.close()
 	f, err := os.Open(g.path)

@@ -141,7 +141,7 @@ func (e *Exposure) note(from uint64, s Setting) {
 // last returns the setting last sent to the sensor.
 func (e *Exposure) last() Setting { return e.history[historyLength-1].setting }
 
-// at returns the setting with which a frame was exposed.
+// at returns the setting with which a frame was exposed, or the oldest known one if the frame is older than that.
 func (e *Exposure) at(sequence uint64) Setting {
 	s := e.history[0].setting
 	for _, c := range e.history {

@@ -244,7 +244,7 @@ func linkWarps(p pipeline.Samples) int {
 	return 128
 }
 
-// note records what finish needs of the frames.
+// note stores what finish needs: the input frame's number and times, and the wanted output frames.
 func (j *job) note(in *pipeline.Frame, outs []*pipeline.Frame) {
 	j.sequence, j.times, j.wanted = in.Sequence, in.Times, j.wanted[:0]
 	for _, out := range outs { // a copy, because the caller reuses outs

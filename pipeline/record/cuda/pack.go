@@ -32,8 +32,8 @@ type Packer struct {
 	over    *cudahost.Buffer
 }
 
-// NewPacker compiles the kernel for samples of 10 or 12 bits and caches the code in the folder cache. The error wraps
-// cudahost.ErrNoCUDA if there is no compiler.
+// NewPacker compiles the kernel for s, samples of 10 or 12 bits, and caches the code in the folder cache. The error
+// wraps cudahost.ErrNoCUDA if there is no compiler.
 func NewPacker(memory *cudahost.CUDA, s pipeline.Samples, cache string) (*Packer, error) {
 	p := &Packer{memory: memory, samples: s}
 	if err := p.open(cache); err != nil {

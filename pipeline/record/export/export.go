@@ -62,7 +62,7 @@ const maxDamaged = 100
 
 // Run exports frames. progress is called with the completed fraction, from 0 to 1. If Run fails, it removes the file
 // that it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg
-// or errors of packages record and mcap, or are those of ctx or of a file.
+// or errors of packages record and mcap, or come from ctx or a file.
 func Run(ctx context.Context, c Config, progress func(part float64)) (Result, error) {
 	var res Result
 	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mkv": newMKV}
@@ -173,7 +173,8 @@ func (w *mcapWriter) finish() error {
 type still func(out io.Writer, f *record.Frame, s record.Settings, pixels []byte) error
 
 // WriteStill writes a frame, which was taken with the settings s, as a file. format must be png or dng; camera is the
-// camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or is out's.
+// camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or comes
+// from out.
 func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string, s record.Settings) error {
 	write, err := map[string]func(pipeline.Format) (still, error){"png": pngs, "dng": dng}[format](f.Format)
 	if err != nil {

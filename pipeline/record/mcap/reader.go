@@ -79,7 +79,7 @@ const (
 )
 
 // Open reads the structure of a file of size bytes from its index or, if that is missing, invalid or lists no chunks,
-// from the beginning. An error wraps ErrNotMCAP, or is r's or ctx's.
+// from the beginning. An error wraps ErrNotMCAP, or comes from r or ctx.
 func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	magic := make([]byte, len(Magic))

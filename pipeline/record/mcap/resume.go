@@ -13,7 +13,8 @@ import (
 // ErrNotOwn means that a file is not laid out like the files of a Writer, so no Writer can continue it.
 var ErrNotOwn = errors.New("mcap: the file is not laid out as tegracast writes it")
 
-// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error is r's.
+// HasEnd reports whether a file of size bytes ends like a finished file. It does not read the index. The error comes
+// from r.
 func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 	_, _, err := footer(r, size)
 	if errors.Is(err, errUnfinished) {
@@ -33,7 +34,7 @@ func (f *File) Gaps() []Gap { return f.gaps }
 
 // Resume returns a Writer that continues an unfinished file at End, with the index of all its chunks except those for
 // which leave is true and those whose messages cannot be read; left is the number of both. b contains the message
-// indexes that the file lacks, and must be written at End first. Errors wrap ErrNotOwn, or are ctx's or the file's.
+// indexes that the file lacks, and must be written at End first. Errors wrap ErrNotOwn, or come from ctx or the file.
 func (f *File) Resume(ctx context.Context, leave func(chunk int) bool) (w *Writer, b []byte, left int, err error) {
 	w = &Writer{Offset: uint64(f.End), metadata: f.metadata}
 	for _, a := range f.Attachments {

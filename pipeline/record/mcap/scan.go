@@ -13,7 +13,8 @@ import (
 // endSize holds the lengths in bytes of the records that end the data of a file.
 var endSize = map[Opcode]int64{OpDataEnd: 4, OpFooter: 20}
 
-// scan reads records from the beginning as far as they are intact, and continues after damaged places.
+// scan reads the records from the beginning to the end of the data, and skips damaged places if it finds where to
+// continue.
 func (f *File) scan(ctx context.Context) error {
 	for f.End = int64(len(Magic)); f.End < f.size; {
 		if err := ctx.Err(); err != nil {
@@ -110,8 +111,8 @@ func (f *File) isChunk(at int64) bool {
 // maxZeros is the maximum number of zeros at the end of a file for it to be treated as unfinished.
 const maxZeros = 1 << 30
 
-// zeros reports whether all bytes from at to the end are zero, and at most maxZeros. It returns false if they cannot be
-// read or ctx ends.
+// zeros reports whether the bytes from at to the end are all zero and no more than maxZeros. It returns false if they
+// cannot be read or ctx ends.
 func (f *File) zeros(ctx context.Context, at int64) bool {
 	if f.size-at > maxZeros {
 		return false

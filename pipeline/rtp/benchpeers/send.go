@@ -100,7 +100,7 @@ func stream(c send.Config, ready bool, streams, frames, rate int, after func(sen
 	return err
 }
 
-// sendPion is the straightforward program: each packet is marshalled and written.
+// sendPion sends in the straightforward way, with Pion's RTP package: it marshals and writes each packet.
 func sendPion(frames, rate int) error {
 	conn, err := net.Dial("udp", to(there, 0))
 	if err != nil {

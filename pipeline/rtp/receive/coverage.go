@@ -50,7 +50,7 @@ func (c *coverage) prefix() int {
 	return c.spans[0].to
 }
 
-// covers reports whether all n bytes have arrived.
+// covers reports whether all bytes of a frame of n bytes have arrived.
 func (c *coverage) covers(n int) bool {
 	return c.bytes == n && len(c.spans) == 1 && c.spans[0].from == 0
 }

@@ -54,7 +54,6 @@ func ambiguous(a netip.Addr) bool {
 	return a.Is6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast() || a.IsInterfaceLocalMulticast())
 }
 
-// interfaceIndex returns the index of a network interface.
 func interfaceIndex(name string) (int, error) {
 	i, err := net.InterfaceByName(name)
 	if err != nil {

@@ -68,8 +68,8 @@ func WatchLateness(t testing.TB) (stop func() Lateness) {
 // waits holds how long each thread of this process has waited for CPUs.
 type waits map[string]time.Duration
 
-// grow updates w and returns how long threads have waited since the previous call (the kernel's
-// scheduler/sched-stats.rst: the second number). The last wait of a thread that has ended since then is not counted.
+// grow updates w and returns the sum of the times that threads have waited since the previous call (the kernel's
+// scheduler/sched-stats.rst: the second number). Waits of a thread that has ended since then are not counted.
 func (w waits) grow(t testing.TB) (sum time.Duration) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/task/*/schedstat")

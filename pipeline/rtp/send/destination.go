@@ -99,7 +99,8 @@ func (d *destination) late() unix.Errno {
 	return unix.EAGAIN
 }
 
-// ahead returns the maximum number of bursts that the kernel may hold until they are due, or 0 if it does not pace.
+// ahead returns the maximum number of bursts that may be handed over before they are due: to a kernel that paces, or to
+// a connection. Otherwise it returns 0.
 func (d *destination) ahead() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -18,8 +18,8 @@ const (
 	futexAnyBit     = 0xffffffff
 )
 
-// futexWait blocks the thread while *word is value, until a signal, a futexWake, or time t of the monotonic clock;
-// never means no time limit.
+// futexWait returns at once unless *word is value. Otherwise it blocks the thread until a signal, a futexWake, or time
+// t of the monotonic clock; never means no time limit.
 func futexWait(word *atomic.Uint32, value uint32, t time.Duration) {
 	var until *unix.Timespec
 	if t != never {
@@ -58,6 +58,6 @@ func ownThread(run func()) {
 // senderName is the thread's name in top and similar programs.
 const senderName = "rtp-sender"
 
-// senderNice is the thread's nice value. It gives the thread priority over threads that compute, but not over those of
-// the kernel.
+// senderNice is the thread's nice value. It favours the thread over threads that compute but, unlike a real-time
+// priority, starves no other thread.
 const senderNice = -10

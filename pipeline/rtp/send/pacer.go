@@ -16,7 +16,7 @@ type pacer struct {
 	least    time.Duration // minimum interval between late bursts
 }
 
-// maxAhead is the maximum number of bursts that the kernel may hold: fq accepts at most 100 per socket.
+// maxAhead is the maximum number of bursts that may be handed over early: fq holds at most 100 per socket.
 const maxAhead = 64
 
 const (
@@ -53,8 +53,8 @@ func (p *pacer) wait(k int) {
 	p.turn.until(p.due)
 }
 
-// ahead waits until burst k is no more than most intervals early, for a kernel that holds bursts until they are due. It
-// returns the time at which burst k is due. If it has to sleep, it sleeps until half as many intervals remain.
+// ahead waits until burst k is no more than most intervals early, for a kernel or connection that takes early bursts.
+// It returns the time at which burst k is due. If it has to sleep, it sleeps until half as many intervals remain.
 func (p *pacer) ahead(k, most int) time.Duration {
 	now := p.now()
 	p.schedule(k, now)

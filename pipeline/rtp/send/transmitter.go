@@ -27,7 +27,7 @@ type train struct {
 // A transmitter sends trains to destinations, which share SSRC, sequence numbers and timestamps.
 type transmitter struct {
 	config     Config
-	keyFrame   func() // requests a picture that refers to no other
+	keyFrame   func() // requests a key frame: a picture that refers to no other
 	control    *rtp.Compounds
 	identity   identity
 	adaptation *adaptation

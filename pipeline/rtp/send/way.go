@@ -41,7 +41,7 @@ type way struct {
 	zero      *zeroCopy // nil if zero-copy never worked
 	errors    errorQueue
 	departure *departure // used if the kernel paces; otherwise nil
-	ahead     int        // maximum number of bursts that the kernel may hold until they are due; 0: none
+	ahead     int        // maximum number of bursts that may be handed over before they are due
 	burst     int        // number of packets that leave together
 	log       *slog.Logger
 }

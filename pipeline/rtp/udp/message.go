@@ -17,7 +17,7 @@ type Vector struct {
 	Len  uint64
 }
 
-// Message is a mmsghdr.
+// Message is an mmsghdr.
 type Message struct {
 	name       uintptr
 	nameLen    uint32

@@ -74,7 +74,8 @@ func (s *Server) Close() {
 	s.running.Wait()
 }
 
-// Viewers returns the connected sessions of a stream, including those of publishers, as destinations.
+// Viewers returns the connected sessions of a stream, those with servers to which it is published included, as
+// destinations.
 func (s *Server) Viewers(name string) (list []send.DestinationStats) {
 	s.mu.Lock()
 	st := s.streams[name]

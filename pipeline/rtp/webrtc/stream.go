@@ -57,7 +57,7 @@ func (st *stream) join(v *session) {
 	}
 }
 
-// leave removes a session.
+// leave removes a session. Without sessions, the sink is not watched.
 func (st *stream) leave(v *session) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

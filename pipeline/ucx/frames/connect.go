@@ -96,7 +96,7 @@ func (k *client) dial(ctx context.Context, a *attempt) (link, error) {
 	return &endpoint{e, func() { k.forget(e) }}, nil
 }
 
-// reopen opens UCX again, because it only knows the network devices that were up when it was opened.
+// reopen opens a new UCX context, because a context only knows the network devices that were up when it was opened.
 func (k *client) reopen() error {
 	c, w, err := openContext(k.receive)
 	if err != nil {

@@ -257,7 +257,7 @@ func (h *hub) add(k *Sink) error {
 	return nil
 }
 
-// remove removes a stream.
+// remove removes a stream from the list of streams.
 func (h *hub) remove(k *Sink) error {
 	h.mu.Lock()
 	h.sinks = slices.DeleteFunc(h.sinks, func(x *Sink) bool { return x == k })

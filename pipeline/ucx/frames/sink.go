@@ -205,7 +205,7 @@ func (k *Sink) forget() error {
 type Stats struct {
 	Receivers []ReceiverStats `json:"receivers"` // currently connected
 	Gone      uint64          `json:"gone"`      // number of receivers that have disconnected
-	Frames    uint64          `json:"frames"`    // sent to all receivers, including those that have disconnected
+	Frames    uint64          `json:"frames"`    // frames sent, once for each receiver, including disconnected ones
 	Lost      uint64          `json:"lost"`      // frames that receivers wanted but had no credits or room for
 	Bytes     uint64          `json:"bytes"`
 }

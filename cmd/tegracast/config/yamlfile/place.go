@@ -127,7 +127,7 @@ func position(node ast.Node) *token.Position {
 	return node.GetToken().Position
 }
 
-// A Section is a part of the file during the checks: the value of a key, or an element of a list.
+// A Section is a part of the file being checked: the value of a key, or an element of a list.
 type Section struct {
 	doc  *document
 	path string // YAML path such as $.outputs[0].rtp

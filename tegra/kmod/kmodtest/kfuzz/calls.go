@@ -179,7 +179,7 @@ func (t *thread) segments(v uapi.Pin) {
 
 func (t *thread) keep(h *held) { t.handles[t.IntN(len(t.handles))].Store(h) }
 
-// handle returns a handle that the module once returned, or a similar one.
+// handle returns a handle that the module once returned, sometimes with another file, or a random one.
 func (t *thread) handle() (h held) {
 	for range 4 {
 		if p := t.handles[t.IntN(len(t.handles))].Load(); p != nil {
@@ -256,7 +256,7 @@ func (t *thread) event() unix.Errno {
 	return call(t, t.fd(), number(uapi.CallSetEvent), &v)
 }
 
-// halt sets a halt list with edu's liveness register.
+// halt sets a random halt list that accesses edu's liveness register.
 func (t *thread) halt() unix.Errno {
 	const liveness = 4
 	ops := unsafe.Slice((*uapi.HaltOp)(unsafe.Pointer(at(t.room))), uapi.HaltOps)
