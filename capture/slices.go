@@ -150,7 +150,8 @@ func (s *session) cut(why error) {
 	}
 }
 
-// mayEnd reports whether the session may wait for the filling frame: there is one, and ctx ended without a fault.
+// mayEnd reports whether the session may wait for the rest of the filling frame: there is one, and ctx ended without a
+// fault.
 func (s *session) mayEnd(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return s.filling.frame != nil && (errors.Is(cause, context.Canceled) || errors.Is(cause, context.DeadlineExceeded))

@@ -52,8 +52,8 @@ func tryFiles(root fs.FS, patterns []string) (files []DeviceFile) {
 	return files
 }
 
-// Trouble describes which device files cannot be opened and why, and returns the remedy as a command for root's shell.
-// If all of them can be opened, the problem is the driver's library, and the remedy is to run tegracast doctor.
+// Trouble describes which device files cannot be opened and why, and returns the next step as a command for root's
+// shell. If all of them can be opened, the problem is elsewhere, and the command is tegracast doctor.
 func Trouble(files []DeviceFile) (trouble, remedy string) {
 	var parts []string
 	var errs []error

@@ -16,7 +16,7 @@ var nvjpegNames = []string{"libnvjpeg.so.13", "libnvjpeg.so.12", "libnvjpeg.so.1
 // ErrJPEG is wrapped by errors of nvJPEG.
 var ErrJPEG = errors.New("nvJPEG")
 
-// nvjpegStatus are the names of nvjpegStatus_t from 1 on.
+// nvjpegStatus contains texts for the values of nvjpegStatus_t, from 1 on.
 var nvjpegStatus = [...]string{
 	"not initialized", "invalid parameter", "bad JPEG", "JPEG not supported", "allocator failure", "execution failed",
 	"architecture mismatch", "internal error", "implementation not supported", "incomplete bitstream",

@@ -86,7 +86,7 @@ func pinFlags(dir Direction, attr CacheAttr) uint32 {
 	return flags
 }
 
-// allSegments completes the first segments of a pin to n, and checks that they add up to its size.
+// allSegments returns all n segments of a pin, of which first are known, and checks that they add up to its size.
 func (d *Device) allSegments(p *devicePin, first []uapi.Segment, n int) ([]uapi.Segment, error) {
 	segments := first[:min(n, len(first))]
 	for len(segments) < n {

@@ -34,7 +34,8 @@ type apt struct {
 	log         *slog.Logger
 }
 
-// newApt returns a client for an architecture and a kernel's series, with its state in the cache and updated lists.
+// newApt returns an apt for an architecture and a kernel series, with its state in the folder cache, and fetches its
+// package lists.
 func newApt(ctx context.Context, cache, arch, series string, log *slog.Logger) (apt, error) {
 	a := apt{state: filepath.Join(cache, "apt-"+arch), arch: arch, suites: suites, log: log}
 	if older, ok := olderSuites[series]; ok {

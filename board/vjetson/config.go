@@ -24,7 +24,7 @@ var (
 	ErrFault       = errors.New("vjetson: the kernel reported faults")
 )
 
-// errSilent is an ErrBoot of a machine whose kernel has not said anything.
+// errSilent is the ErrBoot of a machine whose kernel has printed nothing.
 var errSilent = fmt.Errorf("%w", ErrBoot)
 
 const (

@@ -39,7 +39,7 @@ func (m *Machine) HotUnplug(ctx context.Context) error { return m.HotUnplugSlot(
 func (m *Machine) HotPlug(ctx context.Context) error { return m.HotPlugSlot(ctx, 0) }
 
 // HotUnplugSlot presses the attention button of slot n, which has function n or Edu's device, and waits until the guest
-// has released the device, which takes Linux 5 s. QEMU 11.1 ends when a function with MSI-X is unplugged; a function
+// has released the device, which takes Linux 5 s. QEMU 11.1 exits when a function with MSI-X is unplugged; a function
 // without MSI-X, but with MSI, can be unplugged.
 func (m *Machine) HotUnplugSlot(ctx context.Context, n int) error {
 	ctx, cancel := bound(ctx)

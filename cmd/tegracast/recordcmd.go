@@ -146,8 +146,8 @@ func repairRecordings(ctx context.Context, e env, files []string) error {
 	return nil
 }
 
-// exportRecording writes the frames of recordings in another format. It returns terminal.ErrChecked if it left out
-// damaged ones.
+// exportRecording writes the frames of recordings in another format. It returns terminal.ErrChecked if a recording
+// cannot be read completely.
 func exportRecording(ctx context.Context, e env, x export.Config) error {
 	if x.Out == "" {
 		return terminal.UsageError{Err: errors.New("name the destination with --output: try tegracast record --help")}

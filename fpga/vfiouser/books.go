@@ -23,7 +23,7 @@ type Books struct {
 	Refused       uint64    // refused accesses
 	Wrong         uint64    // of these, those made after the connected machine had enabled bus mastering
 	LastRefused   []Refusal // the latest refused accesses, oldest first, at most 16
-	Reported      uint64    // refused accesses that were shown to the machine's IOMMU
+	Reported      uint64    // refused accesses that the client repeated, so that the IOMMU reports them
 
 	Maps, Unmaps uint64 // ranges mapped and unmapped
 	Mapped       int    // ranges currently mapped

@@ -173,7 +173,7 @@ func (c *configSpace) read(off, n int, line bool) []byte {
 	return b
 }
 
-// abort records that a read of the function was answered as an unsupported request.
+// abort sets Received Master Abort in the status register, because a DMA read by the function was refused.
 func (c *configSpace) abort() { c.bytes[cfgStatus+1] |= statusAbort >> 8 }
 
 func (c *configSpace) command() uint16 { return le.Uint16(c.bytes[cfgCommand:]) }

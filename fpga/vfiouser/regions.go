@@ -136,7 +136,7 @@ func (s *Server) writeConfig(off int, p []byte) {
 	s.configured()
 }
 
-// lookForAborts records in the status register whether a read was refused since the previous call.
+// lookForAborts sets Received Master Abort if a DMA read was refused since the previous call.
 func (s *Server) lookForAborts() {
 	if s.aborted.Swap(false) {
 		s.config.abort()

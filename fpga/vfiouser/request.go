@@ -99,7 +99,7 @@ type irqRequest struct {
 	data, action uint32
 	index        uint32
 	start, count int
-	chosen       []byte // with irqBool
+	chosen       []byte // with irqBool: one byte per interrupt, not 0 if it is chosen
 }
 
 func (m *message) irqRequest() (r irqRequest, errno unix.Errno) {

@@ -155,7 +155,7 @@ func (f *feed) removeOldest() {
 	f.stats.Descriptors += uint64(s.chain.n + 1)
 }
 
-// forget invalidates the head of a position.
+// forget invalidates the head descriptor of position p.
 func (f *feed) forget(p int) {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&f.descriptor(2 * p)[0])), 0)
 }

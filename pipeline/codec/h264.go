@@ -154,7 +154,7 @@ func (h *H264) units(i int) (data []byte, lengths []int32) {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&l.data)), size), lengths
 }
 
-// keepSets copies the parameter sets.
+// keepSets copies the parameter sets from h.info to h.
 func (h *H264) keepSets() error {
 	const startCode, kinds, sps, pps = 4, 0x1f, 7, 8
 	for i := range int(h.info.count) {

@@ -20,8 +20,8 @@ func Small(fd int) error {
 	return os.NewSyscallError("setsockopt RCVBUF", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, smallBuffer))
 }
 
-// AdmitRTCP makes the kernel drop packets at a UDP socket that, judging by their first two bytes, are not RTCP (RFC
-// 5761 §4), and those that do not come from peer, unless peer is the zero Addr.
+// AdmitRTCP makes the kernel drop, at a UDP socket, packets that are not RTCP by their first two bytes (RFC 5761 §4),
+// and those that do not come from peer, unless peer is the zero Addr.
 func AdmitRTCP(fd int, peer netip.Addr) error {
 	return attach(fd, rtcpFrom(peer))
 }

@@ -18,7 +18,7 @@ type Recipe struct {
 
 	Black     [2][2]uint16     // by y and x modulo 2; §2
 	Light     [2][2]int        // value of a saturated sample; §2
-	White     [3]int           // the same for red, green (the mean of both channels) and blue
+	White     [3]int           // value of a saturated sample of red, green (the mean of both channels) and blue
 	Defects   []RecipeDefect   // by line, then by column; §3
 	Threshold uint16           // of the search for defects, in 1/65536; 0: no search
 	Shading   *RecipeShading   // nil if there is none; §4

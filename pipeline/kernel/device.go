@@ -26,11 +26,11 @@ type loaded struct {
 type program interface {
 	// plan prepares for frames of this format and zeroes the state. No work may be pending.
 	plan(in pipeline.Format) error
-	// run enqueues a frame's work as one of inFlight jobs, and returns the fence of its end. If it returns an error,
-	// the fence is that of the work already enqueued, or nil if nothing is being written any more. out is nil for
-	// results.
+	// run enqueues a frame's work as job number job, from 0 to inFlight-1, and returns a fence that opens at its end.
+	// With an error, the fence is that of the work already enqueued, or nil if nothing is being written any more. out
+	// is nil if the kernel finds results.
 	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
-	// working reports whether that job's kernel has begun and not ended. It works even if the device is lost.
+	// working reports whether a job's kernel has begun and not ended. It works even if the device is lost.
 	working(job int) bool
 	// results returns the results of a job. They are valid until the job is run again.
 	results(job int) []byte

@@ -20,7 +20,7 @@ type hands struct {
 	left bool
 }
 
-// next takes a frame, like Queue.Next. After leave it returns an error.
+// next takes a frame, like Queue.Next. After leave it drops the frame and returns context.Canceled.
 func (h *hands) next(ctx context.Context) (*pipeline.Frame, error) {
 	f, err := h.queue.Next(ctx)
 	if err != nil {

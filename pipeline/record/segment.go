@@ -87,7 +87,7 @@ func create(path string) (*os.File, error) {
 	return f, err
 }
 
-// newSegment creates the file that begins at a time.
+// newSegment creates a file that begins at the time now, and writes its head.
 func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	g := &segment{begun: now}
 	path, err := s.names(now, func(path string) (err error) {

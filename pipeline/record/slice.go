@@ -20,7 +20,7 @@ type Slice struct {
 	channels map[uint16]mcap.Channel
 
 	reader *Reader // of the previous frame
-	next   int     // next of its chunks to examine
+	next   int     // index of the reader's next chunk to examine
 }
 
 // NewSlice begins a recording with the schemas, channels, metadata and attachments of first's file, and the camera's

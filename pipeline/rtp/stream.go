@@ -109,8 +109,8 @@ const (
 // DefaultQuality is the default JPEG quality.
 const DefaultQuality = 90
 
-// WithDefaults returns s with the defaults of MTU, Quality and Name filled in. A nil Start stays nil, because it means
-// that no stream has started.
+// WithDefaults returns s with the defaults of MTU, Quality and Name filled in. A nil Start stays nil, because for
+// Describe it means that the stream has not started.
 func (s Stream) WithDefaults() Stream {
 	if s.MTU == 0 {
 		s.MTU = DefaultMTU

@@ -125,7 +125,7 @@ func (p *packer) write(name, text string) error {
 	return os.WriteFile(filepath.Join(p.build, name), []byte(text), 0o644)
 }
 
-// compress writes NAME.gz next to a file in the build folder.
+// compress compresses a file in the build folder with gzip, to NAME.gz next to it.
 func (p *packer) compress(name string) error {
 	text, err := os.ReadFile(filepath.Join(p.build, name))
 	if err != nil {

@@ -65,9 +65,9 @@ const (
 	looked      = 20 * time.Millisecond // after this time, a back end has noticed that memory changed
 )
 
-// protected checks a pin whose memory is protected for a moment. A back end that uses pin_user_pages keeps the pin,
-// since its pages stay the same. nv-p2p cannot tell, and a back end that is notified of changes treats any change as
-// the end of the pin.
+// protected checks a pin whose memory is read-only for a moment. A back end that uses pin_user_pages keeps the pin,
+// because its pages stay the same. One that uses nv-p2p, which cannot tell, or that is notified of changes, treats any
+// change as the end of the pin.
 func protected(t *testing.T, b *bench) {
 	if b.cfg.FirstPage || b.cfg.Invalidate != nil {
 		revoked(t, b, func(m memory) error { return b.mprotect(m) })

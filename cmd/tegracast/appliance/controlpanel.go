@@ -19,7 +19,7 @@ import (
 // errNoControl means that there is no adjustable camera or isp of that name.
 var errNoControl = errors.New("there is nothing of that name that could be set")
 
-// exposureState is the setting of a camera.
+// exposureState contains a camera's exposure time and gain, and which of them can be set.
 type exposureState struct {
 	Source       string
 	Microseconds float64

@@ -8,8 +8,8 @@ import "context"
 // function means that the appliance cannot go on.
 type requests chan func(context.Context) error
 
-// run has the main loop run do between two reloads, and returns its result, or ctx's error if ctx ends first, in which
-// case do may still run. fatal means that the appliance cannot go on.
+// run has the main loop call do between two reloads, and returns do's result, or ctx's error if ctx ends first; do may
+// then be called later, or still run. If do returns a fatal error, the appliance cannot go on.
 func (r requests) run(ctx context.Context, do func(context.Context) (result, fatal error)) error {
 	answer := make(chan error, 1)
 	select {

@@ -29,8 +29,8 @@ type runner struct {
 	over  chan struct{} // closed when ended is no longer read
 }
 
-// startFlows starts the flows of the named sources, or of all if sources is nil, and the lines that do not run yet.
-// They run until ctx ends.
+// startFlows starts the flows of the named sources, or of all if sources is nil, and the GPIO lines that do not run
+// yet. They run until ctx ends.
 func (r *runner) startFlows(ctx context.Context, sources map[string]bool) {
 	for _, f := range r.flows.all() {
 		if sources == nil || sources[f.name] {

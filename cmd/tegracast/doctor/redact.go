@@ -81,8 +81,8 @@ func newRedactor(root fs.FS) redactor {
 	return r
 }
 
-// add adds a word to replace: a long one, of 8 bytes or more, everywhere, and a shorter one only as a whole word. It
-// ignores a word of one or two bytes, and a common one.
+// add adds a word to replace, in any case of letters: everywhere if it has 8 bytes or more, otherwise only as a whole
+// word. It ignores words of one or two bytes and those in notPrivate.
 func (r *redactor) add(word, with string) {
 	const long = 8
 	if len(word) < 3 || slices.Contains(notPrivate, strings.ToLower(word)) {

@@ -19,8 +19,8 @@ const DropIn = "/etc/systemd/system/tegracast.service.d/50-memlock.conf"
 const remedy = "raise LimitMEMLOCK= in " + DropIn + ", then systemctl daemon-reload and systemctl restart tegracast"
 
 // OfService returns the limit of the installed service, from the drop-in in the file system root, or nil if there is no
-// drop-in, or if it sets no limit or infinity. A drop-in that cannot be read, or with an invalid LimitMEMLOCK=, is an
-// error.
+// drop-in, or if it sets no limit or infinity. A drop-in that cannot be read, or whose LimitMEMLOCK= is invalid or
+// outside [Service], is an error.
 func OfService(root fs.FS) (*Limit, error) {
 	unit, err := fs.ReadFile(root, strings.TrimPrefix(DropIn, "/"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,8 +19,8 @@ type Pool struct {
 	At     yamlfile.Place
 }
 
-// Pools lists the memory of all frames, except for a source whose format is unknown until its file is opened, the stages
-// after it, and the pictures for the page. A stage that may find a GPU is counted as if it does.
+// Pools lists the memory of all frames, except those of a source whose format is unknown until its file is opened and
+// of the stages after it, and the pictures for the page. A stage that may find a GPU is counted as if it does.
 func Pools(a *config.Appliance) (list []Pool) {
 	for i := range a.Sources {
 		s := &a.Sources[i]

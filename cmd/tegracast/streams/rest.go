@@ -66,7 +66,7 @@ func (x *stream) remove(dest string) error {
 	return x.sink.Remove(dest)
 }
 
-// added adds the counters of earlier sinks to those of the destinations in list, and returns list.
+// added adds the counters of earlier sinks to those of the destinations in list, except readers', and returns list.
 func (x *stream) added(list []send.DestinationStats) []send.DestinationStats {
 	for i := range list {
 		d := &list[i]

@@ -28,7 +28,7 @@ type Access struct {
 	Password       string           // by HTTP Basic authentication with any user, or as a Bearer token
 	Certificate    *tls.Certificate // nil: no TLS, and only this machine and trusted proxies may connect
 	Hosts          []string         // names by which clients may address the server, in addition to this machine's own
-	TrustedProxies []netip.Prefix   // their X-Forwarded-For is trusted
+	TrustedProxies []netip.Prefix   // proxies whose X-Forwarded-For is trusted
 	Guesses        *guesses.Guesses // counts wrong passwords at all servers of the process; nil: at this server alone
 }
 

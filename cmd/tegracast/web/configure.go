@@ -40,7 +40,7 @@ type Configurator interface {
 	// Check returns the mistakes in a text.
 	Check(text []byte) Check
 	// Configure applies a text without mistakes to the appliance and stores it. An error says why a valid text cannot
-	// be opened, or that ctx has ended, in which case the change may still be in progress.
+	// be applied, or that ctx has ended, in which case the change may still be in progress.
 	Configure(ctx context.Context, text []byte) (Check, error)
 	// Reset applies the installed file to the appliance, as Configure does with a text, and forgets the stored text.
 	Reset(ctx context.Context) (Check, error)

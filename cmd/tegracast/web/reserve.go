@@ -151,7 +151,7 @@ func addressOf(conn net.Conn) netip.Addr {
 	return from.Addr().Unmap().WithZone("")
 }
 
-// peerOf returns the sender of a request.
+// peerOf returns the peer of a request's connection.
 func peerOf(r *http.Request) *peer { return r.Context().Value(peerKey{}).(*peer) }
 
 // reserveForHealth returns a handler that passes requests for health to health on every connection. On reserved

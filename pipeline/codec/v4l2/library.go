@@ -20,7 +20,7 @@ import (
 // (libv4l2.h).
 const nvidiaLibrary = "libnvv4l2.so"
 
-// nvidiaNodes are the prefixes of the device files of NVIDIA's encoders.
+// nvidiaNodes contains the prefixes of the names of the device files of NVIDIA's encoders.
 var nvidiaNodes = []string{"v4l2-nvenc", "nvhost-msenc"}
 
 func isNVIDIA(path string) bool {

@@ -195,8 +195,8 @@ func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
 	return before(samples, beside, r.In.Height) >> o.Size &^ 1
 }
 
-// launchStrips launches a kernel that has one warp per strip, for the lines from *made to before lines, and sets *made
-// to lines.
+// launchStrips launches a kernel that has one warp per strip, for the lines from *made to lines-1, and sets *made to
+// lines. If there are no such lines, it does nothing.
 func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) error {
 	a := &j.args
 	a.begin, a.end = int32(*made), int32(lines)

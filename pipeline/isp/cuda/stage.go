@@ -171,7 +171,7 @@ func (s *Stage) SetGains(g isp.Gains) error {
 // Process enqueues the work on outs on the GPU and returns; the Ready fence of outs opens when their bytes are final.
 // in and outs must have the formats of the last Plan, and be in memory of cudahost.CUDA. Times.Processed is set when
 // the bytes are final. Config.Observe is called, and Config.Results are added, before Ready opens. Elements of outs may
-// be nil; if all are, Process returns when the work is done. If inFlight frames are being processed, Process waits for
+// be nil; if all are, Process returns when the work is done. If Holds-1 frames are being processed, Process waits for
 // the oldest. If it fails with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), it has written nothing.
 // If it fails with an error of CUDA, nothing is being written any more.
 //

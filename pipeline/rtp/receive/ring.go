@@ -55,8 +55,8 @@ type about struct {
 	from netip.AddrPort // for RTCP
 }
 
-// newRing returns a ring. used is the number of bytes that it touches at the start of the buffers, so that they have
-// pages in advance.
+// newRing returns a ring. It touches the first used bytes of the buffers, so that the kernel allocates their pages in
+// advance.
 func newRing(used int) (*ring, error) {
 	heads, vecs, notes := ringSize*udp.MessageSize, ringSize*udp.VectorSize, ringSize*noteRoom
 	mem, err := udp.Map(heads + vecs + notes + ringSize*packetRoom)

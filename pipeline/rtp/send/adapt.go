@@ -84,8 +84,8 @@ func (s *Sink) Lost(share float64) {
 	s.sender.adaptation.lost([]Report{{FractionLost: share, At: time.Now()}})
 }
 
-// Estimate records the bandwidth, in bits per second, that a receiver of the stream from the caller of Watch reports
-// for its network. receiver is any name that identifies the receiver.
+// Estimate records the bandwidth to a receiver, in bits per second, as reported by that receiver, which gets the stream
+// from the caller of Watch. receiver is any name that identifies it.
 func (s *Sink) Estimate(receiver string, bits float64) {
 	if c := s.sender.adaptation.control; c != nil {
 		c.Estimate(receiver, bits, time.Now())

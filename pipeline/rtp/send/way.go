@@ -46,8 +46,8 @@ type way struct {
 	log       *slog.Logger
 }
 
-// choose selects the way want or, if want is Automatic, the best way; if the socket does not support it, the next
-// lesser one. ready is true if trains are packet-ready.
+// choose selects the way want or, if want is Automatic, the best one for this kernel. If the socket does not support
+// ZeroCopy, it selects Segments instead. ready is true if trains are packet-ready.
 func (w *way) choose(fd int, want Way, ready bool) {
 	if want == Automatic {
 		if want = Segments; ready {
@@ -84,7 +84,7 @@ func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 	w.log.Info("rtp: the kernel paces, by "+d.name, "bursts_ahead", w.ahead)
 }
 
-// use selects a way, or the next lesser one that the socket supports.
+// use selects a way, or Segments in place of ZeroCopy if the socket does not support that.
 func (w *way) use(fd int, kind Way) {
 	if w.kind = kind; kind > Segments {
 		w.ahead = 0 // the other ways cannot set departure times

@@ -30,8 +30,8 @@ const (
 	sendTime     = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time"
 )
 
-// choose returns the payload type in an offer with which H.264 can be received, with its parameters. It prefers a
-// baseline profile, because such a stream is sent. Its errors wrap errOffer or errNoH264.
+// choose returns the payload type in an offer with which H.264 can be received, with its parameters. It prefers the
+// constrained baseline profile, because such a stream is sent. Its errors wrap errOffer or errNoH264.
 func choose(offer string) (chosen pion.RTPCodecParameters, err error) {
 	var d sdp.SessionDescription
 	if err := d.UnmarshalString(offer); err != nil {

@@ -243,7 +243,8 @@ func (v *session) miss(p *picture) {
 	v.dropped.Add(uint64(len(p.payloads)))
 }
 
-// send sends a picture, preceded by the results of its frame.
+// send sends a picture, preceded by the results of its frame, if any. They are left out if too much data is still
+// buffered in the data channel.
 func (v *session) send(p *picture) {
 	if c := v.channel.Load(); c != nil && p.message != nil && c.BufferedAmount() <= behind {
 		_ = c.SendText(string(p.message)) // fails only while the session ends

@@ -73,7 +73,7 @@ func (st *stream) all() []*session {
 	return slices.Clone(st.sessions)
 }
 
-// passFrame passes a frame to all sessions, without waiting for any.
+// passFrame offers a frame to all connected sessions, without waiting for any.
 func (st *stream) passFrame(t *rtp.Train, f *pipeline.Frame) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

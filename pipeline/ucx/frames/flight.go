@@ -31,8 +31,8 @@ func newFlight(s *session) *flight {
 	return f
 }
 
-// start sends a frame, preceded by its results unless they are longer than maxResults. An error ends the session, now
-// or when UCX reports it.
+// start sends a frame, preceded by its results, if any, unless they are longer than maxResults. An error ends the
+// session, now or when UCX reports it.
 func (f *flight) start(j *job, m *ucx.Memory) {
 	s, frame := f.session, j.frame
 	f.job = j

@@ -71,7 +71,7 @@ func (t *thread) openAs(i, mode int) unix.Errno {
 	return t.become(fd, i)
 }
 
-// become gives a descriptor the number of the device's descriptor i, in place of that one.
+// become replaces the device's descriptor i by a copy of fd, and closes fd.
 func (t *thread) become(fd, i int) unix.Errno {
 	err := unix.Dup3(fd, firstDevice+i, unix.O_CLOEXEC)
 	unix.Close(fd)
@@ -256,7 +256,7 @@ func (t *thread) event() unix.Errno {
 	return call(t, t.fd(), number(uapi.CallSetEvent), &v)
 }
 
-// halt sets a random halt list that accesses edu's liveness register.
+// halt sets a halt list of random accesses to edu's liveness register. Its length may be invalid.
 func (t *thread) halt() unix.Errno {
 	const liveness = 4
 	ops := unsafe.Slice((*uapi.HaltOp)(unsafe.Pointer(at(t.room))), uapi.HaltOps)

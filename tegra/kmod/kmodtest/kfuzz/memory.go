@@ -134,7 +134,7 @@ func (t *thread) touch() unix.Errno {
 	return t.touchPages(addr, int(size/page))
 }
 
-// copy makes the kernel write to memory.
+// copy makes the kernel write to memory, by getrandom(2).
 func (t *thread) copy() unix.Errno {
 	addr, size := t.span(t.some(), 4)
 	_, _, errno := unix.Syscall(unix.SYS_GETRANDOM, addr, size, 0)
