@@ -53,8 +53,8 @@ func (p *pacer) wait(k int) {
 	p.turn.until(p.due)
 }
 
-// ahead waits until at most most intervals remain before burst k is due, for a kernel that holds bursts until they are
-// due. It returns the time at which burst k is due. If it has to sleep, it sleeps until most/2 intervals remain.
+// ahead waits until at most most intervals remain before burst k is due, for a kernel or a connection that takes bursts
+// early. It returns the time at which burst k is due. If it has to sleep, it sleeps until most/2 intervals remain.
 func (p *pacer) ahead(k, most int) time.Duration {
 	now := p.now()
 	p.schedule(k, now)
