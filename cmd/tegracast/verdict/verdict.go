@@ -95,8 +95,12 @@ func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool)
 	if name != "" {
 		name += ": "
 	}
+	interlaced := ""
+	if st.Interlaced {
+		interlaced = " (interlaced video is not received)"
+	}
 	fmt.Fprintf(w, `%s%s from %s, port %d: %s
-packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d, foreign %d
+packets     %d, lost %d, reordered %d, duplicate %d, late %d, malformed %d%s, foreign %d
 last packet %s
 frames      %d complete, %d damaged, %d of them at the source
 pixels      CRC right in %d frames, wrong in %d, not checked in %d
@@ -104,7 +108,7 @@ jitter      %s
 latency     %s
 buffer      %d bytes, datagrams dropped here %s
 `, printable.Text(name), m.Payload, m.Address, m.Port, printable.Text(verdict),
-		st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, st.Foreign,
+		st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, interlaced, st.Foreign,
 		last, st.Frames, st.Damaged, st.SourceDamaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
 	return nil
 }

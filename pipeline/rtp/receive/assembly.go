@@ -5,6 +5,7 @@ package receive
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"math"
 
@@ -14,6 +15,9 @@ import (
 
 // errMalformed means that a payload violates its RFC, is not allowed by the SDP, or makes its frame too large.
 var errMalformed = errors.New("rtp: malformed payload")
+
+// errInterlaced means that a payload has a line of the second field of interlaced video (RFC 4175 §4.2).
+var errInterlaced = fmt.Errorf("%w: interlaced video is not received", errMalformed)
 
 // An assembly is a frame that is being put together from packets in any order.
 type assembly struct {
@@ -122,7 +126,9 @@ func (d *rawDepacketizer) addPayload(a *assembly, _ uint64, payload []byte, _ bo
 		for h := payload[2:headers]; len(h) > 0; h = h[6:] {
 			n, y, pixel := int(binary.BigEndian.Uint16(h)), int(binary.BigEndian.Uint16(h[2:])), int(binary.BigEndian.Uint16(h[4:])&0x7fff)
 			x := pixel / d.group.Pixels * d.group.Bytes
-			// The top bit of y is the field bit, so the second field of interlaced video is out of range here.
+			if y&0x8000 != 0 { // the field bit
+				return errInterlaced
+			}
 			if n > len(rest) || n%d.group.Bytes != 0 || pixel%d.group.Pixels != 0 || y >= d.height || x+n > d.line {
 				return errMalformed
 			}

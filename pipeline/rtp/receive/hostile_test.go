@@ -53,7 +53,7 @@ func TestMalformedPayloads(t *testing.T) {
 			}
 			x.s.packet(b, x.now)
 		}
-		if st := x.s.snapshot(); st.Malformed != 1 || st.Frames != 1 || st.Packets+1 < uint64(count) {
+		if st := x.s.snapshot(); st.Malformed != 1 || st.Interlaced != (name == "second field") || st.Frames != 1 || st.Packets+1 < uint64(count) {
 			t.Errorf("%s: %+v", name, st)
 		}
 	}

@@ -73,6 +73,7 @@ type Stats struct {
 	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
 	Late             uint64               `json:"late"`                   // packets that came after their frame, or a newer one, was completed or given up
 	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP
+	Interlaced       bool                 `json:"interlaced,omitempty"`   // the malformed packets have interlaced video, which is not received
 	Foreign          uint64               `json:"foreign"`                // packets of another sender or payload type, or with an implausible sequence number
 	OtherSender      string               `json:"other_sender,omitempty"` // SSRC of another sender to this port, and where its reports come from
 	Byes             uint64               `json:"byes"`                   // number of BYE packets

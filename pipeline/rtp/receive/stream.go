@@ -3,6 +3,7 @@
 package receive
 
 import (
+	"errors"
 	"net/netip"
 	"time"
 
@@ -213,8 +214,9 @@ func (s *stream) place(number uint32, payload []byte, now time.Time) {
 		return
 	}
 	a.first, a.last = min(a.first, extended), max(a.last, extended)
-	if s.depack.addPayload(a, extended, payload, s.header.Marker) != nil {
+	if err := s.depack.addPayload(a, extended, payload, s.header.Marker); err != nil {
 		s.stats.Malformed++
+		s.stats.Interlaced = s.stats.Interlaced || errors.Is(err, errInterlaced)
 		return
 	}
 	if s.depack.complete(a) {
