@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tegracast/tegracast/.ci/tools/gotest"
 )
 
 const (
@@ -24,12 +26,6 @@ const (
 	page   = root + "/docs/peers.md"
 	failed = "FAIL"
 )
-
-// An event is one line of go test -json (go doc cmd/test2json).
-type event struct {
-	Action, Test, Output string
-	Elapsed              float64
-}
 
 func main() {
 	text := head()
@@ -107,7 +103,7 @@ func read(from io.Reader, folder string, to io.Writer) map[string]string {
 		if err != nil {
 			return results
 		}
-		var e event
+		var e gotest.Event
 		switch _ = json.Unmarshal([]byte(line), &e); e.Action {
 		case "output", "build-output":
 			if said[e.Test] = append(said[e.Test], e.Output); e.Test == "" {
@@ -130,19 +126,11 @@ func read(from io.Reader, folder string, to io.Writer) map[string]string {
 	}
 }
 
-var (
-	place = regexp.MustCompile(`^ +[\w.-]+\.go:\d+: `) // before the reason of a skip
-	paths = regexp.MustCompile(`(^|\s)/\S+`)
-)
+var paths = regexp.MustCompile(`(^|\s)/\S+`)
 
-// reason returns the reason of a skipped test, in one line, without absolute paths.
+// reason returns the reason of a skipped test, without absolute paths, as the cell of a table.
 func reason(said []string) string {
-	for _, line := range slices.Backward(said) {
-		if at := place.FindString(line); at != "" {
-			return strings.ReplaceAll(paths.ReplaceAllString(strings.TrimSpace(line[len(at):]), "$1…"), "|", `\|`)
-		}
-	}
-	return "no reason"
+	return strings.ReplaceAll(paths.ReplaceAllString(gotest.Reason(said), "$1…"), "|", `\|`)
 }
 
 // verdict returns the worst of the results of the tests that a row names, and of their subtests. A test that has not

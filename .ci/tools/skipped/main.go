@@ -11,15 +11,11 @@ import (
 	"io"
 	"maps"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
-)
 
-// An event is one line of go test -json (go doc cmd/test2json).
-type event struct {
-	Action, Package, Test, Output string
-}
+	"github.com/tegracast/tegracast/.ci/tools/gotest"
+)
 
 // A reader processes events.
 type reader struct {
@@ -41,7 +37,7 @@ func (r *reader) read(from io.Reader) error {
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadString('\n')
-		var e event
+		var e gotest.Event
 		if json.Unmarshal([]byte(line), &e) == nil {
 			r.take(e)
 		} else {
@@ -59,7 +55,7 @@ func (r *reader) read(from io.Reader) error {
 	}
 }
 
-func (r *reader) take(e event) {
+func (r *reader) take(e gotest.Event) {
 	name := e.Package + " " + e.Test
 	switch {
 	case e.Action == "build-output", e.Action == "output" && e.Test == "" && e.Output != "PASS\n":
@@ -72,7 +68,7 @@ func (r *reader) take(e event) {
 		fmt.Fprint(r.out, strings.Join(r.said[name], ""))
 		delete(r.said, name)
 	case e.Action == "skip" && e.Test != "":
-		why := reason(r.said[name])
+		why := gotest.Reason(r.said[name])
 		r.skipped[why] = append(r.skipped[why], e.Test)
 		delete(r.said, name)
 	case e.Action == "pass" && e.Test == "":
@@ -91,20 +87,6 @@ func (r *reader) tell(of string) {
 			delete(r.said, name)
 		}
 	}
-}
-
-// place matches the file and line that go test writes before the reason.
-var place = regexp.MustCompile(`^ +[\w.-]+\.go:\d+: `)
-
-// reason returns the last line of a skipped test's output that has a place, without the place, or "no reason" if there
-// is no such line.
-func reason(said []string) string {
-	for _, line := range slices.Backward(said) {
-		if at := place.FindString(line); at != "" {
-			return strings.TrimSpace(line[len(at):])
-		}
-	}
-	return "no reason"
 }
 
 func (r *reader) report() {
