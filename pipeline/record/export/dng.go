@@ -28,8 +28,8 @@ func dng(f pipeline.Format) (still, error) {
 	if !ok {
 		return nil, cannot(f, "DNG", "a sensor's samples", "export png or y4m")
 	}
-	return func(out io.Writer, frame *record.Frame, shot record.Settings, pixels []byte) error {
-		head := dngHead(f, s, frame, shot)
+	return func(out io.Writer, frame *record.Frame, shot func() record.Settings, pixels []byte) error {
+		head := dngHead(f, s, frame, shot())
 		if _, err := out.Write(head); err != nil {
 			return err
 		}

@@ -169,8 +169,8 @@ func (w *mcapWriter) finish() error {
 	return errors.Join(err, w.file.Close())
 }
 
-// A still writes a frame, which was taken with the settings s, as a file.
-type still func(out io.Writer, f *record.Frame, s record.Settings, pixels []byte) error
+// A still writes a frame as a file. shot returns the settings with which it was taken, for which a recording is searched.
+type still func(out io.Writer, f *record.Frame, shot func() record.Settings, pixels []byte) error
 
 // WriteStill writes a frame, which was taken with the settings s, as a file. format must be png or dng; camera is the
 // camera's name in the file. The error wraps ErrPixels if the format does not support the pixels, or comes
@@ -180,7 +180,8 @@ func WriteStill(out io.Writer, format string, f *pipeline.Frame, camera string, 
 	if err != nil {
 		return err
 	}
-	return write(out, &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}, s, f.Bytes)
+	frame := &record.Frame{Note: record.NoteOf(f), Image: record.Image{FrameID: camera}, At: f.Times.Shown()}
+	return write(out, frame, func() record.Settings { return s }, f.Bytes)
 }
 
 // A folder is a writer that writes one file for each frame.
@@ -207,7 +208,7 @@ func (d *folder) addFrame(f *record.Frame, pixels []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(d.write(out, f, f.Settings(), pixels), out.Close()); err != nil {
+	if err := errors.Join(d.write(out, f, f.Settings, pixels), out.Close()); err != nil {
 		return errors.Join(err, os.Remove(path))
 	}
 	return nil

@@ -36,7 +36,7 @@ func pngs(f pipeline.Format) (still, error) {
 		return nil, cannot(f, "PNG", "UYVY, RGB or a sensor's samples here", "export mcap or mkv")
 	}
 	encoder := png.Encoder{CompressionLevel: png.BestSpeed}
-	return func(out io.Writer, _ *record.Frame, _ record.Settings, pixels []byte) error {
+	return func(out io.Writer, _ *record.Frame, _ func() record.Settings, pixels []byte) error {
 		return encoder.Encode(out, picture(pixels))
 	}, nil
 }
