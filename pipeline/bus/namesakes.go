@@ -30,13 +30,12 @@ func (p *Publisher) see(data []byte) {
 		maps.DeleteFunc(p.others, func(_ string, at time.Time) bool { return now.Sub(at) >= namesakeTime })
 	}
 	_, known := p.others[h.ID]
-	if known || len(p.others) < mostNamesakes {
+	room := known || len(p.others) < mostNamesakes
+	if room {
 		p.others[h.ID] = now
-	} else {
-		known = true
 	}
 	p.mu.Unlock()
-	if !known { // without the lock: log records may be published as events
+	if room && !known { // without the lock: log records may be published as events
 		p.config.Logger.Warn("another board publishes on the bus under this board's name: give each a name of its own (bus.board)",
 			"board", p.config.Board, "id", p.hexID(), "other", h.ID)
 	}
