@@ -39,6 +39,7 @@ type mqttLink struct {
 	seen   func(data []byte) // see calls
 
 	watching atomic.Bool // watch has been called
+	answered atomic.Bool // the broker has answered it
 
 	mu    sync.Mutex
 	acks  []uint16 // packet identifiers
@@ -126,13 +127,15 @@ var errNoBroker = errors.New("the server does not speak MQTT")
 // listen reads what the broker sends until the connection ends or the broker sends something unexpected. It always
 // returns an error.
 func (l *mqttLink) listen() error {
-	in, answered := bufio.NewReaderSize(l.conn, 16<<10), false
+	in := bufio.NewReaderSize(l.conn, 16<<10)
 	for {
 		kind, err := l.read(in)
 		switch {
 		case err == nil:
-			answered = answered || kind == packets.Suback
-		case l.watching.Load() && (!answered || errors.Is(err, errNoBroker)):
+			if kind == packets.Suback {
+				l.answered.Store(true)
+			}
+		case l.unanswered() || l.watching.Load() && errors.Is(err, errNoBroker):
 			return fmt.Errorf("%w: %w", errUnwatched, err)
 		case errors.Is(err, errNoBroker):
 			return err
@@ -198,6 +201,9 @@ func (l *mqttLink) published(in *bufio.Reader, size int, retained bool) error {
 	return nil
 }
 
+// unanswered reports whether the broker has not answered watch.
+func (l *mqttLink) unanswered() bool { return l.watching.Load() && !l.answered.Load() }
+
 // watch implements link. It subscribes with QoS 0, so that the messages need no acknowledgement (MQTT 3.1.1, 3.8).
 func (l *mqttLink) watch() {
 	l.watching.Store(true)
@@ -235,6 +241,9 @@ func (l *mqttLink) write(now time.Time) error {
 	_ = l.conn.SetWriteDeadline(now.Add(writeTime)) // on a closed connection the write below fails
 	_, err := l.conn.Write(l.out)
 	l.out, l.wrote, l.torn = l.out[:0], now, err != nil
+	if err != nil && l.unanswered() { // the connection was closed, which listen may see later
+		err = fmt.Errorf("%w: %w", errUnwatched, err)
+	}
 	return err
 }
 
