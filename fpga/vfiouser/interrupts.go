@@ -161,7 +161,7 @@ func (t *interrupts) reset() {
 	t.masked = false
 }
 
-// pendingBytes returns n bytes of MSI-X's pending bits from off on.
+// pendingBytes returns n bytes of the MSI-X pending bit array, starting at byte off.
 func (t *interrupts) pendingBytes(off, n int) []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()

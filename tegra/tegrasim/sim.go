@@ -195,7 +195,7 @@ func overlap(a uintptr, asize int, b uintptr, bsize int) bool {
 type pinMapping struct {
 	s    *Sim
 	o    *owner
-	done bool // already put
+	done bool // Unmap has succeeded
 }
 
 func (m *pinMapping) Unmap() error {

@@ -39,7 +39,7 @@ func (c *Kernel) Config() kernel.Config {
 	}
 }
 
-// kernelPixels maps the values of the key pixels to the pixel formats that a kernel can request from an isp. "" is the
+// kernelPixels maps the values of the "pixels" key to the pixel formats that a kernel can request from an isp. "" is the
 // default.
 var kernelPixels = map[string]pipeline.PixelFormat{
 	"": pipeline.UYVY, "uyvy": pipeline.UYVY, "uyvp": pipeline.UYVP, "rgb24": pipeline.RGB24,

@@ -52,8 +52,8 @@ func bytesText(n uint64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// parseBARs parses the file resource: a line of start, end and flags for each BAR, then for the ROM and a bridge's
-// windows, which it ignores.
+// parseBARs parses the resource file of a PCI function in sysfs: one line with start, end and flags for each BAR,
+// followed by lines for the ROM and a bridge's windows, which it ignores.
 func parseBARs(text string) (list []bar) {
 	for i, line := range strings.Split(text, "\n") {
 		var start, end, flags uint64
