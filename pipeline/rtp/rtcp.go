@@ -19,8 +19,8 @@ const (
 // ReportInterval is the time between the reports of a receiver, and of a sender that sends no checksums.
 const ReportInterval = time.Second
 
-// Compounds writes the RTCP compound packets of one stream's sender. Each begins with a sender report and the CNAME,
-// which RFC 3550 §6.1 requires of all compound packets.
+// Compounds writes the RTCP compound packets of one stream's sender. Each begins with a sender report and the CNAME:
+// RFC 3550 §6.1 requires a report and a CNAME in every compound packet.
 type Compounds struct {
 	ssrc   uint32
 	offset uint32 // added to the RTP timestamps

@@ -32,7 +32,8 @@ const (
 
 // A Store keeps messages in the files of a folder. It may be used by one goroutine only.
 type Store struct {
-	// ID, Epoch and Numbers apply to new messages. Numbers holds the last number of each subject.
+	// The caller numbers new messages by ID, Epoch and Numbers. Numbers holds the last number of each subject when the
+	// Store was opened.
 	ID, Epoch uint64
 	Numbers   map[string]uint64
 	// Dropped counts messages that were dropped to make room, or because they were damaged.

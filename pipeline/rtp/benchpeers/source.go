@@ -80,8 +80,8 @@ func (s *source) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// refill emits a frame for each free slot, on the goroutine that has freed it. So the source is never late: it does not
-// wait for the sender, and waking a goroutine would be work that a camera does not cause.
+// refill emits a frame for each free slot, on the goroutine that has freed it. A goroutine of the source would have to
+// be woken, which is work that a camera does not cause.
 func (s *source) refill() {
 	s.asked.Add(1)
 	for s.filling.TryLock() { // otherwise another goroutine is doing it, and notices the additional request

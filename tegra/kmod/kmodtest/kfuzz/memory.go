@@ -35,7 +35,7 @@ func reserve(base, size uintptr, prot int) uintptr {
 	return base
 }
 
-// reserve reserves the areas. A hole follows each slot.
+// reserve reserves the areas. Each slot is followed by an inaccessible gap.
 func (p *process) reserve() {
 	next := uintptr(lowest)
 	take := func(slots, pages int, stride uintptr) area {
