@@ -172,8 +172,8 @@ func TestADiskThatHangs(t *testing.T) {
 	}
 	verified(t, r.disk.Back, "hangs", 2)
 	verified(t, r.folder["other"], "other", 1)
-	for name, o := range r.out {
-		if st := o.Stats(); st.Captured != st.Delivered+st.Drops() || name == "other" && st.Drops() > st.Captured/4 {
+	for _, o := range r.out {
+		if st := o.Stats(); st.Captured != st.Delivered+st.Drops() {
 			t.Errorf("%+v", st)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
@@ -40,7 +41,7 @@ func slots(t testing.TB, f pipeline.Format, n int) *pipeline.Pool {
 // it.
 func play(t testing.TB, src pipeline.Source, pool *pipeline.Pool, sink *Sink) (pipeline.OutputStats, error) {
 	t.Helper()
-	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
+	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler), Grace: time.Minute})
 	if err := g.AddSource("camera", src); err != nil {
 		t.Fatal(err)
 	}
