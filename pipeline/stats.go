@@ -28,6 +28,7 @@ type SourceStats struct {
 // only enqueues work.
 type StageStats struct {
 	Counts
+	From      string       `json:"from"` // the source or stage that it reads from
 	Work      Percentiles  `json:"work"`
 	WorkTimes Distribution `json:"-"` // Work, in a form that can be summed
 	Latencies Distribution `json:"-"` // Latency, in a form that can be summed
@@ -72,7 +73,10 @@ func (g *Graph) Stats() Stats {
 		})
 	}
 	for _, n := range g.stages {
-		st.Stages = append(st.Stages, StageStats{n.consumer.account.Counts(), n.worked.Percentiles(), n.worked.Distribution(), n.consumer.account.latency.Distribution()})
+		st.Stages = append(st.Stages, StageStats{
+			Counts: n.consumer.account.Counts(), From: n.from.node, Work: n.worked.Percentiles(),
+			WorkTimes: n.worked.Distribution(), Latencies: n.consumer.account.latency.Distribution(),
+		})
 	}
 	for _, o := range g.outputs {
 		st.Outputs = append(st.Outputs, o.Stats())

@@ -66,7 +66,7 @@ func (p pilot) sees(id, text string) {
 func (p pilot) switches(name string) {
 	p.Helper()
 	p.press("switch-" + name)
-	p.sees("outputs", name+": stopped")
+	p.sees("is-"+name, "stopped")
 	p.sees("said-"+name, "stopped at")
 	awaitPage(p.ctx, p, "the button to start", fmt.Sprintf(`document.activeElement.id === "switch-%[1]s" &&
 		document.getElementById("switch-%[1]s").textContent.startsWith("Start")`, name))
@@ -159,10 +159,10 @@ func (p pilot) edits(state string) {
 	}
 	kept := filepath.Join(state, "tegracast.yaml")
 	replace("rate: 5,", "rate: many,")
-	for _, button := range []string{"check", "apply"} {
+	for button, verdict := range map[string]string{"check": "The text has 1 mistake.", "apply": "Refused, nothing has changed: 1 mistake."} {
 		p.press(button)
 		p.sees("mistakes", "outputs[1].rate")
-		p.sees("verdict", "Refused")
+		p.sees("verdict", verdict)
 	}
 	if _, err := chromedp.Run(p.ctx, chromedp.Click("#mistakes button")); err != nil {
 		p.Fatal(err)
@@ -191,7 +191,12 @@ func (p pilot) edits(state string) {
 		p.Error("it is still kept")
 	}
 	replace("rate: 5,", "rate: nothing,")
+	const confirms = `(() => { window.confirm = (text) => (window.confirmed = text) !== ""; return edited(); })()`
+	if unsaved, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](confirms)); err != nil || !unsaved {
+		p.Errorf("a changed text is taken for an unchanged one: %v", err)
+	}
 	p.press("again")
+	awaitPage(p.ctx, p, "the question whether the text may be lost", `(window.confirmed || "").includes("changes")`)
 	p.sees("verdict", "Loaded.")
 	awaitPage(p.ctx, p, "the text again", `document.getElementById("text").value.includes("rate: 5,")`)
 	if _, err := chromedp.Run(p.ctx, chromedp.Click("#editor > summary")); err != nil {
@@ -282,6 +287,71 @@ func (p pilot) hangs(appliance *programtest.Process) {
 		document.querySelectorAll("main button:not(:disabled)").length > 0`)
 }
 
+// someRate is true when the page shows a frame rate.
+const someRate = `parseFloat((document.querySelector("#chain dd") || {}).textContent) > 1`
+
+// hostOf returns the name of this machine.
+func hostOf(t testing.TB) string {
+	t.Helper()
+	name, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// seesAll opens the wall, which has a picture of each source, and goes from there to the second one.
+func (p pilot) seesAll() {
+	p.Helper()
+	pressed(p.ctx, p, `[...document.querySelectorAll("#choice button")].find((b) => b.textContent === "All cameras")`)
+	awaitPage(p.ctx, p, "a picture of each source", `document.querySelectorAll("#wall img").length === 2 &&
+		[...document.querySelectorAll("#wall img")].every((i) => i.naturalWidth > 0)`)
+	accessible(p.ctx, p.T, "with the wall")
+	pressed(p.ctx, p, `document.querySelectorAll("#wall button")[1]`)
+	awaitPage(p.ctx, p, "the second source", `document.getElementById("wall").hidden && document.getElementById("picture").naturalWidth === 320 &&
+		document.getElementById("caption").textContent.startsWith("beside, frame ")`)
+	pressed(p.ctx, p, `[...document.querySelectorAll("#choice button")].find((b) => b.textContent === "jpeg")`)
+}
+
+// sends adds a destination by the form of an output, and removes it.
+func (p pilot) sends() {
+	p.Helper()
+	const to = "127.0.0.1:10"
+	for _, wrong := range []string{"nowhere", to} {
+		if _, err := chromedp.Run(p.ctx, chromedp.SetValue("#to-raw", wrong)); err != nil {
+			p.Fatal(err)
+		}
+		pressed(p.ctx, p, `document.querySelector("#to-raw + button")`)
+		p.sees("said-raw", map[string]string{"nowhere": "nowhere", to: "added at"}[wrong])
+	}
+	p.press("remove-" + to + "-raw")
+	p.sees("said-raw", "removed at")
+	awaitPage(p.ctx, p, "no button to remove", `!document.getElementById("remove-`+to+`-raw")`)
+}
+
+// marks lets an output lose frames, as the page sees it, and marks the losses as seen.
+func (p pilot) marks() {
+	p.Helper()
+	const loses = `(() => {
+		const real = showState;
+		showState = (s) => real({ ...s, parts: s.parts.map((x) => x.name === "raw" ? { ...x, lost: 7, losses: { late: 7 }, lost_at: s.time } : { ...x, lost: 0 }) });
+		window.honest = () => { showState = real; };
+		return true;
+	})()`
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](loses)); err != nil {
+		p.Fatal(err)
+	}
+	p.sees("lost", "7 frames since ")
+	p.sees("troubles", "raw lost 7 frames since ")
+	p.sees("troubles", "(7: it was too far behind)")
+	accessible(p.ctx, p.T, "with losses")
+	p.press("seen")
+	awaitPage(p.ctx, p, "no losses but those that were seen", `document.getElementById("trouble").hidden && document.getElementById("lost").textContent.startsWith("none since ")`)
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("honest(); true")); err != nil {
+		p.Fatal(err)
+	}
+}
+
 // hasTabs opens more tabs than a browser has connections to a host. Numbers and pictures must move in each.
 func (p pilot) hasTabs(base string) {
 	p.Helper()
@@ -291,8 +361,8 @@ func (p pilot) hasTabs(base string) {
 		if _, err := chromedp.Run(tab, chromedp.Navigate(base+"/")); err != nil {
 			p.Fatal(err)
 		}
-		awaitPage(tab, p, fmt.Sprintf("pictures in tab %d", i+2), `document.getElementById("picture").naturalWidth > 0`)
-		awaitPage(tab, p, fmt.Sprintf("numbers in tab %d", i+2), `Number(document.querySelector("#parts tr td:nth-child(3)").textContent) > 1`)
+		awaitPage(tab, p, fmt.Sprintf("pictures in tab %d", i+2), `[...document.querySelectorAll("#wall img")].some((i) => i.naturalWidth > 0)`)
+		awaitPage(tab, p, fmt.Sprintf("numbers in tab %d", i+2), someRate)
 	}
 	for _, what := range []string{"a picture", "another picture"} {
 		awaitPage(p.ctx, p, what+" in the first tab", `(() => {

@@ -160,7 +160,7 @@ func (c *closedOutputs) stop(name string, report func() outputReport) {
 		x = report()
 	}
 	c.stopped[name] = outputReport{
-		Name: x.Name, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true, OutputStatus: pipeline.OutputStatus{State: pipeline.Stopped},
+		Name: x.Name, From: x.From, Sends: x.Sends, To: x.To, Record: x.Record, Stopped: true, OutputStatus: pipeline.OutputStatus{State: pipeline.Stopped},
 	}
 }
 

@@ -17,8 +17,10 @@ var errNoOutput = errors.New("there is no output of that name")
 // An outputReport describes an output and the operations that it allows.
 type outputReport struct {
 	Name    string
+	From    string // the source or stage that it reads from
 	Sends   string // description of the payload
 	To      []string
+	Added   []string         // those of To that clients have added
 	RTSP    string           // URL for reading it; empty: none
 	Readers []streams.Reader // those that receive it by RTSP, WHEP or WHIP
 	SDP     bool             // it is a stream with an SDP file
@@ -37,7 +39,7 @@ var payloadNames = [...]string{
 
 // reportConfigured describes an output that is not open yet.
 func reportConfigured(c *config.Output) outputReport {
-	x := outputReport{Name: c.Name, Sends: "frames"}
+	x := outputReport{Name: c.Name, From: c.From, Sends: "frames"}
 	switch k := c.Kind.(type) {
 	case *config.RTP:
 		x.Sends, x.To = payloadNames[k.Payload.V], k.Destinations

@@ -41,7 +41,7 @@ func (r *reports) outputs() []outputReport {
 // output describes an open output.
 func (r *reports) output(f *flow, o *output) outputReport {
 	x := outputReport{
-		Name: o.name, Picture: o.view.Pixel != 0, Samples: f.hasSamples(), Record: o.records,
+		Name: o.name, From: o.from, Picture: o.view.Pixel != 0, Samples: f.hasSamples(), Record: o.records,
 		Trigger: r.recordings.Triggered(o.name), OutputStatus: o.attached.Status(),
 	}
 	if o.stream != nil {
@@ -50,7 +50,8 @@ func (r *reports) output(f *flow, o *output) outputReport {
 		if p := o.stream.config.Publish; p != nil {
 			x.To = append(slices.Clone(x.To), p.URL)
 		}
-		x.To = append(slices.Clone(x.To), r.streams.Guests(o.name)...)
+		x.Added = r.streams.Guests(o.name)
+		x.To = append(slices.Clone(x.To), x.Added...)
 	}
 	x.Sends = cmp.Or(x.Sends, o.sends, map[bool]string{true: "a recording", false: "frames"}[o.records])
 	return x

@@ -35,6 +35,7 @@ func (a *Appliance) pageConfig() web.Config {
 	}
 	return web.Config{
 		Socket: socket, Access: web.Access{Guesses: &a.sinks.streams.Guesses}, Version: a.env.Version,
+		Host: hostName(), Model: board.Identify(os.DirFS("/")).Model,
 		Stats: a.reports.stats, Health: a.state, Outputs: func() []web.Output { return pageOutputs(a.reports.outputs()) },
 		Board: pageSensors, Bus: func() *web.Bus { return pageBus(a.env.Bus) }, Lines: func() []web.Line { return pageLines(a.lines.Books()) },
 		View: func(output string) (web.View, error) {
@@ -69,6 +70,12 @@ func (a *Appliance) pageConfig() web.Config {
 	}
 }
 
+// hostName returns the name of this machine, or "" if it is not known.
+func hostName() string {
+	name, _ := os.Hostname()
+	return name
+}
+
 // pageError converts the errors that the page distinguishes to those of package web, and returns other errors
 // unchanged.
 func pageError(err error) error {
@@ -86,7 +93,7 @@ func pageError(err error) error {
 func pageOutputs(all []outputReport) (list []web.Output) {
 	for _, o := range all {
 		x := web.Output{
-			Name: o.Name, Sends: o.Sends, To: o.To, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP, Picture: o.Picture, Samples: o.Samples,
+			Name: o.Name, From: o.From, Sends: o.Sends, To: o.To, Added: o.Added, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP, Picture: o.Picture, Samples: o.Samples,
 			Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
 		}
 		for _, r := range o.Readers {

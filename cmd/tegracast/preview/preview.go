@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp"
@@ -18,11 +19,13 @@ var ErrEnded = errors.New("the output has ended")
 
 // A Picture is a frame as a JPEG file. It is never modified.
 type Picture struct {
-	Sequence uint64 // of the frame
+	Sequence uint64    // of the frame
+	Time     time.Time // when it was made
 	JPEG     []byte
 }
 
-// A Sink keeps the newest picture. Slow viewers miss pictures and delay nobody else.
+// A Sink keeps the newest picture. It encodes a frame only if a viewer has called Next since the picture before. Slow
+// viewers miss pictures and delay nobody else.
 type Sink struct {
 	encoder rtp.JPEGEncoder
 	room    []byte // memory for one encoded picture
@@ -30,6 +33,7 @@ type Sink struct {
 	mu     sync.Mutex
 	newest *Picture      // nil: none yet
 	next   chan struct{} // closed when newest is replaced, and when the sink ends
+	asked  bool          // Next was called since newest was made
 	ended  bool
 }
 
@@ -49,14 +53,25 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 		if err != nil {
 			return err
 		}
+		if !s.isAsked() {
+			q.Done(f)
+			continue
+		}
 		file, err := s.encoder.Encode(s.room, f)
 		if err != nil {
 			q.Fail(f, pipeline.DropSink, err)
 			continue
 		}
-		s.publishPicture(&Picture{Sequence: f.Sequence, JPEG: bytes.Clone(file)})
+		s.publishPicture(&Picture{Sequence: f.Sequence, Time: time.Now(), JPEG: bytes.Clone(file)})
 		q.Done(f)
 	}
+}
+
+// isAsked reports whether a viewer wants a picture, or there is none yet.
+func (s *Sink) isAsked() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked || s.newest == nil
 }
 
 // publishPicture publishes a picture, or, with nil, the end.
@@ -66,7 +81,7 @@ func (s *Sink) publishPicture(p *Picture) {
 	if p == nil {
 		s.ended = true
 	} else {
-		s.newest = p
+		s.newest, s.asked = p, false
 	}
 	close(s.next)
 	s.next = make(chan struct{})
@@ -77,6 +92,7 @@ func (s *Sink) Next(ctx context.Context, old *Picture) (*Picture, error) {
 	for {
 		s.mu.Lock()
 		newest, next, ended := s.newest, s.next, s.ended
+		s.asked = true
 		s.mu.Unlock()
 		switch {
 		case ended:

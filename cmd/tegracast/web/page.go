@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -28,8 +27,10 @@ var ErrNoOutput = errors.New("there is no output of that name")
 // An Output describes an output and the operations that it allows.
 type Output struct {
 	Name    string   `json:"name"`
+	From    string   `json:"from"`  // the source or stage that it reads from
 	Sends   string   `json:"sends"` // description of the payload
 	To      []string `json:"to,omitempty"`
+	Added   []string `json:"added,omitempty"`   // those of To that clients have added, and can remove
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
 	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
 	SDP     bool     `json:"sdp"`               // it is a stream with an SDP file
@@ -94,9 +95,13 @@ type View interface {
 // Status is the answer of /api/v1/status.
 type Status struct {
 	Version string    `json:"version"`
+	Host    string    `json:"host"`            // name of the machine
+	Model   string    `json:"model,omitempty"` // of the board, such as NVIDIA Jetson Orin Nano
+	Time    time.Time `json:"time"`            // of this state
 	Ready   bool      `json:"ready"`
 	Stalled string    `json:"stalled,omitempty"` // the part that makes no progress
 	Outputs []Output  `json:"outputs"`
+	Parts   []Part    `json:"parts"` // in the order of the frames' way
 	Board   []Reading `json:"board,omitempty"`
 	Lines   []Line    `json:"lines,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
@@ -118,6 +123,8 @@ const (
 	firstWait    = 5 * time.Second // maximum wait for the current picture
 	newerWait    = time.Second     // maximum wait for a picture that the client does not have
 	stillWait    = 2 * time.Second // maximum wait for a frame
+
+	staleView = 300 * time.Millisecond // age of a picture for which a client waits for the next one
 )
 
 //go:embed page
@@ -130,13 +137,15 @@ func (c *Config) addPage(mux class) {
 		panic(err) // cannot happen: the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js"} {
+	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js", "/feed.js", "/elements.js", "/live.js", "/chain.js", "/outputs.js", "/icon.svg"} {
 		mux.Handle("GET "+path, page)
 	}
 	mux.Handle("GET /api/v1/openapi.json", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "openapi.json")
 	}))
-	mux.Handle("GET /api/v1/status", http.HandlerFunc(c.status))
+	mux.Handle("GET /api/v1/status", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, c.status())
+	}))
 }
 
 // files returns a handler for the files of an output, which selects them by the extension in the path.
@@ -167,8 +176,14 @@ func (c *Config) files() http.Handler {
 	})
 }
 
-func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
-	s := Status{Version: c.Version, Outputs: c.Outputs(), Books: c.Stats(), Configurable: c.Configurator != nil}
+// status returns the current state.
+func (c *Config) status() Status {
+	s := Status{
+		Version: c.Version, Host: c.Host, Model: c.Model, Time: time.Now(), Outputs: c.Outputs(), Books: c.Stats(),
+		Configurable: c.Configurator != nil,
+	}
+	s.Parts = newParts(&s.Books, s.Outputs)
+	c.sampler.addHistory(s.Parts)
 	if c.Board != nil {
 		s.Board = c.Board()
 	}
@@ -188,8 +203,7 @@ func (c *Config) status(w http.ResponseWriter, _ *http.Request) {
 	if s.Ready = ready; stalled != nil {
 		s.Stalled = stalled.Error()
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(s) // writes to memory
+	return s
 }
 
 func (c *Config) describe(w http.ResponseWriter, name string) {
@@ -224,6 +238,15 @@ func pictureTag(p *preview.Picture) string {
 	return fmt.Sprintf(`"%d-%x"`, p.Sequence, crc32.ChecksumIEEE(p.JPEG))
 }
 
+// fresh waits for a picture other than old that is not older than staleView.
+func fresh(ctx context.Context, view View, old *preview.Picture) (*preview.Picture, error) {
+	p, err := view.Next(ctx, old)
+	if err == nil && time.Since(p.Time) > staleView { // it was made for another client
+		p, err = view.Next(ctx, p)
+	}
+	return p, err
+}
+
 // newer waits up to newerWait for the next picture, and returns the old one if none comes.
 func newer(ctx context.Context, view View, old *preview.Picture) *preview.Picture {
 	ctx, cancel := context.WithTimeout(ctx, newerWait)
@@ -246,7 +269,7 @@ func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, movin
 	defer view.Close()
 	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(c.patience, firstWait))
 	defer cancel()
-	p, err := view.Next(ctx, nil)
+	p, err := fresh(ctx, view, nil)
 	if err != nil {
 		limit(w)
 		http.Error(w, "no picture arrives: "+err.Error(), http.StatusServiceUnavailable)
@@ -263,6 +286,9 @@ func (c *Config) show(w http.ResponseWriter, r *http.Request, name string, movin
 		h.Set("ETag", tag)
 		h.Set("X-Sequence", strconv.FormatUint(p.Sequence, 10))
 		h.Set("Content-Type", "image/jpeg")
+		if r.URL.Query().Get("picture") == strings.Trim(tag, `"`) { // the URL is that of this very picture
+			h.Set("Cache-Control", "private, max-age=60, immutable")
+		}
 		limit(w)
 		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(p.JPEG)) // 304 if the client already has it
 		return

@@ -33,7 +33,7 @@ func (f *film) Next(ctx context.Context, _ *preview.Picture) (*preview.Picture, 
 		return nil, ctx.Err()
 	}
 	time.Sleep(time.Millisecond)
-	return &preview.Picture{Sequence: uint64(f.made.Add(1)), JPEG: make([]byte, f.size)}, ctx.Err()
+	return &preview.Picture{Sequence: uint64(f.made.Add(1)), Time: time.Now(), JPEG: make([]byte, f.size)}, ctx.Err()
 }
 
 // Close implements View.
@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	base := showing(t, nil)
 	_, page := get(t, base+"/")
 	script := ""
-	for _, name := range []string{"page.js", "settings.js", "configure.js"} {
+	for _, name := range []string{"page.js", "settings.js", "configure.js", "live.js", "chain.js", "outputs.js"} {
 		_, text := get(t, base+"/"+name)
 		script += text
 	}
@@ -95,9 +95,6 @@ func TestPage(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		if m[1] == "data:," { // no icon
-			continue
-		}
 		if status, _ := get(t, base+"/"+m[1]); status != http.StatusOK {
 			t.Errorf("the page asks for %s: status %d", m[1], status)
 		}

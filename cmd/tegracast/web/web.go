@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -27,6 +28,8 @@ type Config struct {
 	Socket  string                // path of an additional Unix socket, whose clients need no key; empty: none
 	Access  Access                // for clients that connect to the TCP address
 	Version string                // version of the program
+	Host    string                // name of the machine
+	Model   string                // name of the board; empty: not known
 	Stats   func() pipeline.Stats // the graph's statistics
 	Outputs func() []Output       // the outputs and the operations that they allow
 	Board   func() []Reading      // the board's sensors; nil: none
@@ -58,31 +61,33 @@ type Config struct {
 	WHEP   http.Handler
 	Logger *slog.Logger
 
+	sampler *sampler
 	listen  string // host:port
 	profile bool   // also serve /debug/pprof/
 
 	patience time.Duration // maximum wait for a picture, and maximum time of its transfer; 0: firstWait, maxAnswer
 }
 
-// A Server answers GET /metrics, /healthz (503 and the reason while the pipeline is stalled) and /readyz (503 until every
-// output is armed). Clients with a key (Config.Access; 401 without one, 429 after ten wrong passwords) and clients of
-// Config.Socket get a page (/), the state (/api/v1/status), events as they occur (/api/v1/events), and for each output
-// the description of its stream (/NAME.sdp), the current picture (/NAME.jpg; at full size /NAME.png, and as the sensor's
-// samples /NAME.dng) and moving pictures (/NAME.mjpeg; 409: the output cannot be shown). They can begin WebRTC sessions
-// (POST /NAME/whep), send an output's stream to further destinations (PUT and DELETE of
-// /api/v1/outputs/NAME/destinations/HOST:PORT), trigger recordings (POST /record/NAME/trigger, 404: there is no such
-// recording, 409: it cannot be triggered), start and stop outputs (POST /api/v1/outputs/NAME/start and stop), set cameras
-// and isps, and read and change the configuration (/api/v1/config). A request with a host name that is not this machine's
-// gets 421.
+// A Server answers GET /metrics, /healthz (503 and the reason while the pipeline is stalled) and /readyz (503 until
+// every output is armed). Clients with a key (Config.Access; 401 without one, 429 after ten wrong passwords) and
+// clients of Config.Socket get a page (/), the state (/api/v1/status; /api/v1/stream as it changes), events as they
+// occur (/api/v1/events), and for each output the description of its stream (/NAME.sdp), the current picture
+// (/NAME.jpg; at full size /NAME.png, and as the sensor's samples /NAME.dng) and moving pictures (/NAME.mjpeg; 409: the
+// output cannot be shown). They can begin WebRTC sessions (POST /NAME/whep), send an output's stream to further
+// destinations (PUT and DELETE of /api/v1/outputs/NAME/destinations/HOST:PORT), trigger recordings (POST
+// /record/NAME/trigger, 404: there is no such recording, 409: it cannot be triggered), start and stop outputs (POST
+// /api/v1/outputs/NAME/start and stop), set cameras and isps, and read and change the configuration (/api/v1/config). A
+// request with a host name that is not this machine's gets 421.
 //
 // At most 32 clients are connected (a further one closes the one that has been idle for the longest time), at most 24
-// of them from one address. At a time, at most 8 get pictures, 8 receive events, 4 begin or end a session, 4 add or
-// remove destinations, 4 start or stop outputs, 4 set cameras or isps, one takes a picture at full size, one reads or
-// changes the configuration, one gets metrics, and one gets the page or the state or triggers a recording, so that
-// clients cannot starve the stream.
+// of them from one address. At a time, at most 8 get pictures, 8 receive events, 16 follow the state, 4 begin or end a
+// session, 4 add or remove destinations, 4 start or stop outputs, 4 set cameras or isps, one takes a picture at full
+// size, one reads or changes the configuration, one gets metrics, and one gets the page or the state or triggers a
+// recording, so that clients cannot starve the stream.
 type Server struct {
 	addr    net.Addr
 	servers []listening
+	sampler *sampler
 }
 
 // listening is an HTTP server and its listener.
@@ -111,9 +116,13 @@ func New(c Config) (*Server, error) {
 	}
 	errorLog := slog.NewLogLogger(flood.Logger(c.Logger).Handler(), slog.LevelWarn) // each connection without TLS would be a line
 	ended := make(chan struct{})
+	if c.Outputs == nil {
+		c.Outputs = func() []Output { return nil }
+	}
+	c.sampler = newSampler(c.Stats, c.Outputs)
 	d := c.newDoor(l.Addr())
 	answers := c.handler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), d, ended)
-	s := &Server{addr: l.Addr()}
+	s := &Server{addr: l.Addr(), sampler: c.sampler}
 	add := func(l net.Listener, open *connections) {
 		s.servers = append(s.servers, listening{&http.Server{
 			Handler: d.names.only(open.reserveForHealth(c.health(), answers)), ErrorLog: errorLog,
@@ -164,6 +173,7 @@ func (c *Config) routes(ended <-chan struct{}) http.Handler {
 		c.addConfiguration(mux)
 	}
 	mux.Handle("GET /{file}", c.files())
+	mux.Handle("GET /api/v1/stream", c.streamState(ended))
 	if c.Events != nil {
 		mux.Handle("GET /api/v1/events", c.events(ended))
 	}
@@ -256,6 +266,11 @@ func (s *Server) Run(ctx context.Context) error {
 		go func() { ended <- l.Serve(l.at) }()
 	}
 	running := len(s.servers)
+	sampling, endSampling := context.WithCancel(ctx)
+	var sampled sync.WaitGroup
+	sampled.Go(func() { s.sampler.run(sampling) })
+	defer sampled.Wait() // ends: endSampling runs before
+	defer endSampling()
 	var failed error
 	select {
 	case failed = <-ended:

@@ -2,6 +2,16 @@
 "use strict";
 
 let loaded = null; // the version of the text that was loaded
+let loadedText = ""; // that text
+
+// edited reports whether the text has changes that would be lost.
+const edited = () => loaded !== null && get("text").value !== loadedText;
+
+// number shows the numbers of the text's lines.
+function number() {
+  const n = get("text").value.split("\n").length;
+  setText(get("numbers"), Array.from({ length: n }, (_, i) => i + 1).join("\n"));
+}
 
 // showOrigin says where the configuration is from, and what becomes of a change.
 function showOrigin(c) {
@@ -10,7 +20,7 @@ function showOrigin(c) {
     ? "This was changed on the page, and is used instead of " + installed + ", also after a restart. On the machine, tegracast config diff shows the difference."
     : "This is " + installed + ". " + (c.keeps ? "A change is kept in the service's state folder, and used instead, also after a restart."
       : "A change is forgotten with the next restart or reload: there is no state folder.");
-  if (c.ignored) get("origin").textContent += " Another one is kept from the page and not used: the log says why. Back to the installed file takes it away.";
+  if (c.ignored) get("origin").textContent += " A saved configuration exists but is not in use: the log says why. Back to the installed file deletes it.";
   get("reset").hidden = !c.kept && c.keeps && !c.ignored;
 }
 
@@ -20,6 +30,8 @@ async function load() {
   loaded = r.headers.get("ETag");
   const c = await r.json();
   get("text").value = c.text;
+  loadedText = get("text").value; // as the browser writes line ends
+  number();
   showOrigin(c);
 }
 
@@ -51,8 +63,8 @@ function wait(on) {
   if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
 }
 
-// ask makes a request of the editor, and says what came of it. done is said of a good text, and then comes what follows it.
-async function ask(method, path, headers, done, follow) {
+// ask makes a request of the editor, and says what came of it. done is said of a good text, and refused of another one.
+async function ask(method, path, headers, refused, done, follow) {
   const verdict = get("verdict");
   verdict.textContent = "asking";
   showMistakes([]);
@@ -63,7 +75,7 @@ async function ask(method, path, headers, done, follow) {
     const answer = (r.headers.get("Content-Type") || "").startsWith("application/json") ? await r.json() : null;
     if (!answer) throw new Error((await r.text()).trim());
     showMistakes(answer.mistakes);
-    verdict.textContent = answer.good ? done(answer) : "Refused, nothing has changed. Mistakes: " + answer.mistakes.length;
+    verdict.textContent = answer.good ? done(answer) : refused + count(answer.mistakes.length, "mistake") + ".";
     if (answer.good && follow) await follow();
   } catch (e) {
     verdict.textContent = "Not done: " + e.message;
@@ -76,7 +88,7 @@ const changed = (a) => "It is used now" + (a.warning ? ", but " + a.warning : ""
 
 // become has the appliance work by another text, and loads what is used then. Nothing can be pressed until it is there.
 function become(method, headers) {
-  return ask(method, "api/v1/config", headers, changed,
+  return ask(method, "api/v1/config", headers, "Refused, nothing has changed: ", changed,
     () => load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; }));
 }
 
@@ -97,7 +109,11 @@ async function again() {
 get("editor").addEventListener("toggle", () => {
   if (get("editor").open && loaded === null) again();
 });
-get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, () => "There is no mistake."));
+get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, "The text has ", () => "There is no mistake."));
 get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
-get("again").addEventListener("click", again);
-get("reset").addEventListener("click", () => become("DELETE", {}));
+const lose = () => !edited() || confirm("The text has changes that were not applied. Discard them?");
+get("again").addEventListener("click", () => lose() && again());
+get("reset").addEventListener("click", () => lose() && become("DELETE", {}));
+get("text").addEventListener("input", number);
+get("text").addEventListener("scroll", () => { get("numbers").scrollTop = get("text").scrollTop; });
+addEventListener("beforeunload", (e) => edited() && e.preventDefault());

@@ -1,190 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
 
-const get = (id) => document.getElementById(id);
-let before = new Map(); // frames of each part, at the last look
-let at = 0;
-let shown = null; // the output whose pictures are shown
-let watch = null; // how, if it is by WebRTC
-let turn = 0; // rises when something else is shown
-let streams = new Set(); // outputs that can be watched by WebRTC
-let pictured = new Set(); // outputs that have JPEG pictures
-let answered = performance.now(); // when the appliance did so last
-let silent = false; // it does not answer
+const patience = 3000; // ms; then what is shown is not known to be so any more
+
+let answered = performance.now(); // when the last state came
+let silent = false; // none comes
 let why = ""; // what is known of that
-let looks = 0; // rises with each look at the state
-let known = 0; // the last event that is shown
-let said = new Map(); // what an output answered to its buttons
+let next = null; // the last state, while one is drawn
 
-function element(tag, text, attributes) {
-  const e = document.createElement(tag);
-  if (text !== undefined) e.textContent = text;
-  for (const [k, v] of Object.entries(attributes || {})) e.setAttribute(k, v);
-  return e;
+function tell(text, kind) {
+  setText(get("state"), text);
+  get("state").className = kind;
 }
 
-const ms = (ns) => (ns ? (ns / 1e6).toFixed(1) + " ms" : "");
-
-// sum adds the losses, but for those that the output asked for by its rate.
-function sum(dropped, own) {
-  let n = 0;
-  for (const [why, count] of Object.entries(dropped || {})) if (why !== own) n += count;
-  return n;
+// mute keeps what is shown from being taken for the present, and its buttons from being pressed.
+function mute(on) {
+  silent = on;
+  document.querySelector("main").inert = on;
+  get("summary").classList.toggle("old", on);
+  for (const b of document.querySelectorAll("main :is(button, input, textarea)")) {
+    if (on && !b.disabled) b.disabled = b.dataset.muted = true;
+    else if (!on && b.dataset.muted) {
+      b.disabled = false;
+      delete b.dataset.muted;
+    }
+  }
 }
 
-// parts is a list of all parts of the graph, in the order of the frames.
-function parts(books) {
+// age tells since when there is no state, at once if it is known that none comes.
+function age(trouble) {
+  const time = performance.now() - answered;
+  if (document.hidden || !trouble && !silent && time < patience) return;
+  if (trouble) why = ": " + trouble;
+  tell("no answer for " + Math.round(time / 1000) + " s" + why, "bad");
+  if (!silent) mute(true);
+}
+
+// unseen returns the losses of a part that nobody has marked as seen. A mark holds for counters that began at the same time.
+const marks = JSON.parse(localStorage.getItem("seen") || "{}");
+const unseen = (p) => p.lost - ((marks[p.name] || {}).since === p.since ? marks[p.name].lost : 0);
+
+function markSeen(parts) {
+  for (const p of parts) marks[p.name] = { since: p.since, lost: p.lost };
+  localStorage.setItem("seen", JSON.stringify(marks));
+}
+
+// reasons says in words why frames were dropped.
+const reasons = {
+  missing: "they did not arrive", queue: "slower than the frames come", pool: "no memory was free", stage: "the stage failed", fence: "work on the GPU failed", sink: "the output failed",
+  detached: "it was being opened or closed", damaged: "the frame was damaged", late: "it was too far behind",
+};
+
+function lossText(p) {
+  const causes = Object.entries(p.losses || {}).map(([reason, n]) => n + ": " + (reasons[reason] || reason));
+  return p.name + " lost " + count(p.lost, "frame") + (p.since ? " since " + clock(p.since) : "") + (p.lost_at ? ", the last at " + clock(p.lost_at) : "") +
+    (causes.length ? " (" + causes.join("; ") + ")" : "");
+}
+
+// retryText says why an output is not running, and when it is opened again.
+function retryText(o) {
+  const wait = o.next ? Math.max(0, Math.round((new Date(o.next) - Date.now()) / 1000)) : 0;
+  return "retrying" + (o.since ? " since " + clock(o.since) : "") + ", again in " + wait + " s" + (o.error ? ": " + o.error : "");
+}
+
+// troubles lists what an operator has to know, beside what is merely so.
+function troubles(s) {
   const list = [];
-  for (const s of books.sources || []) list.push({ name: s.name, reads: "", frames: s.captured, lost: s.lost, latency: {} });
-  for (const s of books.stages || []) list.push({ name: s.name, reads: "", frames: s.delivered, lost: sum(s.dropped), latency: s.latency || {} });
-  for (const o of books.outputs || [])
-    list.push({ name: o.name, reads: o.from, frames: o.delivered, lost: sum(o.dropped, o.name + "/rate"), dropped: o.dropped, latency: o.latency || {}, error: o.error });
+  if (s.stalled) list.push(s.stalled);
+  for (const o of s.outputs || []) {
+    if (o.state === "retrying") list.push(o.name + " is " + retryText(o));
+    else if (o.error) list.push(o.name + " has ended: " + o.error);
+  }
+  for (const p of s.parts || []) if (p.kind === "source" && p.state === "ended") list.push(p.name + " has ended: it was played to its end");
+  if (s.bus && !s.bus.connected) list.push("The message bus " + s.bus.server + " is not connected" + (s.bus.trouble ? ": " + s.bus.trouble : ""));
+  for (const r of s.board || []) if (r.alarm) list.push(r.name + " is above its limit: the board slows down");
   return list;
 }
 
-function showParts(list, seconds) {
-  const rows = [], losses = [];
-  const now = new Map();
-  for (const p of list) {
-    now.set(p.name, p.frames);
-    const rate = before.has(p.name) && seconds > 0 ? Math.max(0, (p.frames - before.get(p.name)) / seconds).toFixed(1) : "";
-    const row = element("tr");
-    row.append(element("th", p.name, { scope: "row" }), element("td", p.reads), element("td", p.ended ? "ended" : (p.state || "running") === "running" ? rate : p.state),
-      element("td", String(p.lost), p.lost ? { class: "bad" } : {}), element("td", ms(p.latency.p50_ns)), element("td", ms(p.latency.p99_ns)));
-    rows.push(row);
-    if (p.error) losses.push(p.name + ": " + p.error);
-    for (const [why, n] of Object.entries(p.dropped || {})) if (n && why !== p.name + "/rate") losses.push(p.name + " lost " + n + " at " + why);
+function showTroubles(s) {
+  const list = troubles(s), lost = (s.parts || []).filter((p) => unseen(p) > 0);
+  const texts = [...list, ...lost.map(lossText)];
+  get("trouble").hidden = !texts.length;
+  get("seen").hidden = !lost.length;
+  if (get("troubles").dataset.key !== texts.join("\n")) {
+    get("troubles").dataset.key = texts.join("\n");
+    get("troubles").replaceChildren(...texts.map((t) => element("li", t)));
   }
-  before = now;
-  get("parts").replaceChildren(...rows);
-  get("losses").textContent = losses.join("; ");
+  return list.length;
 }
 
-// show shows an output by WebRTC if that can be, or as one JPEG picture after the other. Without an isp there are no pictures.
-function show(name, pictures) {
-  shown = name;
-  if (watch) watch.end();
-  watch = null;
-  const picture = get("picture"), canvas = get("canvas");
-  const only = !pictured.has(name), stream = streams.has(name) && (only || !pictures) && Watch.possible(), mine = ++turn;
-  picture.hidden = stream;
-  canvas.hidden = !stream;
-  picture.alt = "Live picture of output " + name;
-  canvas.setAttribute("aria-label", picture.alt);
-  if (document.hidden) return; // it is shown again when the page is
-  if (stream) {
-    picture.removeAttribute("src");
-    watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
-  } else showPictures(name, picture, mine);
-  get("caption").textContent = name + (stream ? " by WebRTC" : streams.has(name) ? ": JPEG pictures, since WebRTC does not get through" : "");
-  for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.textContent === name));
+function showSummary(s) {
+  const outputs = s.outputs || [], parts = s.parts || [];
+  const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + (o.to || []).length, 0);
+  const readers = outputs.reduce((n, o) => n + (o.readers || []).length, 0);
+  get("summary").hidden = false;
+  setText(get("receivers"), [addresses && count(addresses, "address").replace("addresss", "addresses"), readers && count(readers, "reader")].filter(Boolean).join(", ") || "nobody");
+  const last = samples.at(-1);
+  const slowest = Math.max(-1, ...parts.filter((p) => p.kind === "output").map((p) => last && last.parts[p.name] ? last.parts[p.name][2] : -1));
+  setText(get("delay"), slowest < 0 ? "–" : (slowest / 1000).toFixed(1) + " ms");
+  const fresh = parts.reduce((n, p) => n + unseen(p), 0), since = parts.map((p) => p.since).filter(Boolean).sort()[0];
+  setText(get("lost"), (fresh ? count(fresh, "frame") : "none") + (since ? " since " + clock(since) : ""));
+  get("lost").className = fresh ? "bad" : "";
 }
 
-const later = (time) => new Promise((done) => setTimeout(done, time));
-
-// request fetches something that comes within the time that the appliance may be silent.
-const request = (path, headers) => fetch(path, { headers, cache: "no-store", signal: AbortSignal.timeout(patience) });
-
-// showPictures asks for one picture after the other. A stream of them would hold one of the six connections that a browser has to a host,
-// for all its tabs.
-async function showPictures(name, picture, mine) {
-  const have = {};
-  while (mine === turn && !document.hidden) {
-    try {
-      const r = await request(encodeURIComponent(name) + ".jpg", have);
-      if (r.status !== 200 && r.status !== 304) throw new Error(await r.text());
-      if (r.status === 304) continue; // the appliance has waited for another one
-      const url = URL.createObjectURL(await r.blob());
-      if (mine === turn) picture.src = url;
-      await picture.decode().catch(() => {});
-      URL.revokeObjectURL(url);
-      have["If-None-Match"] = r.headers.get("ETag");
-    } catch {
-      await later(1000); // the output may be opened again
-    }
+function showState(s) {
+  next = s;
+  answered = performance.now();
+  why = "";
+  if (silent) {
+    mute(false);
+    showAgain();
   }
+  setText(get("host"), s.host || "tegracast");
+  document.title = (s.host ? s.host + " – " : "") + "tegracast";
+  setText(get("version"), "tegracast " + s.version);
+  const wrong = showTroubles(s);
+  if (s.stalled) tell("not streaming", "bad");
+  else if (!s.ready) tell(wrong ? "not ready" : "starting", "bad");
+  else tell(wrong ? "streaming, with problems" : "streaming", wrong ? "bad" : "good");
+  showSummary(s);
+  showChain(s.parts || []);
+  showOutputs(s.outputs || []);
+  showChoice(s.outputs || [], s.parts || []);
+  showBoard(s);
+  showLines(s.lines || []);
+  showSettings(s.exposure || [], s.white_balance || []);
+  get("configuration").hidden = !s.configurable;
 }
 
-function showOutputs(outputs) {
-  pictured = new Set(outputs.filter((o) => o.picture).map((o) => o.name));
-  streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
-  const seen = outputs.map((o) => o.name).filter((name) => pictured.has(name) || streams.has(name) && Watch.possible());
-  const choice = get("choice");
-  if ([...choice.children].map((b) => b.textContent).join("\n") !== seen.join("\n")) {
-    choice.replaceChildren(...seen.map((name) => {
-      const b = element("button", name, { type: "button", "aria-pressed": String(name === shown) });
-      b.addEventListener("click", () => show(name));
-      return b;
-    }));
-    if (!seen.includes(shown)) {
-      if (seen.length) show(seen[0]);
-      else shown = null; // it is shown again when it comes back
-    }
-  }
-  const list = get("outputs");
-  const key = JSON.stringify(outputs, (name, v) => name === "readers" ? v.length : v);
-  if (list.dataset.key === key) return;
-  list.dataset.key = key;
-  const focused = document.activeElement && document.activeElement.id;
-  list.replaceChildren(...outputs.map(outputItem));
-  if (focused && document.activeElement.id !== focused && get(focused)) get(focused).focus(); // it was one of these
-}
-
-// actor is a button that asks for something by POST. What came of it is said behind the output's buttons.
-function actor(o, what, text, path, done) {
-  const b = element("button", text, { type: "button", id: what + "-" + o.name, "aria-label": text + " " + o.name });
-  b.addEventListener("click", async () => {
-    b.setAttribute("aria-disabled", "true");
-    const r = await fetch(path, { method: "POST" }).catch((e) => e);
-    b.removeAttribute("aria-disabled");
-    said.set(o.name, r.ok ? done + " at " + new Date().toLocaleTimeString() : r.text ? (await r.text()).trim() : String(r));
-    const answer = get("said-" + o.name);
-    if (answer) answer.textContent = said.get(o.name);
-  });
-  return b;
-}
-
-// stateText is what an output does, unless it is running.
-function stateText(o) {
-  if (o.state === "running") return "";
-  const next = o.next ? Math.max(0, Math.round((new Date(o.next) - Date.now()) / 1000)) : 0;
-  return o.state + (o.since ? " since " + new Date(o.since).toLocaleTimeString() + ", again in " + next + " s" : "") + (o.error ? " (" + o.error + ")" : "") + ", ";
-}
-
-function outputItem(o) {
-  const item = element("li", "", o.state === "retrying" ? { class: "bad" } : {});
-  const name = encodeURIComponent(o.name);
-  item.append(element("p", o.name + ": " + stateText(o) + o.sends + (o.to ? " to " + o.to.join(", ") : "") +
-    (o.rtsp ? ", " + o.rtsp : "") + (o.rtsp || o.whep ? " (" + (o.readers || []).length + " readers)" : "")));
-  if (o.picture || o.samples) item.append(element("span", "Snapshot "));
-  const kinds = { JPEG: o.picture && ".jpg", PNG: o.picture && ".png", DNG: o.samples && ".dng" };
-  for (const [kind, end] of Object.entries(kinds))
-    if (end) item.append(element("a", kind, { class: "button", href: name + end, download: o.name + end, "aria-label": "Snapshot of " + o.name + ": " + kind, id: "snapshot-" + kind + "-" + o.name }));
-  if (o.sdp) item.append(element("a", "SDP file", { class: "button", href: name + ".sdp" }));
-  if (o.trigger) item.append(actor(o, "trigger", "Trigger", "record/" + name + "/trigger", "triggered"));
-  const recording = o.record ? " recording" : "";
-  if (o.stopped) item.append(actor(o, "switch", "Start" + recording, "api/v1/outputs/" + name + "/start", "started"));
-  else item.append(actor(o, "switch", "Stop" + recording, "api/v1/outputs/" + name + "/stop", "stopped"));
-  item.append(element("span", said.get(o.name) || "", { role: "status", id: "said-" + o.name }));
-  return item;
-}
-
-function showBoard(readings) {
-  get("board").hidden = !readings.length;
+function showBoard(s) {
+  const readings = s.board || [];
+  get("board").hidden = !readings.length && !s.model;
+  setText(get("model"), s.model || "");
   get("readings").replaceChildren(...readings.map((r) =>
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
-// lineText is what a GPIO line does.
+// lineText says what a GPIO line does.
 function lineText(l) {
   const parts = [l.output ? (l.on ? "on" : "off") : "input"];
-  const count = (n, what, always) => { if (n || always) parts.push(n + " " + what); };
-  count(l.pulses, "pulses");
-  count(l.missed_pulses, "missed");
-  count(l.edges, "edges", !l.output);
-  count(l.lost_edges, "lost");
-  count(l.matched_frames, "matched with frames");
-  count(l.errors, "errors");
+  const add = (n, what, always) => { if (n || always) parts.push(n + " " + what); };
+  add(l.pulses, "pulses");
+  add(l.missed_pulses, "missed");
+  add(l.edges, "edges", !l.output);
+  add(l.lost_edges, "lost");
+  add(l.matched_frames, "matched with frames");
+  add(l.errors, "errors");
   if (l.pps_offset_ns) parts.push("clock " + (l.pps_offset_ns / 1000).toFixed(1) + " µs ahead");
   return l.name + " (" + l.where + "): " + parts.join(", ");
 }
@@ -195,99 +156,60 @@ function showLines(lines) {
     element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
 }
 
-function tell(text, good) {
-  const state = get("state");
-  if (state.textContent !== text) state.textContent = text;
-  state.className = good ? "good" : "bad";
-}
-
-const patience = 3000; // ms; then what is shown is not known to be so any more
-
-// mute keeps what is shown from being taken for the present, and its buttons from being pressed.
-function mute(on) {
-  silent = on;
-  document.querySelector("main").inert = on;
-  for (const b of document.querySelectorAll("main :is(button, input, textarea)")) {
-    if (on && !b.disabled) b.disabled = b.dataset.muted = true;
-    else if (!on && b.dataset.muted) {
-      b.disabled = false;
-      delete b.dataset.muted;
-    }
-  }
-}
-
-// age tells since when there is no answer, at once if it is known that none comes.
-function age(trouble) {
-  const time = performance.now() - answered;
-  if (document.hidden || !trouble && !silent && time < patience) return;
-  if (trouble) why = ": " + trouble;
-  tell("no answer for " + Math.round(time / 1000) + " s" + why, false);
-  if (!silent) mute(true);
-}
-
-async function look() {
-  if (document.hidden) return;
-  const mine = ++looks;
-  try {
-    const r = await request("api/v1/status");
-    if (!r.ok) throw new Error(await r.text());
-    const s = await r.json(), now = performance.now();
-    answered = now;
-    why = "";
-    if (silent) {
-      mute(false);
-      if (shown) show(shown);
-    }
-    get("version").textContent = s.version;
-    tell(s.stalled || (s.ready ? "streaming" : "starting"), s.ready && !s.stalled);
-    showParts(parts(s.books), at ? (now - at) / 1000 : 0);
-    showOutputs(s.outputs || []);
-    showBoard(s.board || []);
-    showLines(s.lines || []);
-    showSettings(s.exposure || [], s.white_balance || []);
-    get("configuration").hidden = !s.configurable;
-    at = now;
-    if (s.events !== known) await showEvents();
-  } catch (e) {
-    age(e.name === "TimeoutError" ? "" : e.message);
-  }
-  await later(1000);
-  if (mine === looks) look();
-}
-
-async function showEvents() {
-  const r = await request("api/v1/events?since=" + known);
-  if (!r.ok) throw new Error(await r.text());
-  const list = await r.json();
-  for (const e of list.events) happened(e);
-  known = list.last;
-}
-
-// happened puts an event before those that are shown.
-function happened({ time, level, msg, ...rest }) {
+// showRecord puts a record of the log before those that are shown.
+function showRecord({ time, level, msg, ...rest }) {
   const fields = Object.entries(rest).map(([k, v]) => k + "=" + (typeof v === "object" ? JSON.stringify(v) : v)).join(" ");
-  const item = element("li", new Date(time).toLocaleTimeString() + " " + msg + (fields ? ": " + fields : ""), { class: level });
+  const item = element("li", clock(time) + " " + msg + (fields ? ": " + fields : ""), { class: level });
   if (level !== "INFO") item.prepend(element("strong", level === "ERROR" ? "Error: " : level === "WARN" ? "Warning: " : ""));
   const list = get("events");
   list.prepend(item);
-  while (list.children.length > 100) list.lastChild.remove();
+  while (list.children.length > 200) list.lastChild.remove();
 }
 
-// A tab that nobody sees asks for nothing. One that is seen again knows nothing until the appliance has answered.
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) {
-    if (watch) watch.end();
-    watch = null;
-    return;
+// say tells the feed what this tab wants, which is nothing while nobody sees it.
+const say = openFeed((m) => {
+  if (m.kind === "status") showState(m.data);
+  else if (m.kind === "sample") addSample(m.data);
+  else if (m.kind === "log") showRecord(m.data);
+  else if (m.kind === "picture") showPicture(m.data);
+  else if (m.kind === "trouble") age(m.why);
+  else if (m.kind === "history") {
+    samples = m.samples;
+    get("events").replaceChildren();
+    m.records.forEach(showRecord);
   }
-  answered = performance.now();
-  tell("asking", false);
-  if (shown) show(shown);
-  look();
 });
-addEventListener("pagehide", () => watch && watch.end());
-addEventListener("pageshow", (e) => e.persisted && shown && show(shown));
+
+function sayWanted() {
+  say(document.hidden ? { gone: true } : wantedPictures());
+}
+
+// A tab that is seen again knows nothing until the appliance has answered.
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden) hideLive();
+  else {
+    answered = performance.now();
+    tell("asking", "");
+    showAgain();
+  }
+  sayWanted();
+});
+addEventListener("pagehide", () => {
+  hideLive();
+  say({ gone: true });
+});
+addEventListener("pageshow", (e) => {
+  if (!e.persisted) return;
+  showAgain();
+  sayWanted();
+});
+get("seen").addEventListener("click", () => {
+  markSeen(next.parts || []);
+  showTroubles(next);
+  showSummary(next);
+});
 // The address may have the key, which the browser keeps as a cookie from now on.
-if (location.search) history.replaceState(null, "", location.pathname);
+if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 setInterval(() => age(""), 500);
-look();
+setInterval(sayWanted, 2000);
+sayWanted();

@@ -14,6 +14,7 @@ class Watch {
     this.reports = new Map(); // by RTP timestamp
     this.drawn = null; // RTP timestamp of the frame on the canvas
     this.unmarked = null; // the same, if its report has not come
+    this.drawnAt = null; // when that was, in ms
     this.video = document.createElement("video");
     this.video.muted = this.video.playsInline = true;
     this.peer = new RTCPeerConnection();
@@ -76,6 +77,7 @@ class Watch {
     const own = picture.metadata ? picture.metadata().rtpTimestamp : undefined;
     const rtp = own !== undefined ? own : Math.round(frame.mediaTime * 1e6) === picture.timestamp ? frame.rtpTimestamp : this.drawn;
     if (rtp !== this.drawn) {
+      this.drawnAt = performance.now();
       if (canvas.width !== frame.width || canvas.height !== frame.height) [canvas.width, canvas.height] = [frame.width, frame.height];
       canvas.getContext("2d").drawImage(picture, 0, 0, frame.width, frame.height);
       this.drawn = this.unmarked = rtp;

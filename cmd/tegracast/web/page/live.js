@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+"use strict";
+
+const wallRate = 1000; // ms between two pictures of the wall
+const everyView = "\n"; // shown instead of an output: the wall
+
+let shown = null; // the output that is shown, or everyView
+let watch = null; // by WebRTC, if it is
+let streams = new Set(); // outputs that can be watched by WebRTC
+let pictured = new Set(); // outputs that have JPEG pictures
+let wall = []; // outputs on the wall: the first that can be shown of each source
+let still = null; // when the shown picture came, in ms; null: none has come
+
+// wantedPictures returns what this tab wants of the feed.
+function wantedPictures() {
+  if (shown === everyView) return { pictures: wall, every: wallRate };
+  return { pictures: shown && !watch && pictured.has(shown) ? [shown] : [], every: watch ? wallRate : 0 };
+}
+
+// An Easel shows pictures in an image. While one loads, only the newest of those that come is kept.
+class Easel {
+  constructor(image) {
+    this.image = image;
+    image.addEventListener("load", () => this.done());
+    image.addEventListener("error", () => this.done());
+  }
+
+  show(url, seen) {
+    this.next = { url, seen };
+    if (!this.loading) this.load();
+  }
+
+  load() {
+    this.loading = this.next;
+    this.next = null;
+    this.image.src = this.loading.url;
+  }
+
+  done() {
+    const { seen } = this.loading || {};
+    this.loading = null;
+    if (seen && this.image.naturalWidth) seen();
+    if (this.next) this.load();
+  }
+
+  clear() {
+    this.next = this.loading = null;
+    this.image.removeAttribute("src");
+  }
+}
+
+const easel = new Easel(get("picture"));
+const easels = new Map(); // of the wall, by output
+
+// showPicture shows a picture of which the feed tells.
+function showPicture(p) {
+  if (shown === everyView) {
+    const e = easels.get(p.output);
+    if (e) e.easel.show(p.url, () => { e.at = performance.now(); });
+  } else if (p.output === shown && !watch) {
+    easel.show(p.url, () => {
+      still = performance.now();
+      get("picture").hidden = false;
+      get("picture").dataset.frame = p.sequence;
+    });
+  }
+}
+
+// show shows an output, by WebRTC if that is possible, or as JPEG pictures. pictures forbids WebRTC.
+function show(name, pictures) {
+  hideLive();
+  shown = name;
+  still = null;
+  const all = name === everyView, picture = get("picture"), canvas = get("canvas");
+  get("single").hidden = all;
+  get("wall").hidden = !all;
+  if (all) showWall();
+  else {
+    const only = !pictured.has(name), stream = streams.has(name) && (only || !pictures) && Watch.possible();
+    easel.clear();
+    picture.hidden = true;
+    canvas.hidden = !stream;
+    picture.alt = "Live picture of output " + name;
+    canvas.setAttribute("aria-label", picture.alt);
+    get("full").hidden = false;
+    if (stream && !document.hidden)
+      watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
+  }
+  for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.dataset.name === name));
+  sayWanted();
+}
+
+// showAgain shows what was shown before the page was hidden, or had no answer.
+function showAgain() {
+  if (shown !== null) show(shown);
+}
+
+function hideLive() {
+  if (watch) watch.end();
+  watch = null;
+}
+
+function showWall() {
+  const key = wall.join("\n");
+  if (get("wall").dataset.key === key) return;
+  get("wall").dataset.key = key;
+  easels.clear();
+  get("wall").replaceChildren(...wall.map((name) => {
+    const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button" }), age = element("small", "");
+    b.append(image, element("span", name), age);
+    b.addEventListener("click", () => {
+      show(name);
+      get("choice").querySelector("[aria-pressed=true]").focus();
+    });
+    easels.set(name, { easel: new Easel(image), image, age, at: null });
+    const item = element("li");
+    item.append(b);
+    return item;
+  }));
+}
+
+// sourceOf returns the source of an output's frames.
+function sourceOf(name, parts) {
+  const from = new Map(parts.map((p) => [p.name, p.from]));
+  for (let i = 0; from.get(name) && i < parts.length; i++) name = from.get(name);
+  return name;
+}
+
+// showChoice offers the outputs that can be shown, and the wall if they show several sources.
+function showChoice(outputs, parts) {
+  pictured = new Set(outputs.filter((o) => o.picture).map((o) => o.name));
+  streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
+  const names = outputs.map((o) => o.name).filter((name) => pictured.has(name) || streams.has(name) && Watch.possible());
+  const bySource = new Map();
+  for (const name of names) if (pictured.has(name) && !bySource.has(sourceOf(name, parts))) bySource.set(sourceOf(name, parts), name);
+  wall = [...bySource.values()].slice(0, 16);
+  const all = wall.length > 1 ? [everyView, ...names] : names, choice = get("choice");
+  if (choice.dataset.key === JSON.stringify(all)) return;
+  choice.dataset.key = JSON.stringify(all);
+  choice.replaceChildren(...all.map((name) => {
+    const b = element("button", name === everyView ? "All cameras" : name, { type: "button", "aria-pressed": String(name === shown), "data-name": name });
+    b.addEventListener("click", () => show(name));
+    return b;
+  }));
+  if (!all.includes(shown)) {
+    if (all.length) show(all[0]);
+    else {
+      hideLive();
+      shown = null; // it is shown again when it comes back
+      get("picture").hidden = get("canvas").hidden = get("full").hidden = true;
+      setText(get("caption"), "No output can be shown: only those that read from an isp can.");
+    }
+  } else if (shown === everyView) showWall();
+}
+
+// showAge says how old the shown pictures are, and dims old ones.
+function showAge() {
+  const now = performance.now();
+  const text = (at) => at === null ? "waiting for a picture" : now - at > patience ? "no new picture for " + Math.round((now - at) / 1000) + " s" : "";
+  for (const e of easels.values()) {
+    setText(e.age, text(e.at));
+    e.image.classList.toggle("old", text(e.at) !== "");
+  }
+  if (shown === null || shown === everyView) return;
+  const at = watch ? watch.drawnAt : still, old = text(at), frame = (watch ? get("canvas") : get("picture")).dataset.frame;
+  get("single").classList.toggle("old", old !== "");
+  setText(get("caption"), shown + (watch ? " by WebRTC" : streams.has(shown) && Watch.possible() ? " as JPEG pictures, because WebRTC does not get through" : "") +
+    (old ? ": " + old : frame ? ", frame " + frame : ""));
+}
+
+get("full").addEventListener("click", () => get("single").requestFullscreen().catch((e) => setText(get("caption"), String(e))));
+setInterval(showAge, 500);

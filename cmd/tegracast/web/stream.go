@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/preview"
+)
+
+const (
+	maxStreams  = 16          // clients of the state's stream
+	maxPictured = 16          // outputs whose pictures a client of the stream can follow
+	reopenPause = time.Second // until a view is opened again after it could not be opened, or has ended
+)
+
+// A PictureNotice announces a picture of an output.
+type PictureNotice struct {
+	Output   string    `json:"output"`
+	Sequence uint64    `json:"sequence"` // of the frame
+	Time     time.Time `json:"time"`     // when the picture was made
+	URL      string    `json:"url"`      // relative to the page
+}
+
+// streamState returns a handler that sends the state as it changes (text/event-stream, HTML Living Standard §9.2): each
+// second an event "sample" (Sample) and an event "status" (Status), an event "log" for each log record, and for each
+// output named in the parameter pictures, separated by commas, an event "picture" (PictureNotice) for each picture, at
+// most one per milliseconds in the parameter every. The id of the last event lets a client resume: it gets all samples
+// and records that it does not have and that are still kept. A client without an id gets all that are kept.
+func (c *Config) streamState(ended <-chan struct{}) http.Handler {
+	return atMost(maxStreams, "follow the state", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		names, every, err := picturesAsked(r.URL.Query())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		notices := make(chan PictureNotice)
+		for _, name := range names {
+			go c.followPictures(ctx, name, every, notices)
+		}
+		x := stateStream{config: c}
+		id := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after"))
+		_, _ = fmt.Sscanf(id, "%d.%d", &x.sample, &x.record) // 0: none
+		w.Header().Set("Content-Type", "text/event-stream")
+		x.text.WriteString("retry: 1000\n\n")
+		x.run(ctx, w, notices, ended)
+	}))
+}
+
+// picturesAsked returns the outputs of which a client asks for pictures, and the shortest time between two pictures.
+func picturesAsked(query url.Values) (names []string, every time.Duration, err error) {
+	if list := query.Get("pictures"); list != "" {
+		names = strings.Split(list, ",")
+	}
+	if len(names) > maxPictured {
+		return nil, 0, fmt.Errorf("pictures: there are %d outputs: at most %d can be followed", len(names), maxPictured)
+	}
+	if text := query.Get("every"); text != "" {
+		every, err = time.ParseDuration(text + "ms")
+		if err != nil || every < 0 || every > time.Minute {
+			return nil, 0, fmt.Errorf("every: write a number of milliseconds from 0 to %d", time.Minute.Milliseconds())
+		}
+	}
+	return names, every, nil
+}
+
+// A stateStream is one client's stream of the state.
+type stateStream struct {
+	config         *Config
+	sample, record uint64 // numbers of the latest ones that the client has
+	text           bytes.Buffer
+}
+
+// run sends events until the client leaves or the server ends.
+func (x *stateStream) run(ctx context.Context, w http.ResponseWriter, notices <-chan PictureNotice, ended <-chan struct{}) {
+	for {
+		moreSamples := x.addSamples()
+		moreRecords := x.addRecords()
+		limit(w)
+		if _, err := w.Write(x.text.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
+			return
+		}
+		x.text.Reset()
+		select {
+		case <-moreSamples:
+		case <-moreRecords:
+		case notice := <-notices:
+			x.add("picture", notice)
+		case <-ctx.Done():
+			return
+		case <-ended:
+			return
+		}
+	}
+}
+
+// addSamples adds the new samples, followed by the status if there are any.
+func (x *stateStream) addSamples() (more <-chan struct{}) {
+	list, more := x.config.sampler.after(x.sample)
+	for _, s := range list {
+		x.sample = s.Number
+		x.add("sample", s)
+	}
+	if len(list) > 0 {
+		x.add("status", x.config.sharedStatus(x.sample))
+	}
+	return more
+}
+
+// sharedStatus returns the state as JSON, which it takes once per sample for all clients.
+func (c *Config) sharedStatus(sample uint64) json.RawMessage {
+	s := c.sampler
+	s.sharing.Lock()
+	defer s.sharing.Unlock()
+	if s.shared == nil || s.sharedAt != sample {
+		s.shared, _ = json.Marshal(c.status()) // cannot fail: the types can be encoded
+		s.sharedAt = sample
+	}
+	return s.shared
+}
+
+// addRecords adds the new log records.
+func (x *stateStream) addRecords() (more <-chan struct{}) {
+	if x.config.Events == nil {
+		return nil
+	}
+	list, last, more := x.config.Events.after(x.record)
+	for i, record := range list {
+		x.record = last - uint64(len(list)-1-i)
+		x.add("log", json.RawMessage(record))
+	}
+	return more
+}
+
+func (x *stateStream) add(event string, data any) {
+	b, err := json.Marshal(data)
+	if err != nil {
+		return // cannot happen: the types can be encoded, and records are JSON
+	}
+	fmt.Fprintf(&x.text, "event: %s\nid: %d.%d\ndata: %s\n\n", event, x.sample, x.record, b)
+}
+
+// followPictures sends a notice of each picture of an output, at most one per the time every, until ctx ends.
+func (c *Config) followPictures(ctx context.Context, name string, every time.Duration, notices chan<- PictureNotice) {
+	for ctx.Err() == nil {
+		if view, err := c.View(name); err == nil {
+			announcePictures(ctx, view, name, every, notices)
+			view.Close()
+		}
+		pause(ctx, reopenPause)
+	}
+}
+
+// announcePictures sends notices of a view's pictures until ctx or the view ends.
+func announcePictures(ctx context.Context, view View, name string, every time.Duration, notices chan<- PictureNotice) {
+	var p *preview.Picture
+	var err error
+	for {
+		if p, err = fresh(ctx, view, p); err != nil {
+			return
+		}
+		at := url.PathEscape(name) + ".jpg?picture=" + strings.Trim(pictureTag(p), `"`)
+		select {
+		case notices <- PictureNotice{Output: name, Sequence: p.Sequence, Time: p.Time, URL: at}:
+		case <-ctx.Done():
+			return
+		}
+		pause(ctx, every)
+	}
+}
+
+// pause waits for a time, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
