@@ -15,8 +15,8 @@ type Gains struct {
 	R, G, B float64 // from 1/4096 to 16, in steps of 1/4096
 }
 
-// The channels of a mosaic. Gr are the green samples in red lines, Gb those in blue lines. A monochrome sensor has only
-// Gr.
+// The channels of a mosaic. Gr are the green samples in lines with red ones, Gb those in lines with blue ones. A
+// monochrome sensor has only Gr.
 const (
 	R = iota
 	Gr

@@ -28,8 +28,8 @@ type Config struct {
 	Entry      string               // an extern "C" __global__ function
 	Pixels     pipeline.PixelFormat // format wanted from the stage in front of the kernel; 0: the kernel reads a source
 	Results    bool                 // the kernel finds results; otherwise it makes frames
-	Parameters map[string]float64   // the fields of struct parameters
-	Numbers    []string             // with Results: the fields of struct numbers
+	Parameters map[string]float64   // values of the fields of struct parameters, by name
+	Numbers    []string             // with Results: names of the fields of struct numbers
 	Labels     []string             // with Results: the names of the labels 0, 1, …
 	Bins       int                  // with Results: the number of bins
 	State      int                  // bytes of device memory that persist from frame to frame

@@ -30,7 +30,7 @@ type ring struct {
 	triggered uint32
 	above     bool // the previous frame met the condition
 
-	open         bool  // there is an event
+	open         bool  // there is an event, which a further trigger may extend
 	start, until int64 // first and last time of the event, in ns since 1970
 
 	previous *past

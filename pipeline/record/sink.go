@@ -43,7 +43,7 @@ type Config struct {
 	// Settings returns the camera's settings, and whether they are known. It is called before each frame until the file
 	// contains settings, and then about once a second. If it is nil they are not recorded.
 	Settings func() (Settings, bool)
-	Pack     bool // pack samples of 10 and 12 bits
+	Pack     bool // record samples of 10 or 12 bits packed
 	// Memory is the allocator of the frames. If it is CUDA's and there is a compiler, the GPU packs them, with a kernel
 	// cached in the folder Kernels; otherwise the CPU does. It may be nil.
 	Memory  cudahost.Allocator

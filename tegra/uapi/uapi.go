@@ -35,7 +35,7 @@ type Info struct {
 	Subdevice   uint16
 	DMABits     uint32 // out: width of the DMA mask
 	NIRQs       uint32 // out: vectors for SetEvent: of MSI-X or MSI, or 1 for the legacy line
-	PinAlign    uint32 // out: a pin's address and size are multiples of this number of bytes
+	PinAlign    uint32 // out: a pin's address and size must be multiples of this number of bytes
 	MaxPins     uint32 // out: maximum number of live pins and allocations of an open file
 	MaxPinBytes uint64 // out: maximum size of a single pin
 	PinnedBytes uint64 // out: currently pinned through this open file

@@ -20,7 +20,7 @@ import (
 // Config configures a Receiver.
 type Config struct {
 	Media     rtp.Media // a result of rtp.ParseSDP
-	Interface string    // for multicast and link-local addresses; empty: determined by the route
+	Interface string    // name of the interface for multicast and link-local addresses; empty: determined by the route
 	Buffer    int       // requested receive buffer of the socket in bytes; 0: a raw frame's size, limited to 8 to 64 MiB
 	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, or a byte stream of
 	// H.264 (Annex B). The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of

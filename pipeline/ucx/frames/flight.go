@@ -21,7 +21,7 @@ type flight struct {
 	header  frameHeader
 	text    []byte // encoded header
 	parts   [][]byte
-	waits   atomic.Int32 // messages whose memory UCX still uses
+	waits   atomic.Int32 // number of the frame's messages whose memory UCX still uses
 	failed  atomic.Bool
 }
 
