@@ -98,8 +98,8 @@ type Pin struct {
 	Segments []Segment // bus addresses in the order of the memory; their lengths add up to Size
 
 	mapping Mapping
-	revoked chan struct{} // closed after the free callbacks of a revocation
-	freed   chan struct{} // closed after the free callbacks, whoever called them
+	revoked chan struct{} // closed after the free callbacks have run because of a revocation
+	freed   chan struct{} // closed after the free callbacks have run, by Unpin or because of a revocation
 
 	mu       sync.Mutex
 	reason   Reason // set by whoever ends the pin; 0 while it exists

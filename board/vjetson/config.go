@@ -75,7 +75,7 @@ type Config struct {
 	BootTimeout time.Duration // default 10 min, with Full 15 min, enough for a host with a load of 10
 
 	Log      *slog.Logger // progress of fetching; default slog.Default
-	Console  io.Writer    // also receives the serial console's output
+	Console  io.Writer    // if not nil, also receives the serial console's output
 	Keyboard *os.File     // its input is typed at the console
 
 	arch        *arch    // of Arch

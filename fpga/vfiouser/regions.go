@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Regions of a PCI device (linux/vfio.h): 0 to 5 are the BARs, 6 is the ROM, 8 is VGA.
+// Numbers of a PCI device's regions, and flags of a region (linux/vfio.h). Regions 0 to 5 are the BARs, 6 is the ROM, 8
+// is VGA; regions is the number of regions.
 const (
 	regionConfig = 7
 	regions      = 9

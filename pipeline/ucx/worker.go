@@ -97,7 +97,7 @@ func (w *Worker) create() error {
 	return err
 }
 
-// query sets maxHeader and fd, and checks that several threads may use the worker.
+// query sets maxHeader and fd, and checks that different threads may use the worker, at least one at a time.
 func (w *Worker) query() error {
 	a := &workerAttr{mask: attrThreads | attrMaxHeader}
 	if err := w.library.try(symWorkerQuery, "", w.handle, uintptr(unsafe.Pointer(a))); err != nil {

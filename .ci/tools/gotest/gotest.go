@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// An Event is one line of the output (go doc cmd/test2json).
+// An Event is one line of the output of go test -json (go doc cmd/test2json).
 type Event struct {
 	Action, Package, Test, Output string
 	Elapsed                       float64 // seconds

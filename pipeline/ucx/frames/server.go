@@ -84,7 +84,7 @@ func (h *hub) refused(from, why string) {
 	}
 }
 
-// plain returns the address without a zone, and IPv4 addresses in IPv4 form.
+// plain returns the address of a, without port and zone; an IPv4 address in IPv6 form is converted to IPv4 form.
 func plain(a netip.AddrPort) netip.Addr { return a.Addr().Unmap().WithZone("") }
 
 // connected adds a new connection. It returns nil if noRoom has an objection to its address.
