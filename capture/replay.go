@@ -26,7 +26,7 @@ const MaxReplayRate = 45000
 const maxFrames = 1 << 24
 
 // apart is the minimum time between the timestamps of two frames, so that RTP's clock ticks at least once between them,
-// however it is rounded.
+// however the timestamps are rounded.
 const apart = time.Second/90000 + 1
 
 // ReplayConfig configures a Replay.

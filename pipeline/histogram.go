@@ -31,7 +31,8 @@ func bucketOf(ns uint64) int {
 	return min((shift+1)*subBuckets+int(ns>>shift)-subBuckets, buckets-1)
 }
 
-// upperBound returns the largest value, in nanoseconds, that bucketOf assigns to b.
+// upperBound returns the largest value, in nanoseconds, that bucketOf assigns to b. The last bucket contains larger
+// values, too.
 func upperBound(b int) int64 {
 	if b < subBuckets {
 		return int64(b)

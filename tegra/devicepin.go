@@ -189,8 +189,8 @@ func (d *Device) freeCoherent(m *deviceMemory) error {
 	return d.putHandle(m.handle, m.what)
 }
 
-// abandonCoherent replaces coherent memory that was not released with ordinary memory: its mapping would keep the file
-// open, and removing the mapping would crash code that still reads the memory.
+// abandonCoherent maps ordinary memory in place of coherent memory that was not released. The mapping of coherent
+// memory would keep the file open, and without any mapping, code that still reads the memory would crash.
 func (d *Device) abandonCoherent() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

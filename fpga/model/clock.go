@@ -66,7 +66,7 @@ func (c *realClock) putBack(timer *preciseTimer) {
 // a millisecond (epoll_wait(2)); the kernel ends that wait when this timer is due (timerfd_create(2)).
 type preciseTimer struct {
 	*time.Timer
-	fd    int      // of alarm
+	fd    int      // file descriptor of alarm; not used if alarm is nil
 	alarm *os.File // makes the runtime wait for fd, and closes it; nil: it could not be created, and the timer may be late
 }
 

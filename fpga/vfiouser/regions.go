@@ -77,7 +77,8 @@ func (s *Server) readRegion(m *message, out []byte) ([]byte, unix.Errno) {
 	return out[:at+r.count], 0
 }
 
-// readBAR appends the n bytes at off to out, and the rest of the register that contains the last of them.
+// readBAR appends to out the n bytes that begin at offset off of the BAR, and the rest of the 32-bit register that
+// contains the last of them.
 func (s *Server) readBAR(b *BAR, out []byte, off uint64, n int) []byte {
 	first := int(off % 4)
 	at := len(out)

@@ -17,7 +17,7 @@ type Recipe struct {
 	Outputs []RecipeOutput
 
 	Black     [2][2]uint16     // by y and x modulo 2; §2
-	Light     [2][2]int        // value of a saturated sample; §2
+	Light     [2][2]int        // by y and x modulo 2: value of a saturated sample above its black level; §2
 	White     [3]int           // value of a saturated sample of red, green (the mean of both channels) and blue
 	Defects   []RecipeDefect   // by line, then by column; §3
 	Threshold uint16           // of the search for defects, in 1/65536; 0: no search

@@ -302,7 +302,7 @@ func (p *cudaProgram) working(number int) bool {
 // asOneLine describes all bytes of a frame as one line.
 func asOneLine(size int) cudahost.Lines { return cudahost.Lines{Width: size, Height: 1, Stride: size} }
 
-// address returns the CPU address of a frame.
+// address returns the CPU address of a frame's bytes.
 func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
 
 // results implements program.

@@ -74,7 +74,7 @@ type Train struct {
 	mem     []byte        // memory that contains headers, iov, msgs and scratch
 	headers []byte        // the arena of the packets' headers
 	vectors int           // vectors per packet: 2 for header and payload, or 1
-	iov     []udp.Vector  // of all packets
+	iov     []udp.Vector  // the vectors of all packets
 	msgs    []udp.Message // one for each packet
 	scratch []byte        // room for an encoder's output
 

@@ -80,7 +80,7 @@ func SetEvent(fd int, kind, index uint32, eventfd int) error {
 	return Ioctl(fd, CallSetEvent, sized(&v))
 }
 
-// SetHalt sets the halt list.
+// SetHalt sets the halt list: the register accesses that stop the engine when a pin is revoked. It may be empty.
 func SetHalt(fd int, ops []HaltOp) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()

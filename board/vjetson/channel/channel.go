@@ -55,7 +55,7 @@ const (
 // Job is what a Request frame asks the agent to do.
 type Job struct {
 	Op   Op
-	Argv []string `json:",omitempty"` // for OpRun: the command and its arguments
+	Argv []string `json:",omitempty"` // for OpRun: the program and its arguments
 	Path string   `json:",omitempty"` // for OpWrite and OpRead: the file
 	Mode uint32   `json:",omitempty"` // for OpWrite: permission bits
 }

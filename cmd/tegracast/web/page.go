@@ -32,7 +32,7 @@ type Output struct {
 	To      []string `json:"to,omitempty"`
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
 	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
-	SDP     bool     `json:"sdp"`               // it is a stream with an SDP file
+	SDP     bool     `json:"sdp"`               // it is a stream with destinations, which an SDP file describes
 	WHEP    bool     `json:"whep"`              // it can be watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be viewed
 	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be downloaded

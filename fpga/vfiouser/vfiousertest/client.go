@@ -100,7 +100,7 @@ func Frame(id, command uint16, flags uint32, body []byte) []byte {
 	return Cat(id, command, uint32(16+len(body)), flags, uint32(0), body)
 }
 
-// Send sends bytes unchanged, with descriptors.
+// Send sends b unchanged, together with the file descriptors fds.
 func (c *Client) Send(b []byte, fds ...int) error {
 	var oob []byte
 	if len(fds) > 0 {

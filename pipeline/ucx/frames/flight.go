@@ -90,8 +90,8 @@ func (f *flight) landed(err error) {
 	j.release(f)
 }
 
-// release counts the bytes of a flight that has not failed, and makes the flight available again. The hub's lock must be
-// held.
+// release counts the bytes of a flight that has not failed, and makes the flight available again. The hub's lock must
+// be held.
 func (f *flight) release() {
 	s := f.session
 	if !f.failed.Load() {

@@ -209,7 +209,8 @@ func (h *hub) check(now time.Time) {
 	}
 }
 
-// find returns the stream with that name that the address may take; an empty name selects the only stream.
+// find returns the stream called name, if the given address may receive it. An empty name selects the only stream that
+// the address may receive.
 func (h *hub) find(name string, from netip.Addr) (*Sink, error) {
 	var names []string
 	list := h.allowed(from)
