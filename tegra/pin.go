@@ -139,8 +139,9 @@ func (p *Pin) OnFree(f func(Reason)) {
 // callbacks have run.
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
-// Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only
-// releases the pin, and returns an error that wraps ErrRevoked. The error of a second Unpin wraps ErrUnpinned.
+// Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it
+// waits until the free callbacks have run, releases the pin, and returns an error that wraps ErrRevoked. The error of a
+// second Unpin wraps ErrUnpinned.
 func (p *Pin) Unpin() error {
 	p.mu.Lock()
 	if p.unpinned {

@@ -91,8 +91,8 @@ func parseHealth(subject string, data []byte) (h Health, err error) {
 	return h, CheckBoard(h.Board)
 }
 
-// askNATS calls the function each for every board, with its latest message. It reads these messages from the stream
-// that stores them.
+// askNATS calls each with the latest health message of every board, which it reads from the stream that stores these
+// messages. It stops at the first error.
 func askNATS(ctx context.Context, s Server, each func(subject string, data []byte) error) error {
 	o, err := s.natsOptions(ctx, "tegracast fleet")
 	if err != nil {

@@ -38,7 +38,7 @@ type RecipeOutput struct {
 	Cb, Cr    Conversion // for sums with weights that add up to four
 	RGB       Conversion // applied to R', G' and B' separately; only C[0] is used
 	LineBytes int        // of the first plane
-	Payload   int        // bytes between two header gaps: a line, or the part of it in a packet
+	Payload   int        // contiguous bytes of a line: the whole line or, in packet-ready memory, its part between two header gaps
 }
 
 // A Conversion is (C[0]·R' + C[1]·G' + C[2]·B' + Offset) >> Shift.

@@ -26,7 +26,7 @@ type Worker struct {
 	number    uint32
 	fd        int // readable when there is something to do
 	maxHeader int
-	ports     map[netip.AddrPort]bool // addresses at which the library listens for it
+	ports     map[netip.AddrPort]bool // addresses at which the library listens for this worker
 	stopped   chan struct{}           // closed when the goroutine has ended
 
 	sleeping atomic.Bool // the goroutine waits for fd; set and cleared with the lock held

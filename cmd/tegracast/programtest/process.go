@@ -40,8 +40,8 @@ var program = sync.OnceValues(func() (string, error) {
 // folder is the directory in which the program is built if a test needs it.
 var folder string
 
-// Main runs the tests of a package with their own state folder, removes what they have built, and ends the process. It
-// is meant to be the whole TestMain.
+// Main runs the tests of a package with a temporary state folder, removes this folder and the program that the tests
+// have built, and ends the process. It is meant to be the whole TestMain.
 func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "tegracast-test-"); err != nil {

@@ -55,7 +55,7 @@ func status(code base.StatusCode, header ...string) *base.Response {
 	return res
 }
 
-// serve reads and answers the requests of a connection until it ends.
+// serve answers the requests of the connection until the connection ends, then ends its session and closes it.
 func (c *conn) serve() {
 	err := c.answerAll()
 	if c.Stalled() {

@@ -40,8 +40,8 @@ type Sink struct {
 	closed         error
 }
 
-// New returns a Sink for frames of format f, with open sockets; f.Rate is the output's own frame rate. Run releases
-// everything, as does Close if Run is never called.
+// New returns a Sink for frames of format f, whose Rate is the output's own frame rate, and opens the sockets to
+// c.Destinations. Run releases everything, as does Close if Run is never called.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ const hugePage = 2 << 20
 type area struct {
 	base   uintptr
 	slots  int
-	pages  int // of a slot
+	pages  int // per slot
 	stride uintptr
 }
 
