@@ -40,7 +40,7 @@ type pump struct {
 
 	unwatched int // links lost in a row because of watch; at mostUnwatched it is not called any more
 
-	window  []flying // in the order of the messages
+	window  []flying // messages in flight, in the order of sending
 	flying  int      // bytes of data in window
 	base    uint64   // token of window[0]
 	failure error    // of sending: the link will be dropped

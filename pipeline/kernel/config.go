@@ -25,7 +25,7 @@ var (
 type Config struct {
 	Name       string // name of the stage
 	File       string
-	Entry      string               // an extern "C" __global__ function
+	Entry      string               // name of an extern "C" __global__ function
 	Pixels     pipeline.PixelFormat // format wanted from the stage in front of the kernel; 0: the kernel reads a source
 	Results    bool                 // the kernel finds results; otherwise it makes frames
 	Parameters map[string]float64   // values of the fields of struct parameters, by name

@@ -41,7 +41,7 @@ const (
 )
 
 // A key frame is sent every keySeconds seconds, after a frame that could not be packetized, and when a receiver
-// requests one, but because of requests at most keysASecond are sent per second. If the frame rate is unknown, all
+// requests one; requests cause at most about keysASecond key frames per second. If the frame rate is unknown, all
 // frames are key frames.
 const (
 	keySeconds  = 2

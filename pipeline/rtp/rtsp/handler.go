@@ -65,7 +65,7 @@ func (c *conn) serve() {
 	_ = c.Close()
 }
 
-// answerAll answers requests until the connection ends, and returns the reason for its end.
+// answerAll answers requests until the connection ends or must be closed, and returns the reason.
 func (c *conn) answerAll() error {
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(c.server.config.idle))

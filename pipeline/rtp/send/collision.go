@@ -133,8 +133,9 @@ func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now 
 	}
 }
 
-// adopt returns the destinations of t, or nil if the transmitter is closed. If there are destinations and t has a new
-// SSRC, adopt ends the old stream with BYE, and restarts the counts of the sender reports (RFC 3550 §6.4.1).
+// adopt returns the destinations to which t is to be sent, or nil if the transmitter is closed. It tells readers that
+// begin with t its first packet. If there are destinations and t has a new SSRC, adopt ends the old stream with BYE,
+// and restarts the counts of the sender reports (RFC 3550 §6.4.1).
 func (x *transmitter) adopt(t *train) []*destination {
 	x.mu.Lock()
 	defer x.mu.Unlock()

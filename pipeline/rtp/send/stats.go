@@ -18,7 +18,7 @@ type Stats struct {
 	Bucket       Occupancy            `json:"bucket"`         // computed level of a receiver's buffer in packets
 	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
 	First        pipeline.Percentiles `json:"first_packet"`   // from the end of a frame's DMA until the kernel gets its first packet; negative: before
-	Last         pipeline.Percentiles `json:"last_packet"`    // from the end of a frame's DMA until the kernel gets its last packet, or is to send it
+	Last         pipeline.Percentiles `json:"last_packet"`    // from the end of a frame's DMA until the kernel gets its last packet or is to send it, whichever is later
 	Destinations []DestinationStats   `json:"destinations"`
 }
 
