@@ -54,7 +54,7 @@ type h264Packetizer struct {
 	headerWriter
 	checksum bool
 	encoder  H264Encoder
-	room     int // maximum bytes of a frame
+	room     int // maximum bytes of an encoded frame
 	size     int // maximum bytes of a packet after the RTP header
 	every    int // frames from one key frame to the next
 	rest     int // minimum frames from a key frame to one that a receiver requested

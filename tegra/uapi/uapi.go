@@ -43,7 +43,7 @@ type Info struct {
 	Errors      uint32 // out: number of error events of the function
 }
 
-// Info.Flags.
+// Bits of Info.Flags.
 const (
 	InfoIOMMU    = 1 << iota // there is a translating IOMMU in front of memory
 	InfoStrict               // the IOMMU drops a mapping at once
