@@ -14,8 +14,8 @@ import (
 // escape is the key that cuts the machine's power: ctrl-], as in telnet.
 const escape = 0x1d
 
-// A terminal is standard input: a terminal, which is in raw mode until restore is called, or something else, such as a
-// pipe.
+// A terminal is this process's standard input. If that is a terminal, it is in raw mode until restore is called; it may
+// also be something else, such as a pipe.
 type terminal struct {
 	old *term.State // nil: standard input is not a terminal
 }
