@@ -23,7 +23,7 @@ type devicePin struct {
 	handle uint32
 	cookie uint64
 	revoke func(Reason)
-	put    bool // the module has forgotten it
+	put    bool // set by end: the module no longer has the pin
 }
 
 // Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part

@@ -104,8 +104,8 @@ func (b *balance) now() isp.Gains {
 	return b.gains
 }
 
-// Shot returns the settings for a recording: the camera's, and those of the first isp. It returns false if there is
-// neither.
+// Shot returns the settings for a recording: the camera's, and those of the first isp. known is false if there is
+// neither, or if the camera's settings cannot be read.
 func (p *controlPanel) Shot() (s record.Settings, known bool) {
 	if camera, is := p.source.(auto.Camera); is {
 		exposure, gain, err := camera.Exposure()

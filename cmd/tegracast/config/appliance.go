@@ -109,7 +109,7 @@ type Source struct {
 	At, SlotsAt   yamlfile.Place
 	OpenAt        yamlfile.Place // place for the error if it cannot be opened
 
-	cpuReads string // why its frames cannot be in write-combined memory; empty: they can
+	cpuReads string // error for write_combined: why the CPU must access the frames for the source; empty: it need not
 	section  *SourceSection
 	// file checks the file that the source reads, and returns the format of its frames. It is nil if the source reads none.
 	file func() (pipeline.Format, error)

@@ -119,7 +119,7 @@ func (c *Client) Do(command uint16, body []byte, fds ...int) Reply {
 	return c.await(command, 0, body, fds...)
 }
 
-// Post sends a command that requests no answer.
+// Post sends a command with the flag that suppresses the answer.
 func (c *Client) Post(command uint16, body []byte) error {
 	c.mu.Lock()
 	c.id++
