@@ -70,7 +70,7 @@ type Config struct {
 
 	Modules []string          // modules of Debian's kernel to load at boot, with their dependencies
 	Files   map[string]string // further files of the root: path inside → path on this host
-	Append  string            // further words for the kernel's command line
+	Append  string            // further parameters for the kernel's command line
 
 	BootTimeout time.Duration // default 10 min, with Full 15 min, enough for a host with a load of 10
 

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Clock tells a device the time.
+// A Clock is the source of a device's time.
 type Clock interface {
 	Now() time.Time
 	// Wait waits until t and returns true, or returns false as soon as something is received from wake.

@@ -96,7 +96,7 @@ type cudaProgram struct {
 	module  *cudahost.Module
 	kernel  *cudahost.Kernel
 	args    arguments
-	state   *cudahost.DeviceMemory     // may be nil
+	state   *cudahost.DeviceMemory     // nil if Config.State is 0
 	found   *cudahost.DeviceMemory     // struct Results of prelude.cuh; nil if the kernel makes frames
 	reports [inFlight]*cudahost.Buffer // copies of found at the end of each job
 	copies  [inFlight]transfer

@@ -22,8 +22,8 @@ type Section struct {
 // A Key is a key of a Section. Kind describes its values.
 type Key struct{ Name, Kind, Text string }
 
-// Sections returns the keys that a JSON Schema of the configuration defines, with one Section for each object: first the
-// top level, and each object before those in it.
+// Sections returns the keys that a JSON Schema of the configuration defines, with one Section for each object: first
+// the top level, and each object before those in it.
 func Sections(schema []byte) ([]Section, error) {
 	root := &jsonschema.Schema{}
 	if err := json.Unmarshal(schema, root); err != nil {

@@ -70,7 +70,7 @@ type Stats struct {
 	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
 	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
 	Reordered        uint64               `json:"reordered"`              // packets that came after a later one
-	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
+	Duplicates       uint64               `json:"duplicates"`             // packets that had already arrived
 	Late             uint64               `json:"late"`                   // packets that came after their frame, or a newer one, was completed or given up
 	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP
 	Interlaced       bool                 `json:"interlaced,omitempty"`   // the malformed packets have interlaced video, which is not received

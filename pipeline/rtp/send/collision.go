@@ -93,8 +93,9 @@ func uses(b []byte, ssrc uint32) bool {
 	return false
 }
 
-// tellFirst tells a reader that begins with t which packet comes first. A reader on a connection that is too far behind
-// begins with a later train. The transmitter's lock must be held.
+// tellFirst tells a reader that waits for its first train which packet of t comes first, and makes it begin with t. If
+// a message must precede the first packet and cannot be queued yet, the reader begins with a later train. The
+// transmitter's lock must be held.
 func (d *destination) tellFirst(t *train) {
 	if !d.start.due {
 		return

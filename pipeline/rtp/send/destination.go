@@ -22,7 +22,7 @@ type destination struct {
 	counters counters
 	progress progress
 
-	mu     sync.Mutex // guards the following fields; held for the time of one burst
+	mu     sync.Mutex // guards the fields up to closed; held while a burst is sent
 	paused bool       // gets RTCP only
 	skips  bool       // gets no more packets of the current train, because it was paused
 	fresh  bool       // the next train is the first one

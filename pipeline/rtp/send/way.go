@@ -35,7 +35,7 @@ type sender interface {
 
 // way is the Way of one socket, with its state.
 type way struct {
-	kind      Way       // the one in use
+	kind      Way       // the one in use; not Automatic
 	best      sender    // sender of kind
 	now       sender    // sender of the current train
 	zero      *zeroCopy // nil if zero-copy never worked
