@@ -37,7 +37,7 @@ type ReplayConfig struct {
 	// that the file is YUV4MPEG2, which describes itself; 4:2:0 becomes I420, 4:2:2 UYVY, and mono Grey.
 	Format pipeline.Format
 
-	Rate pipeline.Rate // replaces the format's own rate; if both are zero, every frame is played as fast as slots become free
+	Rate pipeline.Rate // if not zero, replaces the format's rate; if both are zero, frames play as fast as slots become free
 	Loop bool          // restart after the last frame; otherwise Run returns nil
 
 	Slots     int // maximum number of frames held at the same time, 1 to 1024

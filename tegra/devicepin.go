@@ -140,7 +140,7 @@ func (d *Device) putHandle(handle uint32, what string) error {
 	return nil
 }
 
-// deviceMemory is coherent memory of the module.
+// deviceMemory is coherent memory that the module has allocated.
 type deviceMemory struct {
 	owned
 	bytes  []byte

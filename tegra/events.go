@@ -162,7 +162,7 @@ func reasonOf(reason uint32) Reason {
 	return ReasonInvalidate
 }
 
-// lostBy returns the reason for an error event.
+// lostBy converts Info.Error to the Reason for which pins end.
 func lostBy(why uint32) Reason {
 	switch why {
 	case uapi.ErrorFatal:

@@ -43,7 +43,7 @@ type pump struct {
 	window  []flying // messages in flight, in the order of sending
 	flying  int      // bytes of data in window
 	base    uint64   // token of window[0]
-	failure error    // of sending: the link will be dropped
+	failure error    // error of sending, because of which the link will be dropped
 	taken   []queued
 	synced  time.Time
 	rounded time.Time // time of the last round

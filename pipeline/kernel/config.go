@@ -33,7 +33,7 @@ type Config struct {
 	Labels     []string             // with Results: the names of the labels 0, 1, …
 	Bins       int                  // with Results: the number of bins
 	State      int                  // bytes of device memory that persist from frame to frame
-	TimeLimit  time.Duration        // per frame; 0: DefaultTimeLimit
+	TimeLimit  time.Duration        // maximum time for a frame; 0: DefaultTimeLimit
 }
 
 // DefaultTimeLimit is the default time limit for a frame.

@@ -41,7 +41,7 @@ type server struct {
 type client struct {
 	conn  net.Conn
 	from  netip.Addr
-	lines chan []byte // closed when the client has been given up, or by server.close
+	lines chan []byte // closed by server.giveUp or server.close
 	lost  uint64      // lines, guarded by the server's lock
 }
 

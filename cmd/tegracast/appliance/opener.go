@@ -16,8 +16,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// detachTime is the total time that the outputs removed by a reload have to finish their frames. It is also the limit
-// for the output of a view or a still.
+// detachTime is the total time that the outputs removed by a reload have to finish their frames. It is also the time
+// that the graph output behind a view or a still has for that when it is detached.
 const detachTime = 2 * time.Second
 
 // An opener opens and closes the parts that plans name.

@@ -183,7 +183,7 @@ type OutputKind interface {
 // traits are the properties of an output that follow from its kind. The zero value belongs to an output that takes UYVY
 // from an isp and holds one frame.
 type traits struct {
-	Holds  int            // maximum number of frames that it holds (more in some formats); 0: one
+	Holds  int            // maximum number of frames that it holds, except packet-ready ones of rtp; 0: one
 	Card   string         // name of the Card that the frames go to; empty: none
 	OpenAt yamlfile.Place // place for the error if it cannot be opened; zero: the output's
 

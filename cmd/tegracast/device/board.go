@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Board is a PCI Express function that the kernel module drives, with its engine.
+// Board is a PCI Express function that the kernel module drives, opened as the hardware of cameras and outputs.
 type Board struct {
 	capture.Hardware
 	Function *tegra.Device

@@ -20,7 +20,8 @@ import (
 // Path is the import path of the program.
 const Path = "github.com/tegracast/tegracast/cmd/tegracast"
 
-// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM names a prebuilt one, for machines without Go.
+// program returns the path of the binary. It builds the binary once, without cgo, unless TEGRACAST_PROGRAM names a
+// prebuilt one, for machines without Go.
 var program = sync.OnceValues(func() (string, error) {
 	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
 		return exe, nil

@@ -65,7 +65,7 @@ type Receiver struct {
 
 // Stats are the counters of a Receiver.
 type Stats struct {
-	Packets          uint64               `json:"packets"`                // RTP packets without duplicates
+	Packets          uint64               `json:"packets"`                // valid packets of the stream, each once
 	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload of these packets
 	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
 	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
@@ -89,7 +89,7 @@ type Stats struct {
 	Buffer           int                  `json:"buffer_bytes"`           // receive buffer of the socket
 	LastPacket       time.Time            `json:"last_packet"`            // arrival of the last RTP packet; zero if there was none
 	Silence          time.Duration        `json:"silence_ns"`             // from last_packet to these counts, or to the end of reception
-	Ended            bool                 `json:"ended"`                  // the sender has sent BYE, and nothing has arrived since
+	Ended            bool                 `json:"ended"`                  // the sender has sent BYE, and no valid packet followed
 }
 
 // New returns a Receiver with open sockets, which have joined the group if there is one. Run closes them, as does Close

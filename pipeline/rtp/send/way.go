@@ -62,7 +62,7 @@ func (w *way) choose(fd int, want Way, ready bool) {
 	w.log.Info("rtp: sending with " + w.kind.String())
 }
 
-// leaveOnTime lets the kernel pace, if probing the path with b shows that it can.
+// leaveOnTime lets the kernel pace, if the way is ZeroCopy or Segments, and probing the path with b shows that it can.
 func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 	if w.kind > Segments {
 		return

@@ -150,7 +150,7 @@ func (h *hub) close() {
 	<-h.empty // ends: connections that do not end are forced to
 }
 
-// clear ends all connections, and waits until they are completely gone. Nobody may connect in the meantime.
+// clear ends all connections, and waits until they are completely gone. The caller must prevent new ones.
 func (h *hub) clear(why bye) {
 	h.dropAll(why)
 	for left := 1; left > 0; time.Sleep(time.Millisecond) {
@@ -181,8 +181,8 @@ func (h *hub) forget() error {
 	return errors.Join(errs...)
 }
 
-// check drops connections that have been silent or slow for too long, and sends the other receivers their counters, so
-// that they are not without a message for too long.
+// check drops connections that have been silent or slow for too long. It sends the other receivers their counters, at
+// intervals of at least alive, because a receiver ends its connection if the sender is silent for too long.
 func (h *hub) check(now time.Time) {
 	type late struct {
 		*session
