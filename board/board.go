@@ -92,8 +92,8 @@ type Rail struct {
 	Alarm bool    `json:"alarm"` // the current is or was above a limit, so the board is throttled
 }
 
-// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels without
-// readings, without a label, or with the label NC.
+// Rails reads channels 1 to 3 of each INA3221 (Documentation/hwmon/ina3221.rst). It leaves out channels that lack the
+// reading of the current or of the voltage, or a label, or whose label is NC.
 func Rails(root fs.FS) []Rail {
 	var list []Rail
 	for _, dir := range glob(root, "sys/class/hwmon/hwmon*") {

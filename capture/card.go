@@ -88,7 +88,7 @@ type Card struct {
 	still map[any]bool    // users whose memory was revoked and who have not stopped since
 	stuck map[engine]bool // engines that had not stopped when their memory was released, and may still run
 
-	resetting sync.Mutex // one reset at a time
+	resetting sync.Mutex // held during a reset
 	reset     time.Time  // time of the latest successful reset; guarded by resetting
 }
 

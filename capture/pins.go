@@ -12,7 +12,7 @@ import (
 type PinStats struct {
 	Pins    int64
 	Bytes   int64
-	Revoked uint64 // pins revoked so far: their memory was freed, or the kernel module took it back
+	Revoked uint64 // pins so far whose memory was taken away for any tegra.Reason but ReasonUnpin
 }
 
 // pinCount counts pins by means of their free callbacks, which run exactly once for each pin.

@@ -43,8 +43,8 @@ type Recording struct {
 	idle    atomic.Bool // waiting for a frame that is due much later
 }
 
-// NewRecording checks the files, allocates the slots and registers them with the driver. Errors wrap ErrReplay, and the
-// error of package record if there is one.
+// NewRecording checks the files, allocates the slots, and registers them with the driver where that is possible. Errors
+// wrap ErrReplay, and the error of package record or of the allocator.
 func NewRecording(c RecordingConfig) (*Recording, error) {
 	r := &Recording{config: c, log: c.Logger}
 	if r.log == nil {

@@ -26,7 +26,7 @@ const MaxReplayRate = 45000
 const maxFrames = 1 << 24
 
 // apart is the minimum time between the timestamps of two frames, so that RTP's clock ticks at least once between them,
-// however it is rounded.
+// however the timestamps are rounded.
 const apart = time.Second/90000 + 1
 
 // ReplayConfig configures a Replay.
@@ -37,7 +37,7 @@ type ReplayConfig struct {
 	// that the file is YUV4MPEG2, which describes itself; 4:2:0 becomes I420, 4:2:2 UYVY, and mono Grey.
 	Format pipeline.Format
 
-	Rate pipeline.Rate // replaces the format's own rate; if both are zero, every frame is played as fast as slots become free
+	Rate pipeline.Rate // if not zero, replaces the format's rate; if both are zero, frames play as fast as slots become free
 	Loop bool          // restart after the last frame; otherwise Run returns nil
 
 	Slots     int // maximum number of frames held at the same time, 1 to 1024

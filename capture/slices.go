@@ -72,10 +72,11 @@ func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// beginFrame hands on a frame whose first lines have arrived, provided that its sequence number is certain; otherwise
-// the frame is handed on when it is complete. The FPGA's registers name the frame that is being transferred now: if it
-// is the one after the latest frame seen, it is this frame. The frames of a bare stream have no number but the
-// session's count, and their exposure is assumed to begin when the first lines arrive.
+// beginFrame hands on a frame whose first lines have arrived, if its sequence number is certain; otherwise it does
+// nothing, and the frame is handed on when it is complete. The FPGA's registers name the frame that is being
+// transferred now: if it is the one after the latest frame seen, it is this frame. The frames of a bare stream have no
+// number but the session's count, which is uncertain until the first frame after a restart, and their exposure is
+// assumed to begin when the first lines arrive.
 func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	sequence, start, certain := s.next, uint64(0), !s.resumed

@@ -327,10 +327,10 @@ func (q *silence) length(now time.Time) time.Duration {
 	return now.Sub(q.since) - q.late
 }
 
-// end ends the silence, at the time of the latest look.
+// end ends the silence; the next one begins at the time of the latest look.
 func (q *silence) end() { q.since, q.late = q.last, 0 }
 
-// checkSession examines a session once. It returns Starting if frames should be coming but are not.
+// checkSession examines a session once and returns its state: Starting if frames should be coming but are not.
 func (s *supervisor) checkSession(session *session) (State, error) {
 	c := s.camera
 	if c.cfg.Bare {

@@ -11,7 +11,7 @@ import (
 // callbacks holds the functions that the streams of a driver will call.
 type callbacks struct {
 	mu      sync.Mutex
-	entry   uintptr // address that CUDA calls; 0: not created yet. It is never freed, so there is one per driver.
+	entry   uintptr // address that CUDA calls, for every f; 0: not created yet. It cannot be freed.
 	last    uintptr // the key given out last
 	waiting map[uintptr]func()
 }

@@ -143,7 +143,8 @@ func (g *Device) FreeMemory() (free, total int, err error) {
 	return free, total, err
 }
 
-// Close releases the context. Everything allocated must have been freed before. Further calls do nothing.
+// Close releases the context. Everything allocated must have been freed before. Further calls only return the same
+// error.
 func (g *Device) Close() error {
 	g.closing.Do(func() { g.closed = g.driver.call(cuDevicePrimaryCtxRelease, uintptr(g.number)) })
 	return g.closed

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// ErrReadOnly is wrapped if a GPU cannot access memory that is mapped read-only. Frames in it must be copied to the
-// device.
+// ErrReadOnly means that a GPU cannot access memory that is mapped read-only. Frames in such memory must be copied to
+// the device.
 var ErrReadOnly = errors.New("the GPU cannot access memory that is mapped read-only")
 
 // Flags of cuMemHostRegister.

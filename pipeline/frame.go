@@ -79,9 +79,9 @@ type Frame struct {
 	arrival arrival
 }
 
-// Inherit copies Sequence, Times, Flags and Results from the source frame to f. The graph does so before it calls a
-// stage's Process. From a filling frame it copies only the fields that are already known; inheritRest copies the
-// others.
+// Inherit copies Sequence, Times and Flags from the source frame to f, and appends its Results to those of f. The graph
+// does so before it calls a stage's Process. From a filling frame it copies only the fields that are already known;
+// inheritRest copies the others.
 func (f *Frame) Inherit(from *Frame) {
 	if from.Filling() {
 		f.inheritKnown(from)

@@ -34,7 +34,7 @@ type Graph struct {
 	names   map[string]bool
 	hard    context.Context         // ends when consumers must stop; nil before Run
 	abort   context.CancelCauseFunc // stops the sources; nil before Run
-	started chan struct{}           // closed when every stage and output is running
+	started chan struct{}           // closed when Run has started every stage and output
 	closed  bool
 	wg      sync.WaitGroup
 }

@@ -31,7 +31,8 @@ func bucketOf(ns uint64) int {
 	return min((shift+1)*subBuckets+int(ns>>shift)-subBuckets, buckets-1)
 }
 
-// upperBound returns the largest value, in nanoseconds, that bucketOf assigns to b.
+// upperBound returns the largest value, in nanoseconds, that bucketOf assigns to b. The last bucket contains larger
+// values, too.
 func upperBound(b int) int64 {
 	if b < subBuckets {
 		return int64(b)
@@ -55,7 +56,7 @@ func (h *Histogram) Observe(d time.Duration) {
 
 // Percentiles summarises a Histogram. Durations are encoded in nanoseconds.
 type Percentiles struct {
-	Count uint64        `json:"count"`   // measurements
+	Count uint64        `json:"count"`   // number of durations
 	P50   time.Duration `json:"p50_ns"`  // 50 % are at most this
 	P99   time.Duration `json:"p99_ns"`  // 99 % are at most this
 	P999  time.Duration `json:"p999_ns"` // 99.9 % are at most this

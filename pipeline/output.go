@@ -103,7 +103,7 @@ func (o *Output) connect() error {
 	return nil
 }
 
-// join attaches the output to point p, which belongs to stage, or to a source if stage is nil.
+// join attaches the output to p, which is a point of stage, or of a source if stage is nil.
 func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 	if err := readable(p.format, o.cfg.Name, p.node, needs.OnDevice); err != nil {
 		return err
@@ -195,7 +195,8 @@ func (g *Graph) negotiate(cfg OutputConfig, needed Format) (*point, *stageNode, 
 	return nil, nil, errors.Join(answers...)
 }
 
-// takes reports whether a sink that needs the format needed accepts have. The rates may differ.
+// takes reports whether a sink accepts frames of the format have; needed is the Format of its SinkNeeds. The rates may
+// differ.
 func takes(needed, have Format) bool {
 	needed.Rate = have.Rate
 	return needed.Pixel == 0 || needed == have

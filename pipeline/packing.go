@@ -46,7 +46,7 @@ func (s Samples) Pack(dst, src []byte) error {
 	return nil
 }
 
-// group10 packs four samples into 40 bits.
+// group10 packs four samples of 10 bits, one in each 16 bits of w, into 40 bits (MIPI CSI-2 RAW10).
 func group10(w uint64) uint64 {
 	up := w >> 2 & 0x00ff_00ff_00ff_00ff
 	up = (up | up>>8) & 0x0000_ffff_0000_ffff

@@ -65,7 +65,7 @@ func (p PixelFormat) String() string {
 // A Mosaic is the arrangement of a sensor's colour filters.
 type Mosaic uint8
 
-// The mosaics, by the colours of the samples (0,0), (1,0), (0,1), (1,1).
+// The mosaics. The letters of the first four are the colours of the samples (x,y) = (0,0), (1,0), (0,1), (1,1).
 const (
 	RGGB Mosaic = iota
 	GRBG

@@ -21,7 +21,7 @@ const (
 	Settled                  // it worked for long: the next pause is the first one again
 )
 
-// A Recovery restarts something that faults interrupt: a camera, the engine of an output, an output.
+// A Recovery restarts something that faults interrupt, such as a camera or an output.
 type Recovery struct {
 	First, Last time.Duration   // first and longest pause after a fault; pauses double
 	GiveUp      time.Duration   // how long recovery may be fruitless; 0 means forever

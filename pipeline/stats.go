@@ -42,7 +42,7 @@ type OutputStats struct {
 	Captured  uint64            `json:"captured"` // frames since it was attached, plus those of OutputConfig.Books
 	Delivered uint64            `json:"delivered"`
 	Dropped   map[string]uint64 `json:"dropped,omitempty"` // by "place/reason"
-	Waiting   uint64            `json:"waiting"`           // in the queue, or in use by the sink
+	Waiting   uint64            `json:"waiting"`           // frames in the queue, or in use by the sink
 	Latency   Percentiles       `json:"latency"`           // from the end of DMA or replay until the sink has finished with the frame
 	Latencies Distribution      `json:"-"`                 // Latency, in a form that can be summed
 	Faults    uint64            `json:"faults"`            // number of failures

@@ -23,8 +23,8 @@ const (
 type OutputStatus struct {
 	State OutputState `json:"state"`
 	Error string      `json:"error,omitempty"` // why it is retrying, or the error with which it ended
-	Since *time.Time  `json:"since,omitempty"` // start of the retries
-	Next  *time.Time  `json:"next,omitempty"`  // time of the next attempt to reopen
+	Since *time.Time  `json:"since,omitempty"` // start of the retries; nil if it is not retrying
+	Next  *time.Time  `json:"next,omitempty"`  // time of the next attempt to reopen; nil like Since
 }
 
 // The first and the longest pause before an output is reopened; pauses double.

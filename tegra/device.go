@@ -85,7 +85,7 @@ func (d *Device) open() error {
 	return d.listen()
 }
 
-// Info returns the properties of the function that the module reported when it was opened.
+// Info returns the properties of the function as the module reported them when d was opened.
 func (d *Device) Info() uapi.Info { return d.what }
 
 // Fenced implements Fencer. A function that has gone, or whose Device is closed, counts as fenced, and the generation

@@ -23,7 +23,7 @@ type devicePin struct {
 	handle uint32
 	cookie uint64
 	revoke func(Reason)
-	put    bool // the module has forgotten it
+	put    bool // set by end: the module no longer has the pin
 }
 
 // Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part
@@ -140,7 +140,7 @@ func (d *Device) putHandle(handle uint32, what string) error {
 	return nil
 }
 
-// deviceMemory is coherent memory of the module.
+// deviceMemory is coherent memory that the module has allocated.
 type deviceMemory struct {
 	owned
 	bytes  []byte
@@ -189,8 +189,8 @@ func (d *Device) freeCoherent(m *deviceMemory) error {
 	return d.putHandle(m.handle, m.what)
 }
 
-// abandonCoherent replaces coherent memory that was not released with ordinary memory: its mapping would keep the file
-// open, and removing the mapping would crash code that still reads the memory.
+// abandonCoherent maps ordinary memory in place of coherent memory that was not released. The mapping of coherent
+// memory would keep the file open, and without any mapping, code that still reads the memory would crash.
 func (d *Device) abandonCoherent() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

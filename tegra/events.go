@@ -104,7 +104,8 @@ func (d *Device) Wait(ctx context.Context, vector int) error {
 	}
 }
 
-// unmask unmasks a legacy line: the caller has handled the registers since it was last raised.
+// unmask unmasks a legacy line if the caller has handled the registers since it was last raised, that is, if Wait has
+// returned that raise and there is no newer one.
 func (d *Device) unmask(v *vector) error {
 	if d.what.Flags&uapi.InfoINTX == 0 || len(v.raised) > 0 || !v.masked.Swap(false) {
 		return nil
@@ -161,7 +162,7 @@ func reasonOf(reason uint32) Reason {
 	return ReasonInvalidate
 }
 
-// lostBy returns the reason for an error event.
+// lostBy converts Info.Error to the Reason for which pins end.
 func lostBy(why uint32) Reason {
 	switch why {
 	case uapi.ErrorFatal:

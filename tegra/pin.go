@@ -98,8 +98,8 @@ type Pin struct {
 	Segments []Segment // bus addresses in the order of the memory; their lengths add up to Size
 
 	mapping Mapping
-	revoked chan struct{} // closed after the free callbacks of a revocation
-	freed   chan struct{} // closed after the free callbacks, whoever called them
+	revoked chan struct{} // closed after the free callbacks have run because of a revocation
+	freed   chan struct{} // closed after the free callbacks have run, by Unpin or because of a revocation
 
 	mu       sync.Mutex
 	reason   Reason // set by whoever ends the pin; 0 while it exists
@@ -139,8 +139,9 @@ func (p *Pin) OnFree(f func(Reason)) {
 // callbacks have run.
 func (p *Pin) Revoked() <-chan struct{} { return p.revoked }
 
-// Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it only
-// releases the pin, and returns an error that wraps ErrRevoked. The error of a second Unpin wraps ErrUnpinned.
+// Unpin takes the memory away from the device, runs the free callbacks and releases the pin. After a revocation it
+// waits until the free callbacks have run, releases the pin, and returns an error that wraps ErrRevoked. The error of a
+// second Unpin wraps ErrUnpinned.
 func (p *Pin) Unpin() error {
 	p.mu.Lock()
 	if p.unpinned {

@@ -26,7 +26,7 @@ var suites = []string{"bookworm", "bookworm-security"}
 // olderSuites maps the series of kernels that suites lacks to the suites that have them.
 var olderSuites = map[string]string{"5.10": "bullseye"}
 
-// apt is the configuration of an ordinary apt client with a state of its own.
+// apt is the configuration of an apt client that needs no privileges and keeps its state in its own folder.
 type apt struct {
 	state, arch string // folder of the state; Debian's name of the architecture
 	suites      []string

@@ -70,12 +70,12 @@ type Config struct {
 
 	Modules []string          // modules of Debian's kernel to load at boot, with their dependencies
 	Files   map[string]string // further files of the root: path inside → path on this host
-	Append  string            // further words for the kernel's command line
+	Append  string            // further parameters for the kernel's command line
 
 	BootTimeout time.Duration // default 10 min, with Full 15 min, enough for a host with a load of 10
 
 	Log      *slog.Logger // progress of fetching; default slog.Default
-	Console  io.Writer    // also receives the serial console's output
+	Console  io.Writer    // if not nil, also receives the serial console's output
 	Keyboard *os.File     // its input is typed at the console
 
 	arch        *arch    // of Arch

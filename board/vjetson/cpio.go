@@ -33,7 +33,7 @@ func (a *archive) add(r cpio.Record) {
 	}
 }
 
-// close writes the trailer and returns the first error.
+// close writes the trailer or, if an earlier write has failed, only returns that error.
 func (a *archive) close() error {
 	if a.err != nil {
 		return fmt.Errorf("vjetson: initramfs: %w", a.err)

@@ -23,7 +23,7 @@ const oldestQEMU = "10.1"
 
 // QEMU is a QEMU that supports vfio-user, with all its dependencies, unpacked in the cache.
 type QEMU struct {
-	Version string // Debian's, without epoch: "11.1.3+ds-1~bpo13+1"
+	Version string // version of Debian's package without the epoch, such as "11.1.3+ds-1~bpo13+1"
 	Dir     string // its folder in the cache
 }
 

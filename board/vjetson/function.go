@@ -26,7 +26,7 @@ const functionTimeout = 10 * time.Minute
 // FunctionAddress returns the PCI address of function n of Config.Functions.
 func FunctionAddress(n int) string { return fmt.Sprintf("0000:%02x:00.0", n+1) }
 
-// prepareFunctions fetches QEMU and, if the machine has a virtio IOMMU and the kernel lacks its driver, builds that.
+// prepareFunctions provides QEMU and, if the machine has a virtio IOMMU whose driver the kernel lacks, that driver.
 func (c *Config) prepareFunctions(ctx context.Context) error {
 	q, err := FetchQEMU(ctx, c.Log)
 	if err != nil {

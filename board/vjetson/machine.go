@@ -27,7 +27,7 @@ type Machine struct {
 	jobs *jobs
 	net  *network // nil: no network
 
-	cache *diskCache // nil: no cache
+	cache *diskCache // nil without Config.DiskCache
 
 	slots []device // devices in the hot-plug slots
 

@@ -125,8 +125,8 @@ func fetchSource(ctx context.Context, k Kernel, root string, log *slog.Logger, f
 	return filepath.Join(root, name), nil
 }
 
-// placeSanitized arranges the files as Debian's packages do, with the programs of the stock kernel's root, and marks the
-// folder as complete.
+// placeSanitized arranges the files of the built kernel in root as Debian's packages do, adds BusyBox and its libraries
+// from the stock kernel's folder, and marks root as complete.
 func placeSanitized(ctx context.Context, stock Kernel, root, source, release string) error {
 	headers := filepath.Join(root, "usr/src/linux-headers-"+release)
 	for _, d := range []string{"boot", "usr/src", "bin", "lib"} {

@@ -164,8 +164,8 @@ func (b pciBus) move(address, before string) error {
 	return errors.New(strings.ReplaceAll(errs.Error(), "\n", "; "))
 }
 
-// giveBack restores the function's previous driver_override, and, if no driver has the function, binds it again to its
-// previous driver, whose name is before ("": none).
+// giveBack sets driver_override to override, its previous value, and, if no driver has the function, binds it again to
+// its previous driver, whose name is before ("": none).
 func (b pciBus) giveBack(address, before, override string) error {
 	err := b.write(b.device(address, "driver_override"), override+"\n")
 	if before != "" && b.driver(address) == "" {

@@ -195,7 +195,7 @@ func (f *File) inTurn(call string, given, now Op, flags StreamFlags) (int, error
 
 var errNotAligned = errors.New("the stream is registered for multiples of 4096")
 
-// fill returns op with a's current parameters.
+// fill returns op with the size and the offsets that a contains now.
 func (a *Async) fill(op Op) Op {
 	op.Size, op.FileOffset, op.Offset = int(a.Size), a.FileOffset, a.Offset
 	return op

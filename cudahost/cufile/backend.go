@@ -5,7 +5,8 @@ package cufile
 // A backend performs the calls of a driver. The driver has checked the arguments and keeps the registrations, so that
 // both back ends refuse the same calls, in the same order.
 type backend interface {
-	// openFile prepares a file that was opened with flags on the device dev for reading and writing. closeFile ends that.
+	// openFile prepares file f, which was opened with the given flags and is on device dev, for transfers. closeFile
+	// undoes that.
 	openFile(f *File, flags int, dev uint64) error
 	closeFile(f *File) error
 	// addBuffer registers memory. place is the memory's number, by which pieces of transfers refer to it; -1: none.

@@ -104,7 +104,7 @@ func (d *Driver) holdAll(call string, ops []Op) (held int, err error) {
 	return held, nil
 }
 
-// atOnce is the maximum number of concurrent transfers of a batch, where transfers that gather combines count as one.
+// atOnce is the maximum number of concurrent transfers of a batch. Transfers combined by backend.gather count as one.
 const atOnce = 32
 
 // transferAll performs the transfers, whose files must be held. A transfer of Size 0 moves nothing.

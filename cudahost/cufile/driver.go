@@ -114,9 +114,9 @@ func (d *Driver) use(call string) error {
 
 func (d *Driver) done() { d.busy.Done() }
 
-// Close closes the driver (cuFileDriverClose, §4.1.2). Transfers in progress end, successfully or with DriverClosing.
-// Files, buffers and streams are deregistered. Descriptors and memory remain the caller's. The error of a second Close
-// wraps DriverNotInitialized.
+// Close closes the driver (cuFileDriverClose, §4.1.2). It waits for the transfers in progress, which may fail with
+// DriverClosing. Files, buffers and streams are deregistered. Descriptors and memory remain the caller's. The error of
+// a second Close wraps DriverNotInitialized.
 func (d *Driver) Close() error {
 	const call = "cuFileDriverClose"
 	d.mu.Lock()

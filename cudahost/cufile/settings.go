@@ -32,7 +32,7 @@ type Settings struct {
 	MaxDeviceCache  uint64   // properties.max_device_cache_size_kb: of bounce buffers
 	MaxPinned       uint64   // properties.max_device_pinned_mem_size_kb: of registered buffers
 	Poll            bool     // properties.use_poll_mode
-	PollMax         uint64   // properties.poll_mode_max_size_kb: the largest transfer that is polled
+	PollMax         uint64   // properties.poll_mode_max_size_kb: the largest transfer that is polled if Poll is set
 	AllowCompat     bool     // properties.allow_compat_mode
 	RDMAAddresses   []string // properties.rdma_dev_addr_list
 	DynamicRouting  bool     // properties.rdma_dynamic_routing

@@ -345,7 +345,7 @@ func (u *uring) enter(n int) {
 	}
 }
 
-// wakeUser is the user data of the entry that ends the reaper.
+// wakeUser is the user_data of the no-op whose completion ends the reaper.
 const wakeUser = ^uint64(0)
 
 // reap completes transfers until close, as the kernel reports them. It waits by Go's poller: while a thread waits in a

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Clock tells a device the time.
+// A Clock is the source of a device's time.
 type Clock interface {
 	Now() time.Time
 	// Wait waits until t and returns true, or returns false as soon as something is received from wake.
@@ -66,7 +66,7 @@ func (c *realClock) putBack(timer *preciseTimer) {
 // a millisecond (epoll_wait(2)); the kernel ends that wait when this timer is due (timerfd_create(2)).
 type preciseTimer struct {
 	*time.Timer
-	fd    int      // of alarm
+	fd    int      // file descriptor of alarm; not used if alarm is nil
 	alarm *os.File // makes the runtime wait for fd, and closes it; nil: it could not be created, and the timer may be late
 }
 

@@ -52,7 +52,7 @@ type designCamera struct {
 	interrupt bool
 	buffer    []byte
 	rest      []byte // part of buffer that the engine has not taken
-	eop       bool   // rest ends a packet
+	eop       bool   // the end of rest is the end of a packet
 	begun     bool   // a packet has begun
 	packets   uint64 // packets begun since the device was created
 }

@@ -54,7 +54,7 @@ type Device struct {
 type cameraBlock interface {
 	readRegister(off uint32) uint32
 	writeRegister(off, v uint32)
-	// raises returns the level of the user interrupt.
+	// raises reports whether the block asserts its user interrupt.
 	raises() bool
 }
 

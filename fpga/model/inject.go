@@ -24,7 +24,7 @@ type armed struct {
 	roll        uint64 // variant in the low byte; the rest is random
 }
 
-// variant reduces the roll to one of n cases.
+// variant derives a number from 0 to n-1 from the low byte of roll.
 func (a armed) variant(n uint64) uint64 { return a.roll & 0xff % n }
 
 // between derives a time of low to high whole milliseconds, both inclusive, from the roll.

@@ -15,8 +15,8 @@ func (d *Device) Reset() {
 	}
 }
 
-// reset puts the device into its reset state. It must be called with mu held. The MSI-X table is kept, because the
-// operating system restores it; so are the block RAM and the numbers of opportunities.
+// reset puts the device into its reset state. It must be called with mu held. The MSI-X table is kept, as if the
+// operating system had restored it; so are the block RAM and the numbers of opportunities (see FaultID).
 func (d *Device) reset() {
 	d.resets++
 	d.common, d.irq, d.msix.pending = common{}, irqBlock{}, 0

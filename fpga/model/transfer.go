@@ -57,7 +57,7 @@ type transferState struct {
 	started    uint64 // rising edges of Run already handled
 	queue      [maxAdjacent]descriptor
 	head, tail int
-	next       uint64 // address of the next block
+	next       uint64 // address of the next block of descriptors
 	adjacent   uint32 // number of descriptors after the first in the next block
 	filled     int    // number of bytes of the current descriptor that are done
 	raw        [maxAdjacent * descriptorBytes]byte

@@ -60,7 +60,8 @@ func (e *engine) streamBackLater(addr uint64, word [8]byte, late armed) {
 	e.writeLater(late.between(1, 4), func() { _ = e.d.cfg.Bus.Write(addr, word[:]) })
 }
 
-// writeLater performs a write after a delay, and keeps Busy set until then.
+// writeLater performs a write after a delay, and keeps Busy set until the write is done or the device is reset. It does
+// nothing if the engine is stale.
 func (e *engine) writeLater(by time.Duration, write func()) {
 	d := e.d
 	d.mu.Lock()

@@ -30,7 +30,7 @@ type Books struct {
 
 	Clients  uint64 // connections
 	Requests uint64 // of all clients
-	Errors   uint64 // refused requests
+	Errors   uint64 // requests answered with an error
 	Resets   uint64 // of the function: by the client, or as Function Level Reset
 	Raised   uint64 // interrupts sent
 	Kept     uint64 // interrupts that had to wait for their vector

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kinds of interrupts (linux/vfio.h).
+// Kinds of interrupts (linux/vfio.h), and the number of kinds.
 const (
 	irqINTx  = 0
 	irqMSI   = 1

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Regions of a PCI device (linux/vfio.h): 0 to 5 are the BARs, 6 is the ROM, 8 is VGA.
+// Numbers of a PCI device's regions, and flags of a region (linux/vfio.h). Regions 0 to 5 are the BARs, 6 is the ROM, 8
+// is VGA; regions is the number of regions.
 const (
 	regionConfig = 7
 	regions      = 9
@@ -76,7 +77,8 @@ func (s *Server) readRegion(m *message, out []byte) ([]byte, unix.Errno) {
 	return out[:at+r.count], 0
 }
 
-// readBAR appends the n bytes at off to out, and the rest of the register that contains the last of them.
+// readBAR appends to out the n bytes that begin at offset off of the BAR, and the rest of the 32-bit register that
+// contains the last of them.
 func (s *Server) readBAR(b *BAR, out []byte, off uint64, n int) []byte {
 	first := int(off % 4)
 	at := len(out)

@@ -199,9 +199,9 @@ func (s *Server) noteRefusal(r Refusal) {
 	}
 }
 
-// ask shows refused accesses to the machine's IOMMU, one at a time: the client reads the address on behalf of the
-// function, fails as the function did, and the machine reports this as for any device. The access is always a read,
-// which is harmless if the address has been mapped meanwhile.
+// ask makes refused accesses visible to the machine's IOMMU, one at a time: it asks the client to read the address on
+// behalf of the function. The client fails, as the function did, and the machine reports the fault as for any device.
+// The access is always a read, which is harmless if the address has been mapped meanwhile.
 func (t *session) ask(ended <-chan struct{}) {
 	var b [headerSize + 16]byte
 	for id := uint16(0); ; id++ {

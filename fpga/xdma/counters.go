@@ -59,7 +59,7 @@ type Stats struct {
 	Spurious    uint64 // interrupts without a logged cause: duplicate, late, or overtaken by a tick
 	Missed      uint64 // frames found by a tick of the watchdog, because their interrupt was lost or late
 	Doubted     uint64 // write-backs that were wrong at first, or that the descriptor counter did not confirm at first
-	Late        uint64 // frames whose write-backs were missing although the counter said complete
+	Late        uint64 // frames whose write-backs were missing although the descriptor counter included them
 	Credits     uint64 // granted
 	CreditsLost uint64 // written but not received; they were written again
 }

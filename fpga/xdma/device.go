@@ -156,7 +156,7 @@ func (d *Device) find(dir fpga.Direction, target, identifier uint32) (found []*c
 func (d *Device) channels() []*channel { return append(append([]*channel{}, d.h2c...), d.c2h...) }
 
 // writeVectors writes the registers that all channels share and that a reset of the core clears: the interrupt vectors
-// and the enabled user interrupts. It may be called at any time, but not with mu held.
+// and the enabled user interrupts. mu must not be held.
 func (d *Device) writeVectors() {
 	var vectors [2 + userInterrupts/4]uint32
 	if !d.cfg.Poll {

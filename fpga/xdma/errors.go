@@ -70,7 +70,8 @@ var (
 	cardErrors = []string{"AXI decode error", "AXI slave error", "reserved", "reserved", "reserved"}
 )
 
-// errorFields returns the fields of error bits. The direction determines which side is read and which is written.
+// errorFields returns the fields of error bits in a channel's status register. An H2C channel reads from the host and
+// writes to the card. A C2H channel reads from the card, and its write_error bits are reserved.
 func errorFields(dir fpga.Direction) []field {
 	read, write := hostErrors, cardErrors
 	if dir == fpga.C2H {

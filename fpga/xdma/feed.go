@@ -300,7 +300,7 @@ func (f *feed) count() error {
 	return nil
 }
 
-// done reports whether a frame has been completed. end is the frame's end. mu must be held.
+// done reports whether the frame whose field end has the given value has been completed. mu must be held.
 func (f *feed) done(end uint32) (bool, error) {
 	if int32(f.reached-end) >= 0 {
 		return true, nil

@@ -4,8 +4,9 @@ package xdma
 
 import "github.com/tegracast/tegracast/fpga"
 
-// HaltList returns the accesses that stop all channels without the driver, when memory is about to be taken away from
-// them: they clear Run of each channel (PG195, channel control). Each channel completes its current descriptor.
+// HaltList returns the register accesses with which somebody else can stop all channels, without this package, before
+// memory is taken away from the engine. They clear the Run bit of each channel (PG195, channel control); the channel
+// still completes its current descriptor.
 func (d *Device) HaltList() (list []fpga.HaltOp) {
 	for _, c := range d.channels() {
 		list = append(list, fpga.HaltOp{BAR: d.bar, Offset: c.base + regControlW1C, Value: controlRun})

@@ -51,7 +51,7 @@ type RingConfig struct {
 type Ring struct {
 	*feed
 	unblock func()
-	tail    int       // bytes that the tail of a frame receives
+	tail    int       // number of bytes that must arrive in the last descriptor of a frame
 	told    progress  // part of the oldest frame that Next has reported
 	late    time.Time // since when the oldest frame's write-backs have been missing or wrong; zero if they are not
 }

@@ -172,7 +172,7 @@ func (r *SendRing) collect(hint bool) error {
 	}
 }
 
-// sent removes the oldest frame and returns its slot if it has been sent.
+// sent removes the oldest frame and returns its slot if that frame has been sent. Otherwise ok is false.
 func (r *SendRing) sent(hint bool) (slot int, ok bool, err error) {
 	f := r.feed
 	f.mu.Lock()

@@ -83,7 +83,7 @@ func (d *Device) awaitUser(ctx context.Context, i int) (raised bool, err error) 
 	return false, fmt.Errorf("user interrupt %d: %w", i, err)
 }
 
-// masked reports whether the user interrupt may currently be masked, that is, whether its line is shared.
+// masked reports whether user interrupt i may currently be masked: without poll mode, if its line is shared.
 func (d *Device) masked(i int) bool { return !d.cfg.Poll && d.userLine(i).shared }
 
 // userEnabled returns an error if the device has gone, or if the core no longer has the setting that EnableUser has

@@ -27,7 +27,7 @@ type waiter struct {
 	cancel context.CancelFunc
 
 	timer *time.Timer
-	doubt time.Duration // set if the latest hint found nothing: check again after this long
+	doubt time.Duration // if the latest hint found nothing: time after which to check again; otherwise 0
 	due   time.Time     // time of the next tick, in poll mode
 }
 

@@ -91,8 +91,8 @@ func parseHealth(subject string, data []byte) (h Health, err error) {
 	return h, CheckBoard(h.Board)
 }
 
-// askNATS calls the function each for every board, with its latest message. It reads these messages from the stream
-// that stores them.
+// askNATS calls each with the latest health message of every board, which it reads from the stream that stores these
+// messages. It stops at the first error.
 func askNATS(ctx context.Context, s Server, each func(subject string, data []byte) error) error {
 	o, err := s.natsOptions(ctx, "tegracast fleet")
 	if err != nil {
@@ -181,8 +181,9 @@ func connectMQTT(ctx context.Context, o *mqtt.ClientOptions) (mqtt.Client, error
 // quiet is the time for which a broker must send nothing before its retained messages count as complete.
 const quiet = time.Second
 
-// askMQTT calls the function each for every message that the broker retains, one per board. It ignores messages
-// published in the meantime, which lack the RETAIN flag (MQTT 3.1.1, 3.3.1.3): on a busy bus they would never end.
+// askMQTT calls each with every health message that the broker retains, one per board, until it returns an error or
+// none has arrived for the time quiet. It ignores messages published in the meantime, which lack the RETAIN flag (MQTT
+// 3.1.1, 3.3.1.3): on a busy bus they would never end.
 func askMQTT(ctx context.Context, s Server, each func(subject string, data []byte) error) error {
 	o := s.mqttOptions(ctx, fmt.Sprintf("tegracast-fleet-%016x", store.NewID()))
 	client, err := connectMQTT(ctx, o)

@@ -40,7 +40,7 @@ type Publisher struct {
 	numbers map[string]uint64 // last number of each subject
 	queue   []queued
 	queued  int    // bytes of data in queue
-	block   *block // for the next messages; nil before the first one
+	block   *block // memory for the next messages; nil before the first message
 	losses  []loss
 	stats   Stats
 	ended   bool
@@ -67,9 +67,9 @@ type Stats struct {
 // Lost returns the number of messages that the server will never get.
 func (s Stats) Lost() uint64 { return s.Full + s.Failed + s.Refused }
 
-// New returns a Publisher, and opens its store. If the disk cannot store anything, messages wait in memory only, and
-// New logs an error. It returns an error if the configuration is invalid, or one that wraps store.ErrTaken if another
-// process uses the folder.
+// New returns a Publisher, and opens its store. If the store cannot be opened, messages wait in memory only, and New
+// logs an error. New returns an error if the configuration is invalid, or one that wraps store.ErrTaken if the folder
+// is already in use.
 func New(c Config) (*Publisher, error) {
 	if err := errors.Join(CheckBoard(c.Board), CheckServer(c.URL)); err != nil {
 		return nil, err

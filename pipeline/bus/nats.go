@@ -43,7 +43,7 @@ type natsLink struct {
 	id, reply, packet []byte // buffers for the message being sent: its Nats-Msg-Id, its reply subject, and the whole packet
 
 	health string            // subject of the board's health
-	seen   func(data []byte) // see calls
+	seen   func(data []byte) // see calls.seen
 
 	watching *atomic.Bool // watch has been called
 

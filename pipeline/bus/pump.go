@@ -40,10 +40,10 @@ type pump struct {
 
 	unwatched int // links lost in a row because of watch; at mostUnwatched it is not called any more
 
-	window  []flying // in the order of the messages
+	window  []flying // messages in flight, in the order of sending
 	flying  int      // bytes of data in window
 	base    uint64   // token of window[0]
-	failure error    // of sending: the link will be dropped
+	failure error    // error of sending, because of which the link will be dropped
 	taken   []queued
 	synced  time.Time
 	rounded time.Time // time of the last round
@@ -226,8 +226,9 @@ func (p *Publisher) send(now time.Time) {
 	}
 }
 
-// sendMessage adds a message to the window and sends it. If sending fails, the message stays in the window like the
-// others in flight; the link will be dropped.
+// sendMessage adds a message to the window, and sends it unless sending has failed before. If sending fails, the link
+// will be dropped, and the message stays in the window like the others in flight. A message that the link refuses is
+// counted as lost.
 func (p *Publisher) sendMessage(f flying) {
 	token := p.base + uint64(len(p.window))
 	p.window, p.flying = append(p.window, f), p.flying+len(f.Data)

@@ -13,7 +13,7 @@ import (
 // ErrNoAddress means that the GPU cannot access a frame.
 var ErrNoAddress = errors.New("the frame has no device address")
 
-// A GPUJPEG encodes frames as JPEG files with nvJPEG, reading them in place.
+// A GPUJPEG encodes frames as JPEG files with nvJPEG, which reads the frames in place.
 type GPUJPEG struct{ *cudahost.NVJPEG }
 
 // Encode appends a complete JPEG file of f, which must be I420, to dst. It never writes beyond dst's capacity.

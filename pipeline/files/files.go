@@ -93,8 +93,8 @@ func WriteText(path string, mode fs.FileMode, text []byte) error {
 	})
 }
 
-// WriteLasting writes a text to a file in a folder that only this program writes to. After a loss of power the file has
-// either the old content or all of the new.
+// WriteLasting replaces the content of a file, or creates it, in a folder that only this program writes to. After a
+// loss of power the file is either as before or has all of the new content.
 func WriteLasting(path string, mode fs.FileMode, text []byte) error {
 	next := path + ".new" // a fixed name, so that a leftover from a loss of power is overwritten
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, mode)

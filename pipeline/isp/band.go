@@ -129,7 +129,7 @@ func (o *output) lines(y int) int {
 	return n
 }
 
-// A worker owns the lines of one band at a time.
+// A worker processes one band at a time.
 type worker struct {
 	start chan *pass
 	end   *sync.WaitGroup
@@ -147,9 +147,9 @@ type scratch struct {
 	raw     []byte // a line's samples as words; nil if the input has words
 	marks   line
 	black   ring // samples minus the black level
-	static  ring // known defects repaired
-	dynamic ring // found defects repaired
-	even    ring // lens shading corrected
+	static  ring // samples with the known defects repaired
+	dynamic ring // samples with the found defects repaired as well
+	even    ring // samples with lens shading corrected
 	samples ring // linear samples
 	size    [sizes]picture
 	output  [3]line // luma and chroma, or R', G' and B', as written to the output

@@ -12,7 +12,7 @@ type byteCurve struct {
 	high, low, rise [numSegments]byte
 	shuffled        [numSegments / 16][3][16]byte // high, low and rise; groups of sixteen, XORed with the previous one
 	factors         [numSegments]byte             // 2^(13-a), by segment
-	ranges          [16]byte                      // factors, indexed by v >> 10
+	ranges          [16]byte                      // the factors by v >> 10, which also determines a segment's length
 }
 
 func newByteCurve(s *segments) *byteCurve {

@@ -70,7 +70,6 @@ type phase struct {
 	blue int // 1: it is blue; 0: red
 }
 
-// phase returns the phase of line y.
 func (l *levels) phase(y int) phase {
 	if y&1 == l.red[1] {
 		return phase{odd: l.red[0]}

@@ -23,12 +23,12 @@ func colorsAVX2(dst *byte, in *colorsLines, begin, end, odd int, c *byteCurve, w
 //go:noescape
 func columnsAVX512(even, odd *uint16, src *byte, n int, a *columnsArgs)
 
-// colorsAVX512 is colorsGo for a multiple of 64 pixels. It looks up the curve in words.
+// colorsAVX512 is colorsGo for a multiple of 64 pixels. Its table of the curve consists of words.
 //
 //go:noescape
 func colorsAVX512(dst *byte, in *colorsLines, n, odd, blue int, c *wordCurve, w *weave)
 
-// colorsVBMI is colorsAVX512 with a look-up in bytes.
+// colorsVBMI is colorsAVX512 with a table of bytes.
 //
 //go:noescape
 func colorsVBMI(dst *byte, in *colorsLines, n, odd int, c *byteCurve, w *weave)

@@ -15,8 +15,8 @@ type Gains struct {
 	R, G, B float64 // from 1/4096 to 16, in steps of 1/4096
 }
 
-// The channels of a mosaic. Gr are the green samples in red lines, Gb those in blue lines. A monochrome sensor has only
-// Gr.
+// The channels of a mosaic. Gr are the green samples in lines with red ones, Gb those in lines with blue ones. A
+// monochrome sensor has only Gr.
 const (
 	R = iota
 	Gr
@@ -48,8 +48,8 @@ type Defects struct {
 // Config configures a Stage. The zero values of Defects, Shading, Matrix and Sharpen disable these steps, which then
 // cost no time; those of Gains mean 1.
 type Config struct {
-	BlackLevel int    // value that the sensor delivers without light, in its own units: 0 to 1022 at 10 bits
-	Black      [4]int // added to BlackLevel, by channel
+	BlackLevel int    // value that the sensor delivers without light, in its own units
+	Black      [4]int // added to BlackLevel, by channel; each sum must be from 0 to 2^bits - 2 (1022 at 10 bits)
 	Defects    Defects
 	Shading    *Shading
 	Gains      Gains

@@ -52,12 +52,12 @@ func uyvyAVX2(dst *byte, y, c *uint16, n int)
 //go:noescape
 func narrowAVX2(dst *byte, src *uint16, n int)
 
-// toneAVX2 is toneGo for a curve of segments and a multiple of 32 pixels.
+// toneAVX2 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
 //go:noescape
 func toneAVX2(row *uint16, n int, s *segments)
 
-// toneAVX512 is toneGo for a curve of segments and a multiple of 32 pixels.
+// toneAVX512 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
 //go:noescape
 func toneAVX512(row *uint16, n int, s *segments)

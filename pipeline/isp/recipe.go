@@ -17,10 +17,10 @@ type Recipe struct {
 	Outputs []RecipeOutput
 
 	Black     [2][2]uint16     // by y and x modulo 2; §2
-	Light     [2][2]int        // value of a saturated sample; §2
+	Light     [2][2]int        // by y and x modulo 2: value of a saturated sample above its black level; §2
 	White     [3]int           // value of a saturated sample of red, green (the mean of both channels) and blue
 	Defects   []RecipeDefect   // by line, then by column; §3
-	Threshold uint16           // of the search for defects, in 1/65536; 0: no search
+	Threshold uint16           // t of §3: the threshold of the search for defects; 0: no search
 	Shading   *RecipeShading   // nil if there is none; §4
 	Demosaic  Demosaic         // §6
 	Matrix    *[9]int16        // nil means identity; §7
@@ -38,7 +38,7 @@ type RecipeOutput struct {
 	Cb, Cr    Conversion // for sums with weights that add up to four
 	RGB       Conversion // applied to R', G' and B' separately; only C[0] is used
 	LineBytes int        // of the first plane
-	Payload   int        // bytes between two header gaps: a line, or the part of it in a packet
+	Payload   int        // contiguous bytes of a line: the whole line or, in packet-ready memory, its part between two header gaps
 }
 
 // A Conversion is (C[0]·R' + C[1]·G' + C[2]·B' + Offset) >> Shift.
@@ -54,8 +54,8 @@ type RecipeDefect struct {
 	Usable uint8
 }
 
-// A RecipeShading contains the gains of §4 at every column: for each line of the grid, the factors for lines of
-// samples, by y modulo 2.
+// A RecipeShading contains the gains of §4, interpolated to every column: for lines y of the frame, Gains[y%2][j] holds
+// the values n(j) of the grid's line j.
 type RecipeShading struct {
 	Rows  int
 	Gains [2][][]uint16 // n(j), Width each

@@ -31,7 +31,8 @@ func newShading(s *Shading, l *levels, width, height int) *shading {
 	return t
 }
 
-// positions returns the positions of n samples between nodes, in units of 1/256.
+// positions returns the positions of n samples, equally spaced from the first node to the last, in 1/256 of the
+// distance between two nodes.
 func positions(n, nodes int) []uint16 {
 	p := make([]uint16, n)
 	for i := range p {

@@ -27,7 +27,7 @@ type Statistics struct {
 	Sequence  uint64
 	Times     pipeline.Times
 	Zones     [ZoneRows][ZoneColumns]Zone
-	Histogram [3][256]uint32 // by the upper 8 bits of a sample
+	Histogram [3][256]uint32 // number of samples, by colour and by the upper 8 bits of a sample
 	Clipped   [3]uint32      // samples not below the value of a saturated one (Recipe.Light)
 	Samples   [3]uint32      // all samples that are included
 	Focus     uint64         // sum of the squared differences, in units of 16, of neighbours of the same colour in a line

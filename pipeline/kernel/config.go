@@ -25,15 +25,15 @@ var (
 type Config struct {
 	Name       string // name of the stage
 	File       string
-	Entry      string               // an extern "C" __global__ function
+	Entry      string               // name of an extern "C" __global__ function
 	Pixels     pipeline.PixelFormat // format wanted from the stage in front of the kernel; 0: the kernel reads a source
 	Results    bool                 // the kernel finds results; otherwise it makes frames
-	Parameters map[string]float64   // the fields of struct parameters
-	Numbers    []string             // with Results: the fields of struct numbers
+	Parameters map[string]float64   // values of the fields of struct parameters, by name
+	Numbers    []string             // with Results: names of the fields of struct numbers
 	Labels     []string             // with Results: the names of the labels 0, 1, …
 	Bins       int                  // with Results: the number of bins
 	State      int                  // bytes of device memory that persist from frame to frame
-	TimeLimit  time.Duration        // per frame; 0: DefaultTimeLimit
+	TimeLimit  time.Duration        // maximum time for a frame; 0: DefaultTimeLimit
 }
 
 // DefaultTimeLimit is the default time limit for a frame.

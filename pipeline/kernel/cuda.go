@@ -96,7 +96,7 @@ type cudaProgram struct {
 	module  *cudahost.Module
 	kernel  *cudahost.Kernel
 	args    arguments
-	state   *cudahost.DeviceMemory     // may be nil
+	state   *cudahost.DeviceMemory     // nil if Config.State is 0
 	found   *cudahost.DeviceMemory     // struct Results of prelude.cuh; nil if the kernel makes frames
 	reports [inFlight]*cudahost.Buffer // copies of found at the end of each job
 	copies  [inFlight]transfer
@@ -302,7 +302,7 @@ func (p *cudaProgram) working(number int) bool {
 // asOneLine describes all bytes of a frame as one line.
 func asOneLine(size int) cudahost.Lines { return cudahost.Lines{Width: size, Height: 1, Stride: size} }
 
-// address returns the CPU address of a frame.
+// address returns the CPU address of a frame's bytes.
 func address(f *pipeline.Frame) uintptr { return uintptr(unsafe.Pointer(&f.Bytes[0])) }
 
 // results implements program.

@@ -30,7 +30,7 @@ type program interface {
 	// With an error, the fence is that of the work already enqueued, or nil if nothing is being written any more. out
 	// is nil if the kernel finds results.
 	run(job int, in, out *pipeline.Frame) (pipeline.Fence, error)
-	// working reports whether a job's kernel has begun and not ended. It works even if the device is lost.
+	// working reports whether a job's kernel has begun and not ended. It may be called even if the device is lost.
 	working(job int) bool
 	// results returns the results of a job. They are valid until the job is run again.
 	results(job int) []byte

@@ -19,7 +19,7 @@ import (
 //go:embed prelude.cuh
 var prelude string
 
-// maxSource is the maximum size of a file in bytes.
+// maxSource is the maximum size in bytes of a kernel's source file.
 const maxSource = 1 << 20
 
 // ReadSource reads a user's file. Errors wrap ErrConfig.

@@ -26,8 +26,8 @@ func kindOf(schema string) (image, compressed bool) {
 	return false, false
 }
 
-// A conversion changes the bytes of foreign pixels, in place, into one of this project's formats. A second application
-// restores them.
+// A conversion changes foreign pixels, in place, into those of one of this project's formats. Applied a second time, it
+// restores the original bytes.
 type conversion uint8
 
 const (

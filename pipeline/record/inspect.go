@@ -49,8 +49,8 @@ type Unplayed struct {
 	Channel uint16 `json:"-"` // its number
 }
 
-// maxWrong is the maximum number of damaged chunks that a Report lists, and maxTriggers that of triggers, of settings
-// and of channels that are not played.
+// maxWrong is the maximum number of damaged chunks that a Report lists. maxTriggers is the maximum number of triggers
+// that it lists, and also of settings, and of channels that are not played.
 const (
 	maxWrong    = 100
 	maxTriggers = 1000

@@ -93,7 +93,7 @@ func (j *job) layOut(s *Sink, g *segment, f *pipeline.Frame, at time.Time, lost 
 	return err
 }
 
-// write submits the chunk's pages to the kernel.
+// write submits the writes of the chunk's pages; j.batch reports when they have ended.
 func (j *job) write(s *Sink, g *segment) (err error) {
 	at, base := j.begin, address(j.memory)
 	ops := []cufile.Op{{File: g.file, Write: true, Base: base, Size: len(j.head), FileOffset: at}}

@@ -169,8 +169,8 @@ func (p *Player) Next() (*Frame, error) {
 	return nil, ErrEnd
 }
 
-// number counts a frame. Other writers may number messages anew in each file, or not at all, so a frame without a note
-// whose number is not above the previous one gets the next number.
+// number gives a frame its number. Other writers may number messages anew in each file, or not at all, so a frame
+// without a note whose number is not above the previous frame's gets the number after that.
 func (p *Player) number(f *Frame) {
 	if !f.noted && p.any && f.Note.Frame <= p.last {
 		f.Note.Frame = p.last + 1

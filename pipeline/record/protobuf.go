@@ -43,8 +43,8 @@ type protobufField struct {
 	size          int // bytes of value or contents
 }
 
-// parseField parses the field at the beginning of b. content is nil if b does not contain all of it. ok is false if
-// there is no valid field.
+// parseField parses the field at the beginning of b. If the field has a length, b need not contain all of its content,
+// which is then nil. ok is false if there is no valid field, or if it is longer than maxImage.
 func parseField(b []byte) (f protobufField, ok bool) {
 	tag, n := binary.Uvarint(b)
 	if n <= 0 {

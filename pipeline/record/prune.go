@@ -102,7 +102,7 @@ func (s *Sink) prune() error {
 	return nil
 }
 
-// old is a file of the recording that is not being written, with the disk space it uses.
+// old is a file of the recording to which nothing is being written. size is the disk space that it uses, in bytes.
 type old struct {
 	path string
 	size int64

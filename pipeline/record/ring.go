@@ -30,8 +30,8 @@ type ring struct {
 	triggered uint32
 	above     bool // the previous frame met the condition
 
-	open         bool  // there is an event
-	start, until int64 // first and last time of the event, in ns since 1970
+	open         bool  // there is an event, which a further trigger may extend
+	start, until int64 // start and end (inclusive) of the event, in ns since 1970
 
 	previous *past
 	trimming sync.WaitGroup

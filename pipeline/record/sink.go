@@ -43,7 +43,7 @@ type Config struct {
 	// Settings returns the camera's settings, and whether they are known. It is called before each frame until the file
 	// contains settings, and then about once a second. If it is nil they are not recorded.
 	Settings func() (Settings, bool)
-	Pack     bool // pack samples of 10 and 12 bits
+	Pack     bool // record samples of 10 or 12 bits packed
 	// Memory is the allocator of the frames. If it is CUDA's and there is a compiler, the GPU packs them, with a kernel
 	// cached in the folder Kernels; otherwise the CPU does. It may be nil.
 	Memory  cudahost.Allocator
@@ -77,7 +77,7 @@ type Sink struct {
 	waits    waits
 	patience time.Duration // diskPatience, except in tests
 	hangs    error         // why Run does nothing; nil if the disk has answered
-	busy     atomic.Bool   // a goroutine uses the disk
+	busy     atomic.Bool   // the goroutine that Run has started is recording
 	freeing  sync.Mutex
 }
 
@@ -137,8 +137,8 @@ func (s *Sink) checkFolder() error {
 // Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
 
-// Close frees what New has allocated, as Run does too. While Run's goroutine still uses the disk, Close does nothing,
-// because that goroutine frees it when the disk answers.
+// Close frees what New has allocated, as Run does too. While the goroutine that Run has started is recording, Close
+// does nothing: that goroutine frees it when it ends.
 func (s *Sink) Close() error {
 	if s.busy.Load() {
 		return nil

@@ -60,8 +60,9 @@ func (w *waits) longest() (what call, since time.Time) {
 }
 
 // Run implements pipeline.Sink. An error ends the recording; the current file then ends with its last complete frame.
-// An error that wraps ErrHangs means that the disk does not answer: the recording then keeps its files, its memory and
-// the frames that it holds until the disk answers or the process ends, and Close does not release them.
+// An error that wraps ErrHangs means that the disk does not answer. If the recording has begun, it then keeps its
+// files, its memory and the frames that it holds until the disk answers or the process ends, and Close does not release
+// them.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 	if err := cmp.Or(s.hangs, s.config.Disks.Hang(s.config.Directory)); err != nil {
 		return errors.Join(err, s.Close())

@@ -41,7 +41,7 @@ type server struct {
 type client struct {
 	conn  net.Conn
 	from  netip.Addr
-	lines chan []byte // closed when the client has been given up, or by server.close
+	lines chan []byte // closed by server.giveUp or server.close
 	lost  uint64      // lines, guarded by the server's lock
 }
 
@@ -82,8 +82,8 @@ func (s *server) add(conn net.Conn) {
 	s.running.Go(func() { s.listen(c) })
 }
 
-// of returns the number of connected clients at the address or in the network from (see guesses.Site), or 0 if from is
-// a loopback address. s.mu must be held.
+// of returns the number of connected clients whose address or network (see guesses.Site) equals from, or 0 if from is a
+// loopback address. s.mu must be held.
 func (s *server) of(from netip.Addr) (n int) {
 	for c := range s.clients {
 		if c.from == from && !from.IsLoopback() {

@@ -54,7 +54,7 @@ func application(b []byte, subtype byte, ssrc uint32, size int) []byte {
 	return append(be.AppendUint32(b, ssrc), appName...)
 }
 
-// append appends the APP packet to b.
+// append appends c to b as an APP packet.
 func (c Checksum) append(b []byte, ssrc uint32) []byte {
 	subtype := byte(subtypeChecksum)
 	if c.Unverified {
@@ -82,7 +82,7 @@ func ParseChecksum(subtype uint8, name string, data []byte) (Checksum, error) {
 	}, nil
 }
 
-// append appends the APP packet to b.
+// append appends d to b as an APP packet.
 func (d Damage) append(b []byte, ssrc uint32) []byte {
 	b = application(b, subtypeDamage, ssrc, damageSize)
 	b = be.AppendUint32(b, d.Timestamp)

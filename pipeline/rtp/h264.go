@@ -41,7 +41,7 @@ const (
 )
 
 // A key frame is sent every keySeconds seconds, after a frame that could not be packetized, and when a receiver
-// requests one, but because of requests at most keysASecond are sent per second. If the frame rate is unknown, all
+// requests one; requests cause at most about keysASecond key frames per second. If the frame rate is unknown, all
 // frames are key frames.
 const (
 	keySeconds  = 2
@@ -54,7 +54,7 @@ type h264Packetizer struct {
 	headerWriter
 	checksum bool
 	encoder  H264Encoder
-	room     int // maximum bytes of a frame
+	room     int // maximum bytes of an encoded frame
 	size     int // maximum bytes of a packet after the RTP header
 	every    int // frames from one key frame to the next
 	rest     int // minimum frames from a key frame to one that a receiver requested

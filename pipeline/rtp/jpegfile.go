@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// JPEG markers (ITU-T T.81 Table B.1).
+// JPEG markers (ITU-T T.81 Table B.1), without the preceding 0xff.
 const (
 	markSOF0 = 0xc0
 	markDHT  = 0xc4

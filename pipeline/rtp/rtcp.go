@@ -28,7 +28,7 @@ type Compounds struct {
 	buf    []byte
 }
 
-// NewCompounds returns a writer for the stream with start s.
+// NewCompounds returns a writer for the stream whose initial values are s.
 func NewCompounds(s Start) *Compounds {
 	return &Compounds{ssrc: s.SSRC, offset: s.Timestamp, sdes: SourceDescription(s.SSRC), buf: make([]byte, 0, 256)}
 }

@@ -164,7 +164,7 @@ func (p *mediaParser) name() error {
 	return nil
 }
 
-// address parses c= of the media section, or else of the session, and a=source-filter.
+// address parses c= of the media section, or else of the session, and a=source-filter of the media section.
 func (p *mediaParser) address() error {
 	c := p.desc.ConnectionInformation
 	if c == nil {

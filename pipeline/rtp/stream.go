@@ -63,7 +63,7 @@ func (p Payload) Type() uint8 {
 	return [...]uint8{typeRaw, typeJPEG, typeResults, typeH264}[p]
 }
 
-// Start contains the initial values of an RTP stream. By RFC 3550 §5.1 all three should be random.
+// Start contains the SSRC and the initial values of an RTP stream. By RFC 3550 §5.1 all three should be random.
 type Start struct {
 	SSRC      uint32
 	Sequence  uint32 // extended sequence number of the first packet

@@ -74,7 +74,7 @@ type Train struct {
 	mem     []byte        // memory that contains headers, iov, msgs and scratch
 	headers []byte        // the arena of the packets' headers
 	vectors int           // vectors per packet: 2 for header and payload, or 1
-	iov     []udp.Vector  // of all packets
+	iov     []udp.Vector  // the vectors of all packets
 	msgs    []udp.Message // one for each packet
 	scratch []byte        // room for an encoder's output
 
@@ -95,7 +95,7 @@ type trainInfo struct {
 	ntp       uint64    // captured as an NTP timestamp
 	done      time.Time // end of the frame's DMA or replay; zero if unknown
 	pixels    int       // number of bytes that the checksum covers
-	crc       uint32    // CRC-32C; 0 without checksum
+	crc       uint32    // CRC-32C; 0 without a checksum, or before Sum has computed it
 	summed    bool      // crc was computed by Sum, or by SumLines
 
 	unverified bool // pipeline.FlagUnverified
@@ -172,7 +172,7 @@ func (t *Train) Damage(sent int) Damage {
 // Messages returns the kernel's message structs of packets [from, to), one for each. They are outside the Go heap.
 func (t *Train) Messages(from, to int) []udp.Message { return t.msgs[from:to] }
 
-// Vectors returns the locations of packets [from, to), one or two for each. They are outside the Go heap.
+// Vectors returns the locations of packets [from, to), one or two for each packet. The slice is outside the Go heap.
 func (t *Train) Vectors(from, to int) []udp.Vector { return t.iov[from*t.vectors : to*t.vectors] }
 
 // Size returns the UDP payload of packet i in bytes.

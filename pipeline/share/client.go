@@ -27,7 +27,7 @@ var (
 	ErrHeld = errors.New("share: the maximum number of frames is held: release one")
 )
 
-// An EndError is the reason that the program that shares the frames gave for ending a connection. It wraps ErrClosed.
+// An EndError is the reason for which the program that shares the frames has ended a connection. It wraps ErrClosed.
 type EndError struct {
 	Code   Code
 	Reason string

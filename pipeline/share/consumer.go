@@ -208,8 +208,8 @@ func (c *consumer) sendFrame(m message) {
 	c.sent++
 }
 
-// arm makes the watch report the consumer's messages if a frame waits for it, and not report them otherwise. If that
-// fails, they are read with the next frame or the sweep. The lock must be held.
+// arm makes the watch report the consumer's messages if a frame waits for the consumer, and not report them otherwise.
+// If that fails, the messages are read with the next frame or the sweep. The sink's lock must be held.
 func (c *consumer) arm() {
 	wants := c.waiting.frame != nil
 	if wants == c.armed {

@@ -19,7 +19,7 @@ const (
 	inboxHeader = 200 // longer headers do not fit
 )
 
-// A note records one call: about a request if attributes is 0, otherwise about a message.
+// A note records one call from the library: about a request if attributes is 0, otherwise about a message.
 type note struct {
 	number       uint64
 	handle       uintptr // of the request, or of the message's data

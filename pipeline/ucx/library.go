@@ -13,7 +13,7 @@ import (
 // LibraryName is the soname of libucp, which is also its file name.
 const LibraryName = "libucp.so.0"
 
-// symbol is a function of libucp (ucp/api/ucp.h).
+// A symbol identifies a function of libucp (ucp/api/ucp.h).
 type symbol int
 
 const (

@@ -49,7 +49,8 @@ func (r *request) ofMessage() bool {
 	return r.endpoint != nil && (r.call == symAMSend || r.call == symAMRecvData)
 }
 
-// release frees the request. If it was the endpoint's last and a close is waiting for it, release starts that close.
+// release frees the request. If the endpoint now has no message in progress and a close waits for that, release starts
+// the close.
 func (r *request) release() {
 	e, last := r.endpoint, false
 	if r.ofMessage() {

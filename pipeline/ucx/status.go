@@ -94,7 +94,7 @@ func (s Status) Error() string {
 // An Error is an error that a call of the library returned at once or reported later.
 type Error struct {
 	Call   string // function of the library, such as ucp_ep_create; "connection" if an existing connection failed
-	What   string // its object, such as an address; may be empty
+	What   string // what the call concerned, such as an address; may be empty
 	Status Status // found by errors.Is
 }
 

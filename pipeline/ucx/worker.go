@@ -26,7 +26,7 @@ type Worker struct {
 	number    uint32
 	fd        int // readable when there is something to do
 	maxHeader int
-	ports     map[netip.AddrPort]bool // addresses at which the library listens for it
+	ports     map[netip.AddrPort]bool // addresses at which the library listens for this worker
 	stopped   chan struct{}           // closed when the goroutine has ended
 
 	sleeping atomic.Bool // the goroutine waits for fd; set and cleared with the lock held
@@ -97,7 +97,7 @@ func (w *Worker) create() error {
 	return err
 }
 
-// query sets maxHeader and fd, and checks that several threads may use the worker.
+// query sets maxHeader and fd, and checks that different threads may use the worker, at least one at a time.
 func (w *Worker) query() error {
 	a := &workerAttr{mask: attrThreads | attrMaxHeader}
 	if err := w.library.try(symWorkerQuery, "", w.handle, uintptr(unsafe.Pointer(a))); err != nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// errnos are the errors that docs/module.md lists for the simulated calls, without EINTR, after which uapi calls again.
+// errnos are the errors that docs/module.md lists for the simulated calls, without EINTR, after which uapi repeats a
+// call.
 var errnos = map[uint][]unix.Errno{
 	uapi.CallPin: {
 		unix.EINVAL, unix.E2BIG, unix.EFAULT, unix.EMEDIUMTYPE, unix.ENOMEM, unix.ENOSPC, unix.EBUSY, unix.ESTALE, unix.EAGAIN, unix.EIO,

@@ -50,7 +50,7 @@ type Sim struct {
 	table  []mapping // sorted by bus address
 	owners map[*owner]struct{}
 	fenced bool
-	fence  uint64  // generation
+	fence  uint64  // generation of the latest fence
 	lost   []space // addresses lost by revocations, or unpinned behind the fence, since it was last lifted
 	gone   bool
 	closed bool

@@ -51,7 +51,7 @@ type mapping struct {
 	room        space // released when the mapping ends
 }
 
-// segmentLengths splits a size into segments: into one with Config.Contiguous, otherwise depending on the seed.
+// segmentLengths splits a size into the lengths of segments: one with Config.Contiguous, otherwise random ones.
 func (s *Sim) segmentLengths(size int) []int {
 	if s.cfg.Contiguous {
 		return []int{size}

@@ -22,8 +22,8 @@ type Function interface {
 
 // Config describes a back end.
 type Config struct {
-	// Open opens a function that nobody else has open. It must be fenced and have no pins. The suite closes it, in one
-	// test with pins left, so that Close must return an error.
+	// Open opens a function that nobody else has open. The function must be fenced and have no pins. The suite closes
+	// it; in one test pins are left at that time, and Close must return an error.
 	Open func(t *testing.T) Function
 	// Invalidate is called before memory of the process is unmapped, remapped, protected or discarded. nil: the back
 	// end notices that by itself.

@@ -80,7 +80,7 @@ func SetEvent(fd int, kind, index uint32, eventfd int) error {
 	return Ioctl(fd, CallSetEvent, sized(&v))
 }
 
-// SetHalt sets the halt list.
+// SetHalt sets the halt list: the register accesses that stop the engine when a pin is revoked. It may be empty.
 func SetHalt(fd int, ops []HaltOp) error {
 	var keep runtime.Pinner
 	defer keep.Unpin()
@@ -89,8 +89,8 @@ func SetHalt(fd int, ops []HaltOp) error {
 	return Ioctl(fd, CallSetHalt, sized(&v))
 }
 
-// DoControl performs operation op, ControlResume and the like, and returns the fence's current generation. generation
-// is that of the fence to end, for ControlResume.
+// DoControl performs the operation op (Control.Op). For ControlResume, generation is that of the fence to end; other
+// operations ignore it. DoControl returns the fence's current generation, except for ControlUnmask.
 func DoControl(fd int, op uint32, generation uint64) (uint64, error) {
 	v := Control{Op: op, FenceGen: generation}
 	err := Ioctl(fd, CallControl, sized(&v))

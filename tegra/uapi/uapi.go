@@ -35,7 +35,7 @@ type Info struct {
 	Subdevice   uint16
 	DMABits     uint32 // out: width of the DMA mask
 	NIRQs       uint32 // out: vectors for SetEvent: of MSI-X or MSI, or 1 for the legacy line
-	PinAlign    uint32 // out: a pin's address and size are multiples of this number of bytes
+	PinAlign    uint32 // out: a pin's address and size must be multiples of this number of bytes
 	MaxPins     uint32 // out: maximum number of live pins and allocations of an open file
 	MaxPinBytes uint64 // out: maximum size of a single pin
 	PinnedBytes uint64 // out: currently pinned through this open file
@@ -43,7 +43,7 @@ type Info struct {
 	Errors      uint32 // out: number of error events of the function
 }
 
-// Info.Flags.
+// Bits of Info.Flags.
 const (
 	InfoIOMMU    = 1 << iota // there is a translating IOMMU in front of memory
 	InfoStrict               // the IOMMU drops a mapping at once
@@ -104,11 +104,11 @@ type Segment struct {
 type Pin struct {
 	Argsz      uint32
 	Flags      uint32 // in: PinToDevice and the like
-	VA         uint64 // in: aligned to Info.PinAlign, like Size
-	Size       uint64 // in
+	VA         uint64 // in: address, a multiple of Info.PinAlign
+	Size       uint64 // in: bytes, a multiple of Info.PinAlign
 	Cookie     uint64 // in: Query returns it
 	Segs       uint64 // in: address of Segments to fill
-	SegCap     uint32 // in: number of Segments that fit
+	SegCap     uint32 // in: number of Segments that fit at Segs
 	NSegs      uint32 // out: number of Segments; Query returns those that did not fit
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
@@ -137,7 +137,7 @@ type Query struct {
 	State    uint32 // out: PinLive or PinRevoked
 	Cookie   uint64 // out
 	Segs     uint64 // in: address of Segments to fill
-	SegCap   uint32 // in: number of Segments that fit
+	SegCap   uint32 // in: number of Segments that fit at Segs
 	SegFirst uint32 // in: number of the first segment requested, counted from 0
 	NSegs    uint32 // out: number of segments of the pin; 0 after it was revoked
 	Reason   uint32 // out: ReasonNone and the like
@@ -166,14 +166,14 @@ type Put struct {
 	Pad    uint32
 }
 
-// Alloc is coherent memory of the kernel, which can be mapped at MmapOffset.
+// Alloc is coherent memory that the kernel allocates for DMA. The caller can map it at MmapOffset.
 type Alloc struct {
 	Argsz      uint32
 	Flags      uint32
 	Size       uint64 // in: bytes, a multiple of Info.PinAlign
-	IOVA       uint64 // out
-	MmapOffset uint64 // out
-	Handle     uint32 // out
+	IOVA       uint64 // out: bus address
+	MmapOffset uint64 // out: offset for mmap
+	Handle     uint32 // out: for Put
 	Pad        uint32
 }
 
@@ -224,11 +224,13 @@ type Halt struct {
 
 // Control operates on the fence, the function's reset or the legacy line.
 type Control struct {
-	Argsz    uint32
-	Flags    uint32
-	Op       uint32 // in: ControlResume and the like
-	Pad      uint32
-	FenceGen uint64 // ControlResume in: the fence that was seen, otherwise EAGAIN. out: the current one
+	Argsz uint32
+	Flags uint32
+	Op    uint32 // in: ControlResume and the like
+	Pad   uint32
+	// in, for ControlResume: the generation of the fence that the caller has seen, or the call fails with EAGAIN;
+	// out, except for ControlUnmask: the current generation
+	FenceGen uint64
 }
 
 // Control.Op.

@@ -59,7 +59,7 @@ func Check(addr uintptr, size int, write bool) error {
 	return nil
 }
 
-// find returns the mapping that contains an address, or nil.
+// find returns the mapping of this process that contains an address, or nil if there is none.
 func find(at uint64) (*mapping, error) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/.ci/tools/gotest"
 )
 
-// A reader processes events.
+// A reader processes the events of go test -json.
 type reader struct {
 	out     io.Writer
 	said    map[string][]string // output of unfinished tests, by package and test

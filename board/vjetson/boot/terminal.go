@@ -14,9 +14,10 @@ import (
 // escape is the key that cuts the machine's power: ctrl-], as in telnet.
 const escape = 0x1d
 
-// terminal is this process's terminal, raw while the machine uses it. Standard input may also be a pipe.
+// A terminal is this process's standard input. If that is a terminal, it is in raw mode until restore is called; it may
+// also be something else, such as a pipe.
 type terminal struct {
-	old *term.State // nil: a pipe
+	old *term.State // nil: standard input is not a terminal
 }
 
 func openTerminal() (*terminal, error) {

@@ -52,12 +52,12 @@ const (
 	OpRead  Op = "read"  // reads a file to Stdout frames
 )
 
-// Job is a request.
+// Job is what a Request frame asks the agent to do.
 type Job struct {
 	Op   Op
-	Argv []string `json:",omitempty"` // run
-	Path string   `json:",omitempty"` // write, read
-	Mode uint32   `json:",omitempty"` // write: permission bits
+	Argv []string `json:",omitempty"` // for OpRun: the program and its arguments
+	Path string   `json:",omitempty"` // for OpWrite and OpRead: the file
+	Mode uint32   `json:",omitempty"` // for OpWrite: permission bits
 }
 
 // Ending is the result of a job. Status is the command's exit status, or 128 plus the signal's number if a signal ended

@@ -21,7 +21,7 @@ import (
 // cards holds the open FPGAs.
 type cards struct {
 	memory  *memory
-	lines   *lines.Lines // among them the FPGA's reset
+	lines   *lines.Lines // among them those that reset FPGAs
 	log     *slog.Logger
 	logHeld func(what string, err error) error // filters the errors of closing
 

@@ -10,7 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 )
 
-// pageText is the file name in mistakes about the text from the page's editor.
+// pageText is the name that errors give, instead of a file's, to the text from the page's editor.
 const pageText = "configuration"
 
 // A Check is the result of checking or applying a configuration: its mistakes, or the changes.

@@ -49,9 +49,9 @@ func newControlLoop(source pipeline.Source, c *config.ISP, cfg *isp.Config, log 
 	return &controlLoop{Loop: l, Name: c.Name, config: c.Auto}, nil
 }
 
-// exposureLimits returns limits. If the camera cannot change one of the two settings, both limits of that setting
-// become its current value. It returns an error if the camera can change neither setting, or the settings cannot be
-// read.
+// exposureLimits adapts limits to the camera and returns them: if the camera cannot change one of the two settings,
+// both limits of that setting become its current value. It returns an error if the camera can change neither setting,
+// or the settings cannot be read.
 func exposureLimits(limits *auto.ExposureConfig, camera auto.Camera) (*auto.ExposureConfig, error) {
 	exposure, gain := camera.Adjustable()
 	now, nowGain, err := camera.Exposure()

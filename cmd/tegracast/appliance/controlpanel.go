@@ -28,7 +28,7 @@ type exposureState struct {
 	HasExposure  bool    // the exposure can be set
 	HasGain      bool    // the gain can be set
 	HasAuto      bool    // there is a loop that can control the exposure
-	Auto         bool    // the loop controls it
+	Auto         bool    // the loop controls the exposure
 }
 
 // exposureSetting sets a camera manually, or, if Auto is true, returns control to the loop. A value of 0 leaves
@@ -75,7 +75,6 @@ type balance struct {
 	loop  *controlLoop // nil: none
 }
 
-// newControlPanel returns the panel of a source.
 func newControlPanel(name string, source pipeline.Source) *controlPanel {
 	samples, _ := source.Format().Pixel.Samples()
 	return &controlPanel{name: name, source: source, mono: samples.Mosaic == pipeline.Mono}
@@ -105,8 +104,8 @@ func (b *balance) now() isp.Gains {
 	return b.gains
 }
 
-// Shot returns the settings for a recording: the camera's, and those of the first isp. It returns false if there is
-// neither.
+// Shot returns the settings for a recording: the camera's, and those of the first isp. known is false if there is
+// neither, or if the camera's settings cannot be read.
 func (p *controlPanel) Shot() (s record.Settings, known bool) {
 	if camera, is := p.source.(auto.Camera); is {
 		exposure, gain, err := camera.Exposure()

@@ -25,7 +25,7 @@ func (fs *flows) all() []*flow {
 	return slices.Clone(fs.list)
 }
 
-// read yields each flow with its lock held, so that nobody changes its parts.
+// read yields each flow with the flow's lock held, so that nobody changes its parts meanwhile.
 func (fs *flows) read() iter.Seq[*flow] {
 	return func(yield func(*flow) bool) {
 		for _, f := range fs.all() {

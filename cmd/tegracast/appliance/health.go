@@ -37,7 +37,8 @@ type healthWatch struct {
 	looked  time.Time // when the statistics were last read
 }
 
-// defaultPatience is the time that a part may make no progress if there is no watchdog interval.
+// defaultPatience is the time after which a part that makes no progress counts as stalled, if there is no watchdog
+// interval.
 const defaultPatience = 20 * time.Second
 
 // newHealthWatch returns a healthWatch. started waits until every output is armed, and returns false if its context

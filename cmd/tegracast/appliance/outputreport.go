@@ -23,7 +23,7 @@ type outputReport struct {
 	Added   []string         // those of To that clients have added
 	RTSP    string           // URL for reading it; empty: none
 	Readers []streams.Reader // those that receive it by RTSP, WHEP or WHIP
-	SDP     bool             // it is a stream with an SDP file
+	SDP     bool             // it is a stream with destinations, which an SDP file describes
 	WHEP    bool             // it can be watched by WebRTC
 	Picture bool             // it can be viewed
 	Samples bool             // its source is a sensor, whose samples can be downloaded

@@ -108,8 +108,8 @@ func (p plan) follow(c *config.Appliance) {
 	}
 }
 
-// loses reports whether the card of an output is closed. A card that belongs to a single source is closed with the
-// source.
+// loses reports whether the plan closes the card of an output. A card that belongs to a single source is closed with
+// the source.
 func (p plan) loses(c *config.Appliance, o *config.Output) bool {
 	if o.Card == "" {
 		return false

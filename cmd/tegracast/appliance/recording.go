@@ -12,7 +12,7 @@ import (
 
 func init() { addSource((*sourceOpener).openRecording) }
 
-// openRecording opens recordings for playing.
+// openRecording opens a source that plays recordings.
 func (op *sourceOpener) openRecording(c *config.Source, k *config.Recording) (source, error) {
 	driver, err := op.storage.openDriver(filepath.Dir(k.Paths()[0]))
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 // reloadTime is the time limit of callers that wait for a reload.
 const reloadTime = 5 * time.Minute
 
-// An outcome is the result of the latest reload, in a file of the service's runtime directory. The file exists from the
-// call of Reloads on, and never if SIGHUP does not reload. systemd's own protocol cannot report a failed reload
-// (sd_notify(3)).
+// An outcome is the result of the latest reload. The service keeps it in a file of its runtime directory, from the call
+// of Reloads on; a service that does not reload on SIGHUP has no such file. The file is needed because systemd's own
+// protocol cannot report a failed reload (sd_notify(3)).
 type outcome struct {
 	Began int64  `json:"began"` // µs of CLOCK_MONOTONIC; 0: no reload yet
 	Error string `json:"error"` // empty: success

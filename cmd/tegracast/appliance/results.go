@@ -12,7 +12,7 @@ import (
 
 func init() { addSink((*sinkOpener).openResults) }
 
-// openResults opens an output of results.
+// openResults opens an output that sends the results of stages.
 func (op *sinkOpener) openResults(_ *flow, o *output, c *config.Output, k *config.Results, _ pipeline.Format) (pipeline.Sink, error) {
 	rc := results.Config{UDP: k.UDP, Listen: k.TCP, Logger: op.log.With("output", c.Name)}
 	if k.Bus {

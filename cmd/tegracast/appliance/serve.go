@@ -25,9 +25,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/kernel"
 )
 
-// Serve opens the appliance and runs it until ctx ends, a source fails, or, with ExitAtEnd, all sources have ended. On
-// SIGHUP it reloads the configuration, or ends if o.Fixed is set. It notifies the service manager of its state
-// (sd_notify(3)). If previous starts failed, it may wait first.
+// Serve opens the appliance and runs it until ctx ends, a fault such as a failed source ends it, or, with ExitAtEnd,
+// all sources have ended. On SIGHUP it reloads the configuration, or ends if o.Fixed is set. It notifies the service
+// manager of its state (sd_notify(3)). If previous starts failed, it may wait first.
 //
 // After the end of ctx, or after a fault, it returns within little more than shutdownTime. Parts that have not ended by
 // then are named in the log, and left to the end of the process.

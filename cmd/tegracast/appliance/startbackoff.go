@@ -67,7 +67,8 @@ func pause(n int, wasKilled bool) time.Duration {
 	return wait
 }
 
-// Begin counts this start as a failure until Forget is called, and waits. It returns false if ctx ends first.
+// Begin counts this start as a failure until Forget is called, and waits if previous starts failed. It returns false if
+// ctx ends first.
 func (b startBackoff) Begin(ctx context.Context, log *slog.Logger) bool {
 	if b.file == "" {
 		return true

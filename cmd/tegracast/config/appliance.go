@@ -109,7 +109,7 @@ type Source struct {
 	At, SlotsAt   yamlfile.Place
 	OpenAt        yamlfile.Place // place for the error if it cannot be opened
 
-	cpuReads string // why its frames cannot be in write-combined memory; empty: they can
+	cpuReads string // error for write_combined: why the CPU must access the frames for the source; empty: it need not
 	section  *SourceSection
 	// file checks the file that the source reads, and returns the format of its frames. It is nil if the source reads none.
 	file func() (pipeline.Format, error)
@@ -183,7 +183,7 @@ type OutputKind interface {
 // traits are the properties of an output that follow from its kind. The zero value belongs to an output that takes UYVY
 // from an isp and holds one frame.
 type traits struct {
-	Holds  int            // maximum number of frames that it holds (more in some formats); 0: one
+	Holds  int            // maximum number of frames that it holds, except packet-ready ones of rtp; 0: one
 	Card   string         // name of the Card that the frames go to; empty: none
 	OpenAt yamlfile.Place // place for the error if it cannot be opened; zero: the output's
 

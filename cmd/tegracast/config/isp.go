@@ -179,7 +179,8 @@ func (c *ISP) addFiles(at yamlfile.Section) error {
 	return nil
 }
 
-// checkDefects refuses known defects outside the picture. The section's own pixels come first, then those of the file.
+// checkDefects refuses known defects outside the picture. In c.config.Defects.Pixels, those of the section's "pixels"
+// key come before those of the section's file.
 func (c *ISP) checkDefects(at yamlfile.Section, f pipeline.Format) error {
 	for i, p := range c.config.Defects.Pixels {
 		if p.In(image.Rect(0, 0, f.Width, f.Height)) {

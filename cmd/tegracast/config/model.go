@@ -109,7 +109,7 @@ func (m *Model) checkTiming(at yamlfile.Section) error {
 	return nil
 }
 
-// maxReplay is the maximum size in bytes of a file that a sensor holds in memory.
+// maxReplay is the maximum size in bytes of a file that a model's sensor replays, because it is held in memory.
 const maxReplay = 1 << 30
 
 func (m *Model) frameBytes() int {

@@ -21,7 +21,7 @@ type Publish struct {
 	TokenFile    string `yaml:"token_file,omitempty" jsonschema_description:"For https: file with the token that the server asks for, in its first line. It is read at each attempt to publish."`
 }
 
-// WHIP reports whether the server receives the stream by WebRTC.
+// WHIP reports whether the server receives the stream by WebRTC, because the scheme of its URL is https or http.
 func (p *Publish) WHIP() bool {
 	u, err := url.Parse(p.URL)
 	return err == nil && (u.Scheme == "https" || u.Scheme == "http")

@@ -15,7 +15,7 @@ type RecordTrigger struct {
 	Result *TriggerResult `yaml:"result,omitempty" jsonschema_description:"A number that a stage finds in each frame. It triggers when it gets above a limit; while it is, the recording goes on."`
 }
 
-// RecordGPIO is a line of the board that triggers.
+// RecordGPIO is a GPIO line of the board whose edges trigger the recording.
 type RecordGPIO struct {
 	Line      lineName `yaml:"line" jsonschema_description:"NAME, such as PQ.05, or CHIP:OFFSET, such as gpiochip0:5."`
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A falling voltage triggers."`

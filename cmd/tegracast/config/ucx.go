@@ -52,7 +52,7 @@ func (c *UCX) verify(r *resolver, at yamlfile.Section) error {
 	return nil
 }
 
-// Allowed returns the addresses that may receive the output. If there are none, all may.
+// Allowed returns the networks from which receivers may connect; an empty list means from everywhere.
 func (c *UCX) Allowed() (list []netip.Prefix) {
 	for _, text := range c.Allow {
 		list = append(list, netip.MustParsePrefix(text)) // resolve has checked it

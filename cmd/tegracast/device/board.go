@@ -16,7 +16,7 @@ import (
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
-// Board is a PCI Express function that the kernel module drives, with its engine.
+// Board is a PCI Express function that the kernel module drives, opened as the hardware of cameras and outputs.
 type Board struct {
 	capture.Hardware
 	Function *tegra.Device
@@ -45,9 +45,9 @@ func OpenBoard(cfg cudahost.Config, path string) (*Board, error) {
 	return b, nil
 }
 
-// pinWarning returns a warning if memory is pinned through nv-p2p and the CUDA driver does not report that it supports
-// that (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), else "". A missing report is not reliable, since drivers before
-// CUDA 11.3 do not know the attribute.
+// pinWarning returns a warning if CUDA memory is pinned through nv-p2p and the CUDA driver does not report that it
+// supports that (CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_SUPPORTED), else "". It warns only, because drivers before CUDA
+// 11.3 do not know the attribute.
 func pinWarning(memory cudahost.Allocator, info uapi.Info) string {
 	c, cuda := memory.(*cudahost.CUDA)
 	if !cuda || c.Device.GPUDirectRDMA || info.Flags&uapi.InfoNVP2P == 0 {

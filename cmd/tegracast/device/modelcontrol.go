@@ -27,12 +27,12 @@ import (
 // error:
 //
 //	inject F5      the fault happens once, at the next opportunity
-//	revoke N       the pin number N, in the order of addresses, is revoked
+//	revoke N       the pin number N, modulo the number of pins, in the order of addresses, is revoked
 //	refuse RATE N  calls that pin and allocate fail at this rate, by the seed N; rate 0 ends that
-//	withdraw       faults that have not happened yet do not happen
+//	withdraw       requested faults that have not happened yet do not happen (model.Device.Withdraw)
 //	reset          the device is reset
-//	step 2s        the FPGA's clock makes a step
-//	wall 2s        the process's wall clock is ahead of the machine's by so much
+//	step 2s        the FPGA's clock steps by this time
+//	wall 2s        the process's wall clock is ahead of the machine's by this time
 //	collect        the process collects garbage, and returns free memory to the system
 const ControlFolder = "TEGRACAST_MODEL_CONTROL"
 

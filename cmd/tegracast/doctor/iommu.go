@@ -96,7 +96,8 @@ func (f pciFunction) controller() string {
 	return path.Dir(roots[0])
 }
 
-// deviceTree describes what the controller's node lacks and no kernel parameter can replace, or returns "".
+// deviceTree describes the properties that the device-tree node of a Jetson's controller lacks and that no kernel
+// parameter can replace. It returns "" if there are none, or the machine is not a Jetson.
 func (f pciFunction) deviceTree() string {
 	controller := f.controller()
 	if controller == "" || board.Identify(f.p.root).Family == board.Other || !f.p.exists(controller+"/of_node/compatible") {

@@ -41,8 +41,8 @@ func (c pciConfig) capability(id byte) int {
 
 func (c pciConfig) word(at int) int { return int(binary.LittleEndian.Uint16(c[at:])) }
 
-// expressSizes are limits of a function's packets in bytes: the current and the supported payload, and the read request.
-// 0: unknown.
+// expressSizes holds limits of a function's packets in bytes: payload and read are the current limits of the payload
+// and of a read request, payloadMax is the payload that the function supports. All are 0 if they are unknown.
 type expressSizes struct{ payload, payloadMax, read int }
 
 // sizes returns the limits in Device Capabilities and Device Control (§7.5.3.3, §7.5.3.4).

@@ -39,8 +39,8 @@ type chapter struct {
 	err              error
 }
 
-// Report writes a report on this machine to a file, which must not exist. version prints the program's version. Report
-// returns terminal.ErrChecked if something is missing for a real FPGA.
+// Report writes a report on this machine to a file, which must not exist yet. version prints the program's version.
+// After writing the report, it returns terminal.ErrChecked if something is missing for a real FPGA.
 func Report(ctx context.Context, e terminal.Env, file string, version func(io.Writer) error) error {
 	p := thisMachine()
 	r := &reporter{

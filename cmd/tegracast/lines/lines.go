@@ -29,7 +29,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Lines are the open lines. All methods may be called concurrently.
+// Lines holds the open GPIO lines. All its methods may be called concurrently.
 type Lines struct {
 	cfg     Config
 	flashes chan time.Time                       // passes the start of each pulse from trigger to strobe

@@ -19,7 +19,7 @@ type strobePin struct {
 	flashes <-chan time.Time // starts of the trigger's pulses; nil: the strobe follows the frames
 	nominal time.Duration    // the source's frame period
 
-	exposures chan exposure // the latest one
+	exposures chan exposure // holds the latest exposure until it is taken
 	last      exposure      // used by frame only
 }
 

@@ -24,7 +24,7 @@ type lane struct {
 	bytes    uint64
 	elapsed  time.Duration
 	counters xdma.Counters
-	parts    uint64 // memory segments of all transfers
+	parts    uint64 // number of memory segments in all transfers together
 	latency  pipeline.Histogram
 }
 
@@ -36,7 +36,7 @@ type copier struct {
 	lanes    [2]lane // by fpga.Direction
 	compares bool    // the card has both directions
 
-	moved func(bytes int) // receives the number of bytes moved so far in the current copy
+	moved func(bytes int) // called with the number of bytes that the current copy has moved so far
 
 	reason atomic.Value // tegra.Reason for which the kernel has revoked the memory
 }
@@ -106,7 +106,7 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// revocationTime is the time within which the program learns of a revocation after an error of the engine.
+// revocationTime is how long to wait, after an error of the engine, for the report that memory was revoked.
 const revocationTime = 200 * time.Millisecond
 
 // explained returns err, with the reason if the kernel has revoked the surfaces. The engine may report its own error

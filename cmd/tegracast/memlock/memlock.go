@@ -85,7 +85,7 @@ func (l *Limit) refuse(part Pool, most, sum uint64, verb string) error {
 		part.Slots, text(most, true), verb, text(sum, true), text(l.Bytes, false), l.From, lower, l.Remedy)
 }
 
-// text formats a number of bytes in KiB or MiB, rounded up if up is true.
+// text formats a number of bytes in KiB or MiB, rounded up if up is true and down otherwise.
 func text(n uint64, up bool) string {
 	shift, unit := 10, "KiB"
 	if n >= 10<<20 {

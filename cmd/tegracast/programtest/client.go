@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 )
 
-// Client sends requests with the token of a serve process that keeps it in this process's state folder.
+// Client sends requests with the token that a serve process has written to this process's state folder.
 var Client = &http.Client{Transport: WithToken(http.DefaultTransport)}
 
 // WithToken returns a transport that adds the same token to requests as Client.

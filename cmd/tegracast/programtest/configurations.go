@@ -20,8 +20,8 @@ outputs:
   - {name: lines, from: motion, results: {udp: ["127.0.0.1:5010"]}}
 `
 
-// WithAuto is a format for a configuration with an isp's section auto. The isp is linear, so that a picture's mean shows
-// the light.
+// WithAuto is a format string for a configuration; its argument is the isp's "auto" section. The isp is linear, so that
+// a picture's mean is proportional to the light.
 const WithAuto = `
 memory: host
 sources: [{name: camera, model: {width: 640, height: 360, rate: 30}}]

@@ -20,7 +20,8 @@ import (
 // Path is the import path of the program.
 const Path = "github.com/tegracast/tegracast/cmd/tegracast"
 
-// program builds the binary once, as `make build` does. TEGRACAST_PROGRAM names a prebuilt one, for machines without Go.
+// program returns the path of the binary. It builds the binary once, without cgo, unless TEGRACAST_PROGRAM names a
+// prebuilt one, for machines without Go.
 var program = sync.OnceValues(func() (string, error) {
 	if exe := os.Getenv("TEGRACAST_PROGRAM"); exe != "" {
 		return exe, nil
@@ -40,8 +41,8 @@ var program = sync.OnceValues(func() (string, error) {
 // folder is the directory in which the program is built if a test needs it.
 var folder string
 
-// Main runs the tests of a package with their own state folder, removes what they have built, and ends the process. It
-// is meant to be the whole TestMain.
+// Main runs the tests of a package with a temporary state folder, removes this folder and the program that the tests
+// have built, and ends the process. It is meant to be the whole TestMain.
 func Main(m *testing.M) {
 	var err error
 	if folder, err = os.MkdirTemp("", "tegracast-test-"); err != nil {

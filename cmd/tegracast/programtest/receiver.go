@@ -47,7 +47,7 @@ func (p *Process) Received(t *testing.T, port int) (v Verdict, overflow uint64) 
 	return p.Verdict(t), overflow
 }
 
-// Listening waits until the port is open in a process's network namespace. It fails the test after a minute.
+// Listening waits until a UDP socket in a process's network namespace has the port. It fails the test after a minute.
 func Listening(t *testing.T, pid, port int) {
 	t.Helper()
 	for range 6000 {

@@ -57,8 +57,8 @@ func (s *Set) moved(ctx context.Context) (list []moved) {
 	return slices.DeleteFunc(names, func(m moved) bool { return m.to == m.was.Addr })
 }
 
-// move sends streams to the new addresses, except to those that get another stream, and reports whether anything
-// changed.
+// move sends streams to the new addresses of their destinations, except to an address that gets another stream or to
+// which nothing can be sent. It reports whether anything changed.
 func (s *Set) move(list []moved, log *slog.Logger) (changed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

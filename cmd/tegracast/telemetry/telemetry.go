@@ -155,7 +155,7 @@ func (b *Bus) Status() string {
 	return fmt.Sprintf("  | bus %d messages lost %d", st.Published, st.Lost())
 }
 
-// Print prints the publisher's counters.
+// Print prints the publisher's counters, or nothing if nothing is published.
 func (b *Bus) Print(w io.Writer) {
 	if st, is := b.Stats(); is {
 		fmt.Fprintf(w, "bus: %d messages published, %d wait, lost %d\n", st.Published, st.Waiting, st.Lost())

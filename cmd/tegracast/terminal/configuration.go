@@ -22,8 +22,8 @@ type Section struct {
 // A Key is a key of a Section. Kind describes its values.
 type Key struct{ Name, Kind, Text string }
 
-// Sections returns the keys of the configuration by its JSON Schema: those of an object, followed by those of the objects
-// in it.
+// Sections returns the keys that a JSON Schema of the configuration defines, with one Section for each object: first
+// the top level, and each object before those in it.
 func Sections(schema []byte) ([]Section, error) {
 	root := &jsonschema.Schema{}
 	if err := json.Unmarshal(schema, root); err != nil {
@@ -80,7 +80,7 @@ func Configuration(w io.Writer, b Build, schema []byte, example string) error {
 	return err
 }
 
-// Rules describes what applies to all keys.
+// Rules is the text about what applies to all keys of a configuration.
 const Rules = "A key that is not known, a value of a wrong type, and what cannot work are refused with line and column. " +
 	"tegracast config default prints an example, tegracast config check FILE looks for mistakes, and systemctl reload tegracast has the " +
 	"service read the file again.\n\nA source has exactly one of the keys that say what it is, such as fpga or model, and so has an output, " +

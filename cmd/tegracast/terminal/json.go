@@ -16,7 +16,7 @@ import (
 // meaning or unit, but not for new keys.
 const JSONVersion = 1
 
-// WriteJSON writes a struct as an indented object that begins with the version.
+// WriteJSON writes a struct as an indented JSON object whose first key is "version" (JSONVersion).
 func WriteJSON(w io.Writer, v any) error {
 	var object, text bytes.Buffer
 	enc := json.NewEncoder(&object)

@@ -18,7 +18,7 @@ type Command struct {
 	Flags       []*pflag.Flag
 }
 
-// A Pair is an entry of one of the lists after the commands: a term and its meaning.
+// A Pair is an entry of Statuses, Signals or Files: a term and its meaning.
 type Pair struct{ Term, Text string }
 
 // Parts of tegracast(1) after the commands.

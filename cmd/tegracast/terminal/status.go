@@ -83,7 +83,7 @@ func (s *Status) Run(ctx context.Context) {
 	}
 }
 
-// since holds the current time, the seconds since the previous look, and the CPU usage during those seconds.
+// since holds the current time, the seconds since the previous update of the status, and the CPU usage in between.
 type since struct {
 	now     time.Time
 	seconds float64

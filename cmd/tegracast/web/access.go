@@ -65,7 +65,7 @@ type door struct {
 // A peer is the other end of a connection.
 type peer struct {
 	conn     net.Conn
-	address  netip.Addr            // zero for the socket
+	address  netip.Addr            // address of the other end; the zero Addr for a client of Config.Socket
 	admitted bool                  // it is a client of the socket, which checks its clients itself
 	client   func() guesses.Client // returns the client for which wrong passwords are counted
 	person   func() bool           // reports whether it belongs to a person on this machine, not to a service

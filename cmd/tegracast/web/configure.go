@@ -31,7 +31,7 @@ type Check struct {
 	Good     bool               `json:"good"`
 	Mistakes []yamlfile.Mistake `json:"mistakes,omitempty"` // in the order of the text
 	Changed  []string           `json:"changed,omitempty"`  // what was changed, such as outputs[raw].rtp.mtu
-	Warning  string             `json:"warning,omitempty"`  // why a restart will not use the new text; empty: it will
+	Warning  string             `json:"warning,omitempty"`  // why the change will not survive a restart; empty: it will
 }
 
 // A Configurator shows and changes the configuration.

@@ -33,7 +33,7 @@ type Output struct {
 	Added   []string `json:"added,omitempty"`   // those of To that clients have added, and can remove
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
 	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
-	SDP     bool     `json:"sdp"`               // it is a stream with an SDP file
+	SDP     bool     `json:"sdp"`               // it is a stream with destinations, which an SDP file describes
 	WHEP    bool     `json:"whep"`              // it can be watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be viewed
 	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be downloaded

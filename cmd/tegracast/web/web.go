@@ -57,7 +57,8 @@ type Config struct {
 	Switch       func(ctx context.Context, output string, on bool) error
 	Settings     Settings     // nil: nothing can be set
 	Configurator Configurator // nil: the configuration can be neither read nor changed
-	// WHEP begins and ends sessions of viewers of an output. It gets the path values name and session. nil: none.
+	// WHEP answers requests that begin, change or end WebRTC sessions of an output's viewers (/NAME/whep). They have
+	// the path value "name" and, for an existing session, "session". nil: there are no such sessions.
 	WHEP   http.Handler
 	Logger *slog.Logger
 

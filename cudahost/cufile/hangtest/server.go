@@ -41,8 +41,8 @@ type server struct {
 	back string
 
 	mu    sync.Mutex
-	names map[uint64]string   // by node
-	nodes map[string]uint64   // by name
+	names map[uint64]string   // file names by node
+	nodes map[string]uint64   // nodes by file name
 	open  map[uint64]*os.File // by handle
 	last  uint64              // the node or handle given out last
 

@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Build returns the path of a shared library with the design in dir and its checks. It builds the library in the folder
-// cache, with the extra arguments for Verilator, unless it exists there. The argument --assert enables the checks.
+// Build returns the path of a shared library of the design in dir. Unless the library is already in the folder cache,
+// Build makes it there with Verilator and the extra arguments, of which --assert enables the design's checks.
 func Build(dir, cache string, extra ...string) (string, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {

@@ -150,7 +150,7 @@ func (e *Endpoint) layOut(f *vfiouser.Function) error {
 	return nil
 }
 
-// window is a BAR of the current card in the slot.
+// window is a BAR of the card that is currently in the slot. Without a card it reads as all ones.
 type window struct {
 	e   *Endpoint
 	bar int

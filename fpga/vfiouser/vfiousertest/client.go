@@ -100,7 +100,7 @@ func Frame(id, command uint16, flags uint32, body []byte) []byte {
 	return Cat(id, command, uint32(16+len(body)), flags, uint32(0), body)
 }
 
-// Send sends bytes unchanged, with descriptors.
+// Send sends b unchanged, together with the file descriptors fds.
 func (c *Client) Send(b []byte, fds ...int) error {
 	var oob []byte
 	if len(fds) > 0 {
@@ -119,7 +119,7 @@ func (c *Client) Do(command uint16, body []byte, fds ...int) Reply {
 	return c.await(command, 0, body, fds...)
 }
 
-// Post sends a command that requests no answer.
+// Post sends a command with the flag that suppresses the answer.
 func (c *Client) Post(command uint16, body []byte) error {
 	c.mu.Lock()
 	c.id++

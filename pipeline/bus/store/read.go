@@ -32,8 +32,9 @@ func (s *Store) Next(most int) (list []Message) {
 	return list
 }
 
-// fill reads ahead, up to at least n bytes if the file has as many. Before the first file, and at the end of a file, it
-// only moves on to the next file. It returns an error if a file cannot be read or ends within a message.
+// fill reads ahead, so that ahead contains at least n bytes if the file has as many. Before the first file, and at the
+// end of a file, it opens the next file instead. It returns an error if there is none, or if a file cannot be read or
+// ends within a message.
 func (s *Store) fill(n int) error {
 	if s.reading == nil {
 		return s.enter(s.segments[0])

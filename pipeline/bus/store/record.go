@@ -16,7 +16,8 @@ type Message struct {
 }
 
 // A Number identifies a message of a subject. Sequence starts at 1 in each epoch; a gap means that messages were lost.
-// A new epoch starts whenever it is unknown how the previous one ended. ID identifies the publisher of the epochs.
+// Epoch counts the epochs of an ID from 1: a new one starts if the last numbers of the previous one are unknown. ID
+// identifies the publisher; a new one is chosen if the epoch is unknown too.
 type Number struct {
 	ID              uint64
 	Epoch, Sequence uint64

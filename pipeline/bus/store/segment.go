@@ -18,7 +18,7 @@ import (
 type segment struct {
 	number uint64
 	path   string
-	from   int64 // offset of the first record that is not safe elsewhere
+	from   int64 // offset of the first record that Done has not been told about
 	size   int64
 	left   int // number of records from that offset on
 	gone   bool

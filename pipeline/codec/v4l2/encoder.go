@@ -34,7 +34,7 @@ type Encoder struct {
 	askKey   bool  // the next picture must be a key frame, because an earlier one was lost
 	bitrate  int
 	open     func() (node, error) // opens the device again; nil: not supported
-	broken   error                // error after which the device counts as not responding
+	broken   error                // error after which the device must be reopened; nil: it works
 	since    time.Time            // time of the last attempt to use or reopen it
 	args     args
 }

@@ -66,7 +66,7 @@ type Loop struct {
 	freezeExposure, freezeGains atomic.Bool
 	mu                          sync.Mutex
 	state                       State
-	failing                     bool // the last setting was refused, and this was logged
+	failing                     bool // the latest setting was refused, and this was logged
 }
 
 // NewLoop returns a Loop. If it is to control the exposure, it starts with the camera's current setting. Errors wrap

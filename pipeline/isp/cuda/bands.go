@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// bandLines is the minimum number of lines of a filling frame to wait for before kernels are launched on them. All
-// lines that have arrived by then are processed (docs/cuda.md).
+// bandLines is the minimum number of further lines of a filling frame, except at its end, to wait for before kernels
+// are launched on them. All lines that have arrived by then are processed (docs/cuda.md).
 const bandLines = 32
 
 // bandsInFlight is the maximum number of bands of a frame that are processed at a time: one being copied in, one in the

@@ -10,8 +10,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/isp"
 )
 
-// copyIn copies to the device the sensor's frame up to the given number of lines from its top, without those that it
-// has already copied, on a separate stream, and makes the kernels wait for the copy.
+// copyIn copies the given number of lines from the top of the sensor's frame, except those already copied, to the
+// device, on a separate stream, and makes the kernels wait for the copy.
 func (s *Stage) copyIn(j *job, in *pipeline.Frame, lines int) error {
 	f, from := s.plan.recipe.In, j.progress.input
 	j.progress.input = lines

@@ -33,8 +33,8 @@ type job struct {
 	params [1]unsafe.Pointer // points to args
 	in     uintptr           // copy of the input; 0 if in place
 	outs   []uintptr         // pictures before they are copied
-	inside *cudahost.Event   // the copy in has progressed this far
-	worked *cudahost.Event   // the kernels have progressed this far
+	inside *cudahost.Event   // marks how far the copy of the input has progressed
+	worked *cudahost.Event   // marks how far the kernels have progressed
 	report *cudahost.Buffer  // statistics from the device, or nil
 	fence  *cudahost.Fence   // of the last frame of this job; nil: nothing to wait for
 

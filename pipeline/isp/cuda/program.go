@@ -95,7 +95,7 @@ func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
 	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), r.Sharpen > 0)
 }
 
-// parts returns the parts that a recipe needs. Outputs of the same kind share one.
+// parts returns the compiler options for the parts that a recipe needs, each once.
 func parts(r *isp.Recipe, observe bool) (list []string) {
 	if needsPlane(r) || observe {
 		list = append(list, samplesPart)

@@ -52,7 +52,7 @@ type Stage struct {
 	staged   bool
 	linked   bool        // kernels access frames over a link
 	observe  bool        // statistics are needed
-	fault    func(error) // may be nil
+	fault    func(error) // called at most once, when the GPU is lost; may be nil
 	once     sync.Once
 
 	gains atomic.Pointer[isp.Gains] // last requested gains

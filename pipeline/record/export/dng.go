@@ -153,7 +153,7 @@ func rational(b []byte, numerator, denominator int64) []byte {
 // tiffTime is the layout of times (TIFF 6.0 §8, Exif 2.32 §4.6.5).
 const tiffTime = "2006:01:02 15:04:05"
 
-// exif returns the Exif tags of a frame: when it was exposed, and for how long.
+// exif returns the Exif tags of a frame: its time, and the duration of its exposure if that is known.
 func exif(frame *record.Frame, shot record.Settings) []tag {
 	at := frame.At.UTC()
 	tags := []tag{

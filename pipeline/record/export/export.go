@@ -216,6 +216,6 @@ func (d *folder) addFrame(f *record.Frame, pixels []byte) error {
 
 func (d *folder) finish() error { return nil }
 
-// FormatOf returns the format that a path's extension names: the extension without the dot, or "" if there is none. It
-// need not be one of Formats.
+// FormatOf returns the format that a path's extension names: the extension without the dot, or "" if there is none. The
+// result need not be one of Formats.
 func FormatOf(out string) string { return strings.TrimPrefix(filepath.Ext(out), ".") }

@@ -19,7 +19,7 @@ import (
 // ErrFFmpeg means that ffmpeg is missing or has failed.
 var ErrFFmpeg = errors.New("ffmpeg")
 
-// mkv writes a Matroska file with ffmpeg: lossless pictures or samples, as FFV1.
+// mkv writes a Matroska file with ffmpeg, losslessly as FFV1: pictures, or a sensor's samples as grey pictures.
 type mkv struct {
 	format  pipeline.Format
 	command *exec.Cmd

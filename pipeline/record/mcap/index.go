@@ -10,7 +10,7 @@ import (
 	"io"
 )
 
-// errUnfinished means that a file does not have the end of a finished file.
+// errUnfinished means that a file does not end as a finished one does: with a summary, a footer and the magic.
 var errUnfinished = errors.New("mcap: the file has no end")
 
 const footerSize = recordHead + 8 + 8 + 4

@@ -20,7 +20,7 @@ func (w *Writer) Move(by int64) {
 	}
 }
 
-// Adopt adds the chunks of another writer that begin at byte from or later. It adds by, which may be negative, to their
+// Adopt adds those chunks of other that begin at or after the offset from. It adds by, which may be negative, to their
 // offsets, because they are elsewhere in w's file.
 func (w *Writer) Adopt(other *Writer, from uint64, by int64) {
 	for _, c := range other.chunks {

@@ -13,7 +13,7 @@ import (
 type MessageInfo struct {
 	Message
 	Offset, Size int64 // in the file or, if the chunk is compressed, in its records
-	packed       int   // the number of the compressed chunk + 1; 0 if Offset is in the file
+	packed       int   // index of the compressed chunk in File.Chunks, plus 1; 0 if the chunk is not compressed
 }
 
 // Compressed reports whether the message is in a compressed chunk.

@@ -79,7 +79,7 @@ func beginRecord(b []byte, op Opcode) (_ []byte, at int) {
 	return append(b, byte(op), 0, 0, 0, 0, 0, 0, 0, 0), len(b)
 }
 
-// endRecord sets the length of the record that began at byte at of b and ends at the end of b, and returns b.
+// endRecord sets the length of the record that begins at b[at] and reaches to the end of b, and returns b.
 func endRecord(b []byte, at int) []byte {
 	le.PutUint64(b[at+1:], uint64(len(b)-at-recordHead))
 	return b

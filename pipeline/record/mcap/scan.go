@@ -79,8 +79,8 @@ const (
 	chunkUnit  = 4096    // chunks made by Writer.Frame begin at multiples of this
 )
 
-// resume returns the offset of the first chunk after byte at that begins at a multiple of chunkUnit and is followed by
-// a message index, or 0 if there is none within maxGap bytes.
+// resume returns the offset of the first chunk that begins after offset at, at a multiple of chunkUnit, and is followed
+// by a message index. It returns 0 if no such chunk begins within maxGap bytes, or if ctx ends.
 func (f *File) resume(ctx context.Context, at int64) int64 {
 	end := min(f.size, at+maxGap)
 	at = (at/chunkUnit + 1) * chunkUnit
@@ -95,7 +95,7 @@ func (f *File) resume(ctx context.Context, at int64) int64 {
 	return 0
 }
 
-// isChunk reports whether there is a chunk at byte at, followed by a message index.
+// isChunk reports whether a chunk begins at offset at and is followed by a message index.
 func (f *File) isChunk(at int64) bool {
 	h, err := f.head(at)
 	if err != nil {

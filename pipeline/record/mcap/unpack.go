@@ -26,7 +26,7 @@ const (
 // unpacked is the compressed chunk that was decompressed last.
 type unpacked struct {
 	chunk   int    // its number + 1; 0: none
-	records []byte // its records; their CRC, if there is one, is right
+	records []byte // its records, decompressed; they match the chunk's CRC if it has one
 }
 
 // unpack returns the records of compressed chunk i, which is c, after checking their CRC, if there is one. They are

@@ -26,8 +26,8 @@ func Silence(t *testing.T) (asked <-chan struct{}) {
 	return questions
 }
 
-// Answer replaces the process's name server with one that returns the IPv4 addresses from addrs for every host, until
-// the test ends. With a code other than success there must be none.
+// Answer replaces the process's name server, until the test ends, with one that answers a query for any host with the
+// code and the IPv4 addresses from addrs. With a code other than success, addrs must return no addresses.
 func Answer(t *testing.T, addrs func() (dnsmessage.RCode, []netip.Addr)) {
 	t.Helper()
 	serve(t, func(question []byte) []byte {

@@ -98,7 +98,7 @@ func namespace() (*os.File, error) {
 	return f, nil
 }
 
-// ifb creates a device that only transmits.
+// ifb creates an interface behind which nothing receives. segmentation is "on" if the interface segments UDP, or "off".
 func (n *network) ifb(ctx context.Context, segmentation string) error {
 	return in(ctx, n.near,
 		"ip link add x type ifb", "ip address add "+here+"/24 dev x", "ip link set x up",

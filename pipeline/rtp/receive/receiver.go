@@ -20,7 +20,7 @@ import (
 // Config configures a Receiver.
 type Config struct {
 	Media     rtp.Media // a result of rtp.ParseSDP
-	Interface string    // for multicast and link-local addresses; empty: determined by the route
+	Interface string    // name of the interface for multicast and link-local addresses; empty: determined by the route
 	Buffer    int       // requested receive buffer of the socket in bytes; 0: a raw frame's size, limited to 8 to 64 MiB
 	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, or a byte stream of
 	// H.264 (Annex B). The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of
@@ -65,12 +65,12 @@ type Receiver struct {
 
 // Stats are the counters of a Receiver.
 type Stats struct {
-	Packets          uint64               `json:"packets"`                // RTP packets without duplicates
+	Packets          uint64               `json:"packets"`                // valid packets of the stream, each once
 	Bytes            uint64               `json:"bytes"`                  // RTP headers and payload of these packets
 	Lost             uint64               `json:"lost"`                   // packets missing (RFC 3550 A.3)
 	Drops            int64                `json:"receiver_drops"`         // datagrams dropped at this socket, each of up to 128 packets; -1: not known
 	Reordered        uint64               `json:"reordered"`              // packets that came after a later one
-	Duplicates       uint64               `json:"duplicates"`             // packets that came twice
+	Duplicates       uint64               `json:"duplicates"`             // packets that had already arrived
 	Late             uint64               `json:"late"`                   // packets that came after their frame, or a newer one, was completed or given up
 	Malformed        uint64               `json:"malformed"`              // packets that break RTP or RTCP
 	Interlaced       bool                 `json:"interlaced,omitempty"`   // the malformed packets have interlaced video, which is not received
@@ -89,7 +89,7 @@ type Stats struct {
 	Buffer           int                  `json:"buffer_bytes"`           // receive buffer of the socket
 	LastPacket       time.Time            `json:"last_packet"`            // arrival of the last RTP packet; zero if there was none
 	Silence          time.Duration        `json:"silence_ns"`             // from last_packet to these counts, or to the end of reception
-	Ended            bool                 `json:"ended"`                  // the sender has sent BYE, and nothing has arrived since
+	Ended            bool                 `json:"ended"`                  // the sender has sent BYE, and no valid packet followed
 }
 
 // New returns a Receiver with open sockets, which have joined the group if there is one. Run closes them, as does Close

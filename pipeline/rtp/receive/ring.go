@@ -39,7 +39,7 @@ type ring struct {
 	came   sync.Cond // signals the taker
 	freed  sync.Cond // signals the reader
 	tail   int       // place of the oldest datagram
-	count  int       // datagrams from tail on, wrapping at the end of the ring
+	count  int       // number of datagrams in the places from tail on, wrapping at the end of the ring
 	awake  bool      // the taker should check the time
 	ended  bool      // reception has ended; later datagrams do not count
 	endAt  time.Time // when it ended

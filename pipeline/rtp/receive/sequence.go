@@ -147,7 +147,7 @@ func (s *sequence) gaps() bool {
 	return false
 }
 
-// lost returns the number of missing packets up to the highest one (RFC 3550 A.3), plus before.
+// lost returns s.before plus the number of packets missing up to the highest sequence number (RFC 3550 A.3).
 func (s *sequence) lost() uint64 {
 	if !s.started {
 		return s.before

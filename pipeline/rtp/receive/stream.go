@@ -380,7 +380,7 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 	}
 }
 
-// application processes a sender's APP packet about a frame.
+// application processes a sender's APP packet: the checksum of a frame, or the report of a damaged one.
 func (s *stream) application(p *rtcp.ApplicationDefined) {
 	if c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data); err == nil {
 		s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})

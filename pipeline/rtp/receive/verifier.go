@@ -68,7 +68,7 @@ func (v *verifier) newest(n int) *check {
 	return &v.frames[(v.nextFrame+2*pendingChecks-1-n)%pendingChecks]
 }
 
-// awaits reports whether the checksum of one of the n newest frames is missing.
+// awaits reports whether the checksum of any of the n newest frames (see newest) has not arrived yet.
 func (v *verifier) awaits(n int) bool {
 	for i := range n {
 		if v.newest(i).pending {

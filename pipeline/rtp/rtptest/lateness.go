@@ -92,8 +92,8 @@ func (w waits) grow(t testing.TB) (sum time.Duration) {
 	return sum
 }
 
-// dropped returns how many datagrams the kernel has dropped because a socket of this network namespace was full (the
-// kernel's networking/snmp_counter.rst: UdpRcvbufErrors).
+// dropped returns how many UDP datagrams over IPv4 the kernel has dropped because the receive buffer of a socket of
+// this network namespace was full (the kernel's networking/snmp_counter.rst: UdpRcvbufErrors).
 func dropped(t testing.TB) (n uint64) {
 	t.Helper()
 	text, err := os.ReadFile("/proc/thread-self/net/snmp")

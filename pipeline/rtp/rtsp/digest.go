@@ -116,7 +116,8 @@ func parameters(s string) (p map[string]string, ok bool) {
 	return p, true
 }
 
-// unquote returns the text up to the closing quotation mark, and what follows that. found is false if there is none.
+// unquote returns the text of s up to the closing quotation mark, with backslash escapes resolved, and what follows the
+// mark. s begins after the opening mark. found is false if there is no closing mark.
 func unquote(s string) (text, rest string, found bool) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -24,8 +24,8 @@ const control = "trackID=0"
 // public lists the methods that are served, for the Public and Allow headers.
 const public = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER"
 
-// respond answers a request for the stream of this name by its method. It returns nil if it has written the answer. The
-// client has a session where the method needs one.
+// respond returns the answer to a request for the stream called name, or nil if the answer has already been written. If
+// the method needs a session, the client must have one.
 func (c *conn) respond(r *request, name string) *base.Response {
 	switch base.Method(r.method) {
 	case base.Options:
@@ -55,7 +55,7 @@ func status(code base.StatusCode, header ...string) *base.Response {
 	return res
 }
 
-// serve reads and answers the requests of a connection until it ends.
+// serve answers the requests of the connection until the connection ends, then ends its session and closes it.
 func (c *conn) serve() {
 	err := c.answerAll()
 	if c.Stalled() {
@@ -65,7 +65,7 @@ func (c *conn) serve() {
 	_ = c.Close()
 }
 
-// answerAll answers requests until the connection ends, and returns the reason for its end.
+// answerAll answers requests until the connection ends or must be closed, and returns the reason.
 func (c *conn) answerAll() error {
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(c.server.config.idle))
@@ -103,7 +103,8 @@ func (c *conn) answerAll() error {
 	}
 }
 
-// receive handles a packet that the client sent on a channel.
+// receive handles a packet that the client sent on a channel. It ignores all packets but those on the session's channel
+// for RTCP.
 func (c *conn) receive(f *frame) {
 	s := c.session
 	if s == nil || s.channel < 0 || int(f.channel) != s.channel+1 {

@@ -98,7 +98,8 @@ func (m *messages) frame() (*frame, error) {
 	return f, err
 }
 
-// request reads a request, or a response, for which it returns an empty one. Lines may end with LF alone (RFC 2326 §4).
+// request reads a request or a response. What it returns for a response has no method, target and version. Lines may
+// end with LF alone (RFC 2326 §4).
 func (m *messages) request() (*request, error) {
 	line, err := m.text.ReadLine()
 	if err != nil {

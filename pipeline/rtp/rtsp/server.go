@@ -133,7 +133,8 @@ func (s *Server) find(name string) *stream {
 	return s.streams[name]
 }
 
-// add adds a session. refusal is 0, or why it is not added: there are too many, or its stream has been removed.
+// add adds a session and returns 0, or returns the status with which it is refused: there are too many sessions, or its
+// stream has been removed or replaced.
 func (s *Server) add(r *session) (refusal base.StatusCode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

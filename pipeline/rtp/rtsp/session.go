@@ -24,7 +24,7 @@ type session struct {
 	stream  *stream
 	conn    *conn
 	packets *send.Reader
-	group   *group // the multicast group that it shares; nil: packets are sent to it alone
+	group   *group // multicast group to which the packets are sent; nil: they are sent to this client alone
 	channel int    // of RTP on the connection; -1 for UDP
 	url     string // of the track, at the address that the client wrote
 	playing bool

@@ -39,7 +39,8 @@ func newAdaptation(c Config) *adaptation {
 	return a
 }
 
-// follow sets the encoder's bit rate to what the receivers currently allow.
+// follow sets the encoder's bit rate to what the receivers currently allow, unless the two are nearly equal, or the
+// encoder has refused a change less than refusedFor ago.
 func (a *adaptation) follow(now time.Time) {
 	if a.control == nil || now.Before(a.again) {
 		return

@@ -93,8 +93,9 @@ func uses(b []byte, ssrc uint32) bool {
 	return false
 }
 
-// tellFirst tells a reader that begins with t which packet comes first. A reader on a connection that is too far behind
-// begins with a later train. The transmitter's lock must be held.
+// tellFirst tells a reader that waits for its first train which packet of t comes first, and makes it begin with t. If
+// a message must precede the first packet and cannot be queued yet, the reader begins with a later train. The
+// transmitter's lock must be held.
 func (d *destination) tellFirst(t *train) {
 	if !d.start.due {
 		return
@@ -133,8 +134,9 @@ func (x *transmitter) listen(d *destination, b []byte, from netip.AddrPort, now 
 	}
 }
 
-// adopt returns the destinations of t, or nil if the transmitter is closed. If there are destinations and t has a new
-// SSRC, adopt ends the old stream with BYE, and restarts the counts of the sender reports (RFC 3550 §6.4.1).
+// adopt returns the destinations to which t is to be sent, or nil if the transmitter is closed. It tells readers that
+// begin with t its first packet. If there are destinations and t has a new SSRC, adopt ends the old stream with BYE,
+// and restarts the counts of the sender reports (RFC 3550 §6.4.1).
 func (x *transmitter) adopt(t *train) []*destination {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -22,7 +22,7 @@ type destination struct {
 	counters counters
 	progress progress
 
-	mu     sync.Mutex // guards the following fields; held for the time of one burst
+	mu     sync.Mutex // guards the fields up to closed; held while a burst is sent
 	paused bool       // gets RTCP only
 	skips  bool       // gets no more packets of the current train, because it was paused
 	fresh  bool       // the next train is the first one
@@ -68,7 +68,8 @@ func newDestination(to Destination, c Config, buffer int, ready bool) (*destinat
 	return d, nil
 }
 
-// beginTrain starts a new train. For a reader on a connection that is too far behind, the whole train is given up.
+// beginTrain starts a new train. The whole train is given up if the destination is a connection with too many unsent
+// bytes (interleaved.late), and skipped if it is closed or paused.
 func (d *destination) beginTrain(t *train) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

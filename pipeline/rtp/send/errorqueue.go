@@ -14,7 +14,7 @@ import (
 // and ICMP answers (ip(7), IP_RECVERR). It must be allocated on the heap, where it does not move.
 type errorQueue struct {
 	seen  unix.Errno  // error of the last ICMP answer
-	note  udp.Message // for recvmsg
+	note  udp.Message // message header for recvmsg(2), which refers to notes
 	notes struct {    // control message
 		head unix.Cmsghdr
 		err  unix.SockExtendedErr

@@ -40,8 +40,8 @@ type Sink struct {
 	closed         error
 }
 
-// New returns a Sink for frames of format f, with open sockets; f.Rate is the output's own frame rate. Run releases
-// everything, as does Close if Run is never called.
+// New returns a Sink for frames of format f, whose Rate is the output's own frame rate, and opens the sockets to
+// c.Destinations. Run releases everything, as does Close if Run is never called.
 func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -151,8 +151,9 @@ func (s *Sink) send(h *holding, ready <-chan job) {
 	}
 }
 
-// next packetizes the next frame that somebody receives; other frames count as delivered. It takes a frame only when a
-// train is free; until then the queue's policy applies.
+// next packetizes the next frame that somebody receives; until then, frames without a receiver count as delivered, and
+// frames that cannot be packetized as dropped. It takes a frame only when a train is free; before that the queue's
+// policy applies.
 func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 	var t *train
 	select {

@@ -14,11 +14,11 @@ type Stats struct {
 	Failed       uint64               `json:"failed"`         // could not be packetized
 	Packets      uint64               `json:"packets"`        // sent to the current destinations
 	Bytes        uint64               `json:"bytes"`          // UDP payload of these packets
-	Bits         int                  `json:"bits,omitempty"` // encoder's bit rate in bits per second; 0: it is fixed
+	Bits         int                  `json:"bits,omitempty"` // current bits per second of an adaptive encoder; else 0
 	Bucket       Occupancy            `json:"bucket"`         // computed level of a receiver's buffer in packets
 	Gap          pipeline.Percentiles `json:"gap"`            // between bursts
 	First        pipeline.Percentiles `json:"first_packet"`   // from the end of a frame's DMA until the kernel gets its first packet; negative: before
-	Last         pipeline.Percentiles `json:"last_packet"`    // from the end of a frame's DMA until the kernel gets its last packet, or is to send it
+	Last         pipeline.Percentiles `json:"last_packet"`    // from the end of a frame's DMA until the kernel gets its last packet or is to send it, whichever is later
 	Destinations []DestinationStats   `json:"destinations"`
 }
 

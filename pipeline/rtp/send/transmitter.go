@@ -312,7 +312,8 @@ func (x *transmitter) reap() {
 	}
 }
 
-// report sends the checksum of t, or without checksums a plain sender report every second.
+// report sends a sender report with the checksum of t. If checksums are off, it sends a plain sender report instead,
+// unless the previous one was less than rtp.ReportInterval ago.
 func (x *transmitter) report(t *train, dests []*destination) {
 	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // the sender is the only writer of reported
 		return

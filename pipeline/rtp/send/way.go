@@ -35,7 +35,7 @@ type sender interface {
 
 // way is the Way of one socket, with its state.
 type way struct {
-	kind      Way       // the one in use
+	kind      Way       // the one in use; not Automatic
 	best      sender    // sender of kind
 	now       sender    // sender of the current train
 	zero      *zeroCopy // nil if zero-copy never worked
@@ -62,7 +62,7 @@ func (w *way) choose(fd int, want Way, ready bool) {
 	w.log.Info("rtp: sending with " + w.kind.String())
 }
 
-// leaveOnTime lets the kernel pace, if probing the path with b shows that it can.
+// leaveOnTime lets the kernel pace, if the way is ZeroCopy or Segments, and probing the path with b shows that it can.
 func (w *way) leaveOnTime(s *socket, c Config, b []byte) {
 	if w.kind > Segments {
 		return

@@ -18,7 +18,7 @@ type zeroCopy struct {
 	errors *errorQueue // of the socket
 }
 
-// maxInFlight is the maximum number of unfinished messages.
+// maxInFlight is the maximum number of messages with which the kernel has not finished.
 const maxInFlight = 4096
 
 func newZeroCopy(fd, burst int, q *errorQueue) (*zeroCopy, error) {

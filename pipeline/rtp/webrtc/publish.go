@@ -38,7 +38,7 @@ const (
 
 // Remote is a server to which a stream is published by WHIP (RFC 9725).
 type Remote struct {
-	URL   string                 // https://HOST/PATH, or http
+	URL   string                 // https://HOST/PATH or http://HOST/PATH
 	Token func() (string, error) // returns the "Bearer" token of the requests (RFC 6750), called for each session; nil if the server requires none
 }
 

@@ -134,7 +134,7 @@ func (s *Server) startSession(v *session) bool {
 	return true
 }
 
-// find returns a session of a stream, or nil.
+// find returns the session id of the stream name, or nil if there is none.
 func (s *Server) find(name, id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,7 @@ type Message struct {
 	report.Report
 }
 
-// join adds a session, which gets pictures from the next key frame on.
+// join adds a session. Once it is connected, it gets pictures from the next key frame on.
 func (st *stream) join(v *session) {
 	st.mu.Lock()
 	defer st.mu.Unlock()

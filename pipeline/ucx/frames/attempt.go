@@ -132,8 +132,8 @@ func (a *attempt) fail(err error) {
 	})
 }
 
-// check ends the connection if the sender has been silent for too long, and sends a credit message without credits if
-// this side has been silent for a while.
+// check ends the connection if the sender has been silent for too long. It sends a credit message without credits if
+// frames are being received and no credit message has been sent for a while.
 func (a *attempt) check(now time.Time) {
 	r := a.receiver
 	r.mu.Lock()

@@ -25,7 +25,7 @@ const (
 // final reports whether reconnecting is pointless.
 func (c Code) final() bool { return c == CodeVersion || c == CodeRegion }
 
-// A ByeError is the reason for ending the connection that the peer gave, or that this side gives.
+// A ByeError is the reason, given by the peer or by this side, for ending a connection.
 type ByeError struct {
 	Code   Code
 	Reason string

@@ -21,7 +21,7 @@ type flight struct {
 	header  frameHeader
 	text    []byte // encoded header
 	parts   [][]byte
-	waits   atomic.Int32 // messages whose memory UCX still uses
+	waits   atomic.Int32 // number of the frame's messages whose memory UCX still uses
 	failed  atomic.Bool
 }
 
@@ -90,7 +90,8 @@ func (f *flight) landed(err error) {
 	j.release(f)
 }
 
-// release makes the flight available again. The hub's lock must be held.
+// release counts the bytes of a flight that has not failed, and makes the flight available again. The hub's lock must
+// be held.
 func (f *flight) release() {
 	s := f.session
 	if !f.failed.Load() {

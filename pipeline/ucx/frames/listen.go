@@ -322,7 +322,7 @@ func (s *Server) Stream(c StreamConfig, f pipeline.Format) (*Sink, error) {
 	})
 }
 
-// Close ends listening and closes all connections. The streams must have been closed.
+// Close ends listening and closes all connections. The streams must be closed first.
 func (s *Server) Close() error {
 	s.cancel()
 	s.running.Wait()

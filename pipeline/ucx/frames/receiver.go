@@ -210,7 +210,7 @@ func (r *Receiver) allocate(f pipeline.Format) (pipeline.Slot, error) {
 	return pipeline.Slot{Bytes: b, Close: func() error { return os.NewSyscallError("munmap", unix.Munmap(b)) }}, nil
 }
 
-// released gives the sender a credit for a buffer that has become free.
+// released records that a buffer has become free, and grants the sender credits if there is a connection.
 func (r *Receiver) released() {
 	r.mu.Lock()
 	r.free++

@@ -84,7 +84,7 @@ func (h *hub) refused(from, why string) {
 	}
 }
 
-// plain returns the address without a zone, and IPv4 addresses in IPv4 form.
+// plain returns the address of a, without port and zone; an IPv4 address in IPv6 form is converted to IPv4 form.
 func plain(a netip.AddrPort) netip.Addr { return a.Addr().Unmap().WithZone("") }
 
 // connected adds a new connection. It returns nil if noRoom has an objection to its address.
@@ -150,7 +150,7 @@ func (h *hub) close() {
 	<-h.empty // ends: connections that do not end are forced to
 }
 
-// clear ends all connections, and waits until they are completely gone. Nobody may connect in the meantime.
+// clear ends all connections, and waits until they are completely gone. The caller must prevent new ones.
 func (h *hub) clear(why bye) {
 	h.dropAll(why)
 	for left := 1; left > 0; time.Sleep(time.Millisecond) {
@@ -181,8 +181,8 @@ func (h *hub) forget() error {
 	return errors.Join(errs...)
 }
 
-// check drops connections that have been silent or slow for too long, and sends the other receivers their counters, so
-// that they are not without a message for too long.
+// check drops connections that have been silent or slow for too long. It sends the other receivers their counters, at
+// intervals of at least alive, because a receiver ends its connection if the sender is silent for too long.
 func (h *hub) check(now time.Time) {
 	type late struct {
 		*session
@@ -209,7 +209,8 @@ func (h *hub) check(now time.Time) {
 	}
 }
 
-// find returns the stream with that name that the address may take; an empty name selects the only stream.
+// find returns the stream called name, if the given address may receive it. An empty name selects the only stream that
+// the address may receive.
 func (h *hub) find(name string, from netip.Addr) (*Sink, error) {
 	var names []string
 	list := h.allowed(from)

@@ -171,7 +171,7 @@ func parseSubscribe(b []byte) (s subscribe, err error) {
 	return s, nil
 }
 
-// parseAccept parses the format of the frames.
+// parseAccept parses the body of an accept message: the format of the frames.
 func parseAccept(b []byte) (pipeline.Format, error) {
 	r := reader{rest: b}
 	f, err := r.format()

@@ -14,7 +14,7 @@ import (
 // Word is a value that is one word in the file: a time.Duration, or a type whose pointer is an encoding.TextUnmarshaler.
 type Word[T any] struct{ V T }
 
-// UnmarshalYAML implements yaml.NodeUnmarshaler, so that the error for an invalid word has a place.
+// UnmarshalYAML implements yaml.NodeUnmarshaler, so that the error about an invalid word contains the word's place.
 func (w *Word[T]) UnmarshalYAML(node ast.Node) error {
 	var err error
 	switch v := any(&w.V).(type) {

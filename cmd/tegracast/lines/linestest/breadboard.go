@@ -33,7 +33,7 @@ type Wire struct {
 	lost     uint64
 }
 
-// New returns a chip with free lines.
+// New returns a Breadboard whose lines are all free.
 func New() *Breadboard {
 	return &Breadboard{lines: map[string]*Wire{}, busy: map[gpio.Line]bool{}}
 }

@@ -306,7 +306,7 @@ func (t *thread) number() uint64 {
 	return t.Uint64() >> t.IntN(64)
 }
 
-// raw makes a random call. It excludes halt lists, which would write random registers.
+// raw makes a random call with random arguments, but never sets a halt list, which would write random registers.
 func (t *thread) raw() unix.Errno {
 	nr := t.IntN(len(sizes) + 3)
 	if nr == number(uapi.CallSetHalt) {

@@ -16,7 +16,7 @@ const hugePage = 2 << 20
 type area struct {
 	base   uintptr
 	slots  int
-	pages  int // of a slot
+	pages  int // per slot
 	stride uintptr
 }
 
@@ -134,7 +134,7 @@ func (t *thread) touch() unix.Errno {
 	return t.touchPages(addr, int(size/page))
 }
 
-// copy makes the kernel write to memory, by getrandom(2).
+// copy makes the kernel write random bytes to memory, by getrandom(2).
 func (t *thread) copy() unix.Errno {
 	addr, size := t.span(t.some(), 4)
 	_, _, errno := unix.Syscall(unix.SYS_GETRANDOM, addr, size, 0)
@@ -176,7 +176,7 @@ func (t *thread) prot() int {
 	return unix.PROT_READ | unix.PROT_WRITE
 }
 
-// fillHuge creates memory the size of a huge page, of hugetlb or eligible for a transparent one.
+// fillHuge maps memory of the size of a huge page: a page of hugetlb, or memory that may get a transparent huge page.
 func (t *thread) fillHuge(populate int) unix.Errno {
 	slot := t.IntN(t.huge.slots)
 	addr, fd, flags := t.huge.at(slot), -1, unix.MAP_PRIVATE|unix.MAP_ANON

@@ -23,7 +23,7 @@ type parent struct {
 	*rand.Rand
 	tally   *tally
 	files   []*os.File // inherited by each worker as descriptors from 3 on
-	ends    chan int   // numbers of ended workers
+	ends    chan int   // receives the number of each worker that has ended
 	running [workers]*os.Process
 	started uint64
 	ended   int

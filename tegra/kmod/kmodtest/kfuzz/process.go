@@ -134,7 +134,7 @@ func (t *thread) poll() unix.Errno {
 	return errnoOf(err)
 }
 
-// kick interrupts a thread.
+// kick sends a signal to a random thread of the process.
 func (t *thread) kick() unix.Errno {
 	tid := int(t.tids[t.IntN(threads)].Load())
 	if tid == 0 {
