@@ -56,7 +56,7 @@ type Defects struct {
 
 // Shading is a lens shading grid.
 type Shading struct {
-	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains. # starts a comment."`
+	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains, line by line. # starts a comment."`
 }
 
 // Gains are the gains of the white balance. An omitted gain is 1.
