@@ -35,6 +35,7 @@ type pass struct {
 	plan      *plan
 	in        *pipeline.Frame
 	outs      []*pipeline.Frame
+	wanted    [sizes]bool  // sizes of outs
 	bandLines int          // used instead of the plan's unless 0; a multiple of four
 	lines     int          // height of a band
 	above     int          // number of lines by which the first band is shorter
@@ -54,8 +55,17 @@ type arrivals struct {
 // run executes the pass. It returns nil when all bands are done, or the error of waiting for the input's lines.
 func (p *pass) run(ctx context.Context, s *Stage, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	p.ctx, p.plan, p.in, p.outs = ctx, s.plan, in, outs
+	p.wanted = [sizes]bool{}
+	for i, out := range outs {
+		if out != nil {
+			p.wanted[s.plan.outs[i].size] = true
+		}
+	}
 	p.next.Store(0)
 	p.lines = cmp.Or(p.bandLines, p.plan.bandLines)
+	if p.plan.turn.Transpose {
+		p.lines = min((p.lines+7)&^7, bandLines) // at all sizes pairs of pixels, which share chroma
+	}
 	p.above, p.failed = 0, nil
 	p.fill()
 	helpers := s.workers[1:max(1, min(len(s.workers), p.bands()))]
@@ -75,10 +85,10 @@ func (p *pass) bands() int { return (p.in.Format.Height + p.above + p.lines - 1)
 // from returns the first line of a band.
 func (p *pass) from(band int) int { return min(max(0, band*p.lines-p.above), p.in.Format.Height) }
 
-// fill prepares the pass to hand on lines band by band, if an output is filling.
+// fill prepares the pass to hand on lines band by band, if an output is filling and can be handed on before it is whole.
 func (p *pass) fill() {
 	p.done, p.first = p.done[:0], 0
-	if !slices.ContainsFunc(p.outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
+	if p.plan.turn.Whole() || !slices.ContainsFunc(p.outs, func(out *pipeline.Frame) bool { return out != nil && out.Filling() }) {
 		return
 	}
 	if p.lines = min(p.lines, sliceLines); p.lines > haloLines {
@@ -123,10 +133,15 @@ func (p *pass) fail(err error) {
 // 4:2:0 it is even, because two lines are made at a time.
 func (o *output) lines(y int) int {
 	n := y >> o.size
-	if o.format.Pixel == pipeline.I420 || o.format.Pixel == pipeline.NV12 {
+	if o.planes() {
 		n &^= 1
 	}
 	return n
+}
+
+// planes reports whether the output's format is 4:2:0, of which two lines are written at a time.
+func (o *output) planes() bool {
+	return o.format.Pixel == pipeline.I420 || o.format.Pixel == pipeline.NV12
 }
 
 // A worker processes one band at a time.
@@ -153,6 +168,7 @@ type scratch struct {
 	samples ring // linear samples
 	size    [sizes]picture
 	output  [3]line // luma and chroma, or R', G' and B', as written to the output
+	turned  turnScratch
 
 	columns  [4]columns // linear samples on the short way
 	columnsY [4]int     // line of the frame in each of columns; -1: none
@@ -226,12 +242,13 @@ func (w *worker) resize(p *plan) {
 	}
 	for i := range w.size {
 		if p.wanted[i] {
-			w.size[i].resize(width>>i, p)
+			w.size[i].resize(i, p)
 		}
 	}
 	for i := range w.output {
-		w.output[i] = newLine(width)
+		w.output[i] = newLine(max(width, bandLines))
 	}
+	w.turned.resize(p)
 }
 
 func (w *worker) work(p *pass) {
@@ -261,9 +278,9 @@ func (w *worker) await(y int) {
 	}
 }
 
-// band writes the lines from y to before end of the full size, and the corresponding lines of the other sizes, to the
+// band writes the lines from begin to before end of the full size, and the corresponding lines of the other sizes, to the
 // outputs, and adds the observed ones to the statistics.
-func (w *worker) band(y, end int) {
+func (w *worker) band(begin, end int) {
 	for _, r := range []*ring{&w.black, &w.static, &w.dynamic, &w.even, &w.samples} {
 		r.clear()
 	}
@@ -272,14 +289,23 @@ func (w *worker) band(y, end int) {
 	}
 	w.columnsY = [4]int{-1, -1, -1, -1}
 	in := w.plan.in
-	for ; y < end; y++ {
-		for i := range sizes {
-			if w.plan.wanted[i] && (y+1)%(1<<i) == 0 {
+	for y := begin; y < end; y++ {
+		for i, wanted := range w.pass.wanted {
+			switch {
+			case !wanted || (y+1)%(1<<i) != 0:
+			case w.plan.turn.Transpose:
+				w.sharpLine(i, y>>i) // writeTransposed finds it
+			default:
 				w.write(i, y>>i)
 			}
 		}
 		if w.plan.observe && observed(y) {
 			w.stats.line(w.evenLine(y), y, in.Width, in.Height, &w.plan.levels)
+		}
+	}
+	for i, wanted := range w.pass.wanted {
+		if wanted && w.plan.turn.Transpose {
+			w.writeTransposed(i, begin>>i, end>>i)
 		}
 	}
 }

@@ -4,10 +4,10 @@ package isp
 
 import "github.com/tegracast/tegracast/pipeline"
 
-// The short way to RGB24 (docs/isp.md §15) applies if the picture has full range and only black level, white balance,
-// bilinear demosaic and the BT.709 curve are needed. Two kernels make a line: columnsRow converts the sensor's words to
-// linear samples, with even and odd columns separated, and colorsRow converts three such lines to bytes. This way a
-// kernel works on pixels that are treated alike, and no intermediate results go through memory.
+// The short way to RGB24 applies if the picture has full range and only black level, white balance, bilinear demosaic and
+// the BT.709 curve are needed. Two kernels make a line: columnsRow converts the sensor's words to linear samples, with
+// even and odd columns separated, and colorsRow converts three such lines to bytes. This way a kernel works on pixels
+// that are treated alike, and no intermediate results go through memory.
 
 // columns holds the samples of a line: even[margin+i] is pixel 2i, odd[margin+i] is pixel 2i+1.
 type columns struct{ even, odd line }
@@ -108,7 +108,7 @@ func (p *plan) short(t *tone) bool {
 		return false
 	}
 	o := &p.outs[0]
-	return o.format.Pixel == pipeline.RGB24 && o.size == 0 && o.convert.rgb == nil &&
+	return o.format.Pixel == pipeline.RGB24 && o.size == 0 && o.convert.rgb == nil && p.turn == (Turn{}) &&
 		p.direct && p.method == Bilinear && p.matrix == nil && p.sharpen == 0
 }
 
@@ -132,12 +132,16 @@ func (w *worker) writeColors(o *output, dst []byte, y int) {
 	n := o.format.Width
 	up, mid, down := w.columnsLine(y-1), w.columnsLine(y), w.columnsLine(y+1)
 	order := w.plan.weaves[y&1]
+	to := part{0, y, n}
 	if o.count == 1 {
-		colorsRow(o.piece(dst, y, 0), up, mid, down, n, order, w.tone)
+		piece, _ := o.piece(dst, to, 0)
+		colorsRow(piece, up, mid, down, n, order, w.tone)
 		return
 	}
 	colorsRow(w.bytes, up, mid, down, n, order, w.tone)
-	for i := range o.count {
-		copy(o.piece(dst, y, i), w.bytes[i*o.payload:])
+	for x := 0; x < n; {
+		piece, k := o.piece(dst, to, x)
+		copy(piece, w.bytes[o.bytes(x):])
+		x += k
 	}
 }

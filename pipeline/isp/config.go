@@ -58,6 +58,7 @@ type Config struct {
 	Gamma      float64    // 0 is the BT.709 OETF (§1.2); otherwise V = L^(1/Gamma), with Gamma from 1 to 4 in steps of 1/100
 	Curve      []int      // replaces Gamma: 2 to 4096 knots from 0 to 4080 (white), equally spaced over linear light and joined by straight lines
 	Sharpen    float64    // 0 to 4: factor with which detail is added, in steps of 1/64
+	Turn       Turn       // of the pictures; statistics and everything above refer to the sensor's frame
 	Workers    int        // bands processed at the same time; 0: one for each CPU that Go uses, at most MaxWorkers
 
 	// Results is the name under which the statistics of each frame are attached to the outputs, as a pipeline.Result;

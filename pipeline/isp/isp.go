@@ -67,9 +67,9 @@ func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 
 // Plan accepts as input any format with pipeline.Samples that is not packet-ready, in host memory that the CPU may
 // read. It accepts as outputs any number of UYVY, UYVP, RGB24, NV12, I420 and Grey pictures in host memory, of any
-// colorimetry, at full, half and quarter size. Errors wrap ErrUnsupported, ErrConfig (a value exceeds the sensor's
-// number of bits) or pipeline.ErrFormat, and state what was requested and what is possible. After Close the error is
-// ErrClosed.
+// colorimetry, at full, half and quarter size of the turned picture. Errors wrap ErrUnsupported, ErrConfig (a value
+// exceeds the sensor's number of bits) or pipeline.ErrFormat, and state what was requested and what is possible. After
+// Close the error is ErrClosed.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

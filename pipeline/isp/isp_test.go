@@ -110,7 +110,18 @@ func randomConfig(rnd *rand.Rand, bits, w, h int) Config {
 	if maybe() {
 		c.Sharpen = 4 * rnd.Float64()
 	}
+	if rnd.IntN(2) == 0 {
+		c.Turn = turns()[rnd.IntN(8)]
+	}
 	return c
+}
+
+// turns returns all Turns.
+func turns() (list []Turn) {
+	for i := range 8 {
+		list = append(list, Turn{Transpose: i&4 > 0, ReverseY: i&2 > 0, ReverseX: i&1 > 0})
+	}
+	return list
 }
 
 // randomOutput returns a possible output of the given size, or false.
@@ -191,6 +202,7 @@ func TestAgainstReference(t *testing.T) {
 			contents[rnd.IntN(len(contents))](src.Bytes, rnd)
 			c := randomConfig(rnd, samples.Bits, w, h)
 			var want []pipeline.Format
+			w, h = c.Turn.Size(w, h)
 			for size := range sizes {
 				for j := range 2 {
 					p := outputs()[(i/35+2*size+j)%6]
@@ -348,19 +360,21 @@ func TestProcessRefused(t *testing.T) {
 }
 
 func TestProcessAllocatesNothing(t *testing.T) {
-	c := Config{
-		Workers: 2, Demosaic: Malvar, Sharpen: 1, Observe: func(*Statistics) {}, Matrix: [9]float64{2, -1, 0, 0, 1, 0, 0, 0, 1},
-		Defects: Defects{Threshold: 10, Pixels: []image.Point{{3, 4}}},
-	}
-	s := newStage(t, c)
-	in := frame(format(t, pipeline.RGGB10, 64, 256))
-	contents[0](in.Bytes, rand.New(rand.NewPCG(2, 1)))
-	_, outs := planned(t, s, in, full(pipeline.UYVY), half(pipeline.I420), full(pipeline.RGB24))
-	if n := testing.AllocsPerRun(100, func() {
-		if err := s.Process(context.Background(), in, outs); err != nil {
-			t.Fatal(err)
+	for _, turn := range turns() {
+		c := Config{
+			Workers: 2, Demosaic: Malvar, Sharpen: 1, Observe: func(*Statistics) {}, Matrix: [9]float64{2, -1, 0, 0, 1, 0, 0, 0, 1},
+			Defects: Defects{Threshold: 10, Pixels: []image.Point{{3, 4}}}, Turn: turn,
 		}
-	}); n != 0 {
-		t.Errorf("%v allocations a frame", n)
+		s := newStage(t, c)
+		in := frame(format(t, pipeline.RGGB10, 128, 128))
+		contents[0](in.Bytes, rand.New(rand.NewPCG(2, 1)))
+		_, outs := planned(t, s, in, full(pipeline.UYVY), half(pipeline.I420), full(pipeline.RGB24))
+		if n := testing.AllocsPerRun(100, func() {
+			if err := s.Process(context.Background(), in, outs); err != nil {
+				t.Fatal(err)
+			}
+		}); n != 0 {
+			t.Errorf("%+v: %v allocations a frame", turn, n)
+		}
 	}
 }

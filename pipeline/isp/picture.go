@@ -4,27 +4,49 @@ package isp
 
 import "github.com/tegracast/tegracast/pipeline"
 
-// pictureLines is the number of lines of R'G'B' that are kept, for sharpening and for the two lines of 4:2:0.
+// pictureLines is the number of lines of R'G'B' that are kept, for sharpening and for the two lines of 4:2:0. If pictures
+// are transposed, finished lines are kept as long as a band lasts.
 const pictureLines = 4
 
 // A picture keeps the most recently made lines of a frame at one size.
 type picture struct {
-	lines  [pictureLines]rgb  // after the tone curve
-	lumas  [pictureLines]line // of lines, for sharpening
-	y      [pictureLines]int  // line of the picture in each of lines and lumas; -1: none
-	sharp  [pictureLines]rgb  // sharpened
-	sharpY [pictureLines]int  // line of the picture in each of sharp; -1: none
-	width  int
+	lines     []rgb  // after the tone curve
+	lumas     []line // of lines, for sharpening
+	y         []int  // line of the picture in each of lines and lumas; -1: none
+	sharp     []rgb  // sharpened
+	sharpY    []int  // line of the picture in each of sharp; -1: none
+	reversed  []rgb  // from right to left
+	reversedY []int  // line of the picture in each of reversed; -1: none
+	width     int
 }
 
-func (q *picture) resize(width int, p *plan) {
-	q.width = width
-	for i := range q.lines {
-		q.lines[i] = newRGB(width, p)
-		if p.sharpen > 0 {
-			q.lumas[i], q.sharp[i] = newLine(width), newRGB(width, p)
-		}
+func (q *picture) resize(size int, p *plan) {
+	q.width = p.in.Width >> size
+	n, final := pictureLines, pictureLines
+	if p.turn.Transpose {
+		final = bandLines>>size + 2 // with the neighbours
 	}
+	if p.sharpen > 0 {
+		q.sharp, q.sharpY = newRGBs(final, q.width, p)
+		for range n {
+			q.lumas = append(q.lumas, newLine(q.width))
+		}
+	} else {
+		n = final
+	}
+	q.lines, q.y = newRGBs(n, q.width, p)
+	if p.turn.ReverseX && !p.turn.Transpose {
+		q.reversed, q.reversedY = newRGBs(2, q.width, p)
+	}
+}
+
+// newRGBs returns n lines, and the numbers of the lines that they hold.
+func newRGBs(n, width int, p *plan) ([]rgb, []int) {
+	list := make([]rgb, n)
+	for i := range list {
+		list[i] = newRGB(width, p)
+	}
+	return list, make([]int, n)
 }
 
 // newRGB returns a line of three colours. For a monochrome sensor all three are the same line.
@@ -37,8 +59,10 @@ func newRGB(width int, p *plan) rgb {
 }
 
 func (q *picture) clear() {
-	for i := range pictureLines {
-		q.y[i], q.sharpY[i] = -1, -1
+	for _, list := range [][]int{q.y, q.sharpY, q.reversedY} {
+		for i := range list {
+			list[i] = -1
+		}
 	}
 }
 
@@ -54,7 +78,7 @@ func (p *rgb) mirror(n int) {
 func (w *worker) toneLine(size, y int) *rgb {
 	q := &w.size[size]
 	y = reflect(y, w.plan.in.Height>>size)
-	i := y % pictureLines
+	i := y % len(q.lines)
 	p := &q.lines[i]
 	if q.y[i] == y {
 		return p
@@ -78,7 +102,7 @@ func (w *worker) toneLine(size, y int) *rgb {
 		toneRow(b, w.tone)
 	}
 	p.mirror(q.width)
-	if q.lumas[i] != nil {
+	if q.lumas != nil {
 		detailRow(q.lumas[i].at(0, q.width), r, g, b)
 		q.lumas[i].mirror(q.width)
 	}
@@ -105,24 +129,25 @@ func (w *worker) demosaic(p *rgb, y int) {
 	malvarRow(&d, &[5]line{w.linearLine(y - 2), up, mid, down, w.linearLine(y + 2)}, n)
 }
 
-// sharpLine returns line y as it is to be written; docs/isp.md §9.
+// sharpLine returns line y as it is to be written, unless it is turned; docs/isp.md §9.
 func (w *worker) sharpLine(size, y int) *rgb {
 	if w.plan.sharpen == 0 {
 		return w.toneLine(size, y)
 	}
 	q := &w.size[size]
-	i := y % pictureLines
+	i := y % len(q.sharp)
+	to := &q.sharp[i]
 	if q.sharpY[i] == y {
-		return &q.sharp[i]
+		return to
 	}
 	q.sharpY[i] = y
 	var lumas [3]line
 	for d := range lumas {
 		at := reflect(y+d-1, w.plan.in.Height>>size)
 		w.toneLine(size, at)
-		lumas[d] = q.lumas[at%pictureLines]
+		lumas[d] = q.lumas[at%len(q.lines)]
 	}
-	sharpenRow(&q.sharp[i], &q.lines[i], &lumas, q.width, w.plan.sharpen)
-	q.sharp[i].mirror(q.width)
-	return &q.sharp[i]
+	sharpenRow(to, &q.lines[y%len(q.lines)], &lumas, q.width, w.plan.sharpen)
+	to.mirror(q.width)
+	return to
 }

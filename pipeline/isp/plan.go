@@ -35,9 +35,10 @@ type plan struct {
 	method    Demosaic
 	matrix    *[9]int16 // nil means identity
 	sharpen   int32     // in 1/64; 0: off
-	observe   bool      // statistics are computed
-	direct    bool      // no step is between black level and white balance
-	colors    bool      // the only output is made the short way of columns.go
+	turn      Turn
+	observe   bool // statistics are computed
+	direct    bool // no step is between black level and white balance
+	colors    bool // the only output is made the short way of columns.go
 	bandLines int
 	weaves    [2]*weave // for even and odd lines
 }
@@ -47,12 +48,12 @@ func newPlan(c Config, t *tone, gains uint64, in pipeline.Format, want []pipelin
 		return nil, err
 	}
 	p := &plan{
-		in: in, line: in.Pixel.LineBytes(in.Width), step: 2,
+		in: in, line: in.Pixel.LineBytes(in.Width), step: 2, turn: c.Turn,
 		method: c.Demosaic, sharpen: int32(c.Sharpen*64 + 0.5), observe: c.Observe != nil || c.Results != "",
 	}
 	p.samples, _ = in.Pixel.Samples()
 	for i, f := range want {
-		o, err := newOutput(in, f)
+		o, err := newOutput(in, f, c.Turn)
 		if err != nil {
 			return nil, fmt.Errorf("output %d: %w", i, err)
 		}
@@ -111,19 +112,20 @@ func (c Config) CheckInput(in pipeline.Format) error {
 	return c.checkBlack(s.Bits)
 }
 
-func newOutput(in, f pipeline.Format) (output, error) {
+func newOutput(in, f pipeline.Format, turn Turn) (output, error) {
 	if err := f.Validate(); err != nil {
 		return output{}, fmt.Errorf("isp: %w", err)
 	}
+	width, height := turn.Size(in.Width, in.Height)
 	bad := func(why string) error {
 		return fmt.Errorf("%w: cannot make %s from %s %dx%d: %s; it makes %s, %s, %s, %s, %s and %s of %dx%d, %dx%d or %dx%d",
 			ErrUnsupported, f, in.Pixel, in.Width, in.Height, why,
 			pipeline.UYVY, pipeline.UYVP, pipeline.RGB24, pipeline.I420, pipeline.NV12, pipeline.Grey,
-			in.Width, in.Height, in.Width/2, in.Height/2, in.Width/4, in.Height/4)
+			width, height, width/2, height/2, width/4, height/4)
 	}
 	o := output{format: f, size: -1}
 	for i := range sizes {
-		if f.Width == in.Width>>i && f.Height == in.Height>>i {
+		if f.Width == width>>i && f.Height == height>>i {
 			o.size = i
 			break
 		}
@@ -138,7 +140,7 @@ func newOutput(in, f pipeline.Format) (output, error) {
 	}
 	switch {
 	case o.size < 0:
-		return o, bad("neither the input's size nor a half or a quarter of it")
+		return o, bad("neither the size of the whole picture nor a half or a quarter of it")
 	case f.Color == pipeline.ColorNone || f.Color > pipeline.BT601Limited:
 		return o, bad("no colorimetry of pictures")
 	case f.Memory == pipeline.MemoryDevice:

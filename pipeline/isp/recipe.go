@@ -26,6 +26,7 @@ type Recipe struct {
 	Matrix    *[9]int16        // nil means identity; §7
 	Tone      *[1 << 14]uint16 // §8
 	Sharpen   int32            // in 1/64; 0 if off; §9
+	Turn      Turn             // §9a
 
 	plan *plan
 }
@@ -71,7 +72,7 @@ func NewRecipe(c Config, in pipeline.Format, want []pipeline.Format) (*Recipe, e
 		return nil, err
 	}
 	r := &Recipe{
-		In: in, Samples: p.samples, Threshold: p.hot, Demosaic: p.method, Matrix: p.matrix, Sharpen: p.sharpen,
+		In: in, Samples: p.samples, Threshold: p.hot, Demosaic: p.method, Matrix: p.matrix, Sharpen: p.sharpen, Turn: p.turn,
 		Tone: &tone.table, White: p.levels.whites(), plan: p,
 	}
 	for y := range r.Black {

@@ -20,6 +20,7 @@ type reference struct {
 	tone   []int
 	memory map[key]int
 	colors map[key][3]int
+	from   [3][]image.Point // by size: where in the frame the pixels of the turned picture are, line by line
 }
 
 type key struct{ step, size, x, y int }
@@ -314,6 +315,40 @@ func (r *reference) pixel(size, x, y int) [3]int {
 	return p
 }
 
+// turned implements §9a: it returns the size of the turned picture, and where in the frame its pixels are. It moves every
+// pixel, first by the flip and then by the rotation.
+func (r *reference) turned(size int) (width, height int, from []image.Point) {
+	width, height = r.w>>size, r.h>>size
+	flip, degrees := false, 0
+	for i := range 8 { // all that there are: a vertical flip is a horizontal one and half a turn
+		if NewTurn(i >= 4, false, i%4*90) == r.c.Turn {
+			flip, degrees = i >= 4, i%4*90
+		}
+	}
+	across := []int{width, height}[degrees/90%2]
+	if r.from[size] == nil {
+		r.from[size] = make([]image.Point, width*height)
+		for y := range height {
+			for x := range width {
+				to := image.Pt(x, y)
+				if flip {
+					to.X = width - 1 - x
+				}
+				switch degrees {
+				case 90:
+					to = image.Pt(height-1-to.Y, to.X)
+				case 180:
+					to = image.Pt(width-1-to.X, height-1-to.Y)
+				case 270:
+					to = image.Pt(to.Y, width-1-to.X)
+				}
+				r.from[size][to.Y*across+to.X] = image.Pt(x, y)
+			}
+		}
+	}
+	return across, width * height / max(across, 1), r.from[size]
+}
+
 // coefficients returns the table of §10.
 func coefficients(c pipeline.Colorimetry, bits int) [9]int {
 	switch {
@@ -343,6 +378,12 @@ type target struct {
 	bits int
 }
 
+func (t *target) pixel(x, y int) [3]int {
+	_, _, from := t.r.turned(t.size)
+	at := from[y*t.f.Width+x]
+	return t.r.pixel(t.size, at.X, at.Y)
+}
+
 func (t *target) code(v, shift int) int {
 	v = floorDiv(v, 1<<shift)
 	if v < 0 || v >= 1<<t.bits {
@@ -352,7 +393,7 @@ func (t *target) code(v, shift int) int {
 }
 
 func (t *target) luma(x, y int) int {
-	k, p, z := coefficients(t.f.Color, t.bits), t.r.pixel(t.size, x, y), 27-t.bits
+	k, p, z := coefficients(t.f.Color, t.bits), t.pixel(x, y), 27-t.bits
 	if t.bits == 10 {
 		z = 17
 	}
@@ -374,7 +415,7 @@ func (t *target) chroma(which int, weights map[image.Point]int) int {
 		sum--
 	}
 	for at, weight := range weights {
-		p := t.r.pixel(t.size, at.X, at.Y)
+		p := t.pixel(at.X, at.Y)
 		for i := range p {
 			sum += k[3+3*which+i] * p[i] * weight
 		}
@@ -395,7 +436,7 @@ func (t *target) chroma420(which, x, y int) int {
 }
 
 func (t *target) rgb(x, y, i int) int {
-	v := t.r.pixel(t.size, x, y)[i]
+	v := t.pixel(x, y)[i]
 	if isFull(t.f.Color) {
 		return t.code(v+8, 4)
 	}
@@ -405,7 +446,7 @@ func (t *target) rgb(x, y, i int) int {
 // picture writes the format over the contents of dst.
 func (r *reference) picture(f pipeline.Format, dst []byte) {
 	t := &target{r: r, f: f, bits: 8}
-	for f.Width != r.w>>t.size || f.Height != r.h>>t.size {
+	for w, h, _ := r.turned(t.size); f.Width != w || f.Height != h; w, h, _ = r.turned(t.size) {
 		t.size++
 	}
 	if f.Pixel == pipeline.UYVP {

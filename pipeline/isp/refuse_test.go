@@ -92,7 +92,12 @@ func TestPlanRefused(t *testing.T) {
 			t.Errorf("%s: Process works after a refused plan", name)
 		}
 	}
-	s := newStage(t, Config{BlackLevel: 1023})
+	s := newStage(t, Config{Turn: NewTurn(false, false, 90)})
+	if err := s.Plan(format(t, pipeline.RGGB10, 32, 16), []pipeline.Format{format(t, pipeline.UYVY, 32, 16)}); !errors.Is(err, ErrUnsupported) ||
+		!strings.Contains(err.Error(), "of 16x32, 8x16 or 4x8") {
+		t.Errorf("the size that is not turned: %v", err)
+	}
+	s = newStage(t, Config{BlackLevel: 1023})
 	if err := s.Plan(in, []pipeline.Format{uyvy}); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "from 0 to 1022") {
 		t.Errorf("black level 1023 at 10 bits: %v", err)
 	}
@@ -105,6 +110,7 @@ func FuzzStage(f *testing.F) {
 	f.Add(uint64(2), uint32(pipeline.BGGR12P), 6, 4, 12, uint32(pipeline.RGB24), 3, 2, 10, uint8(3), 0, 0, []byte{255})
 	f.Add(uint64(3), uint32(pipeline.Mono16), 64, 130, 129, uint32(pipeline.I420), 32, 64, 70, uint8(2), 0, 0, []byte{0, 4})
 	f.Add(uint64(4), uint32(pipeline.Grey), 16, 8, 16, uint32(pipeline.UYVP), 16, 8, 40, uint8(4), 30, 10, []byte{})
+	f.Add(uint64(6), uint32(pipeline.GBRG10), 24, 12, 48, uint32(pipeline.NV12), 12, 24, 14, uint8(1), 0, 0, []byte{7, 1})
 	f.Fuzz(func(t *testing.T, seed uint64, pixel uint32, w, h, stride int, outPixel uint32, ow, oh, ostride int, color uint8,
 		pitch, gap int, noise []byte,
 	) {
@@ -143,12 +149,13 @@ func FuzzStage(f *testing.F) {
 
 // FuzzConfig checks that no configuration passes Validate and then fails.
 func FuzzConfig(f *testing.F) {
-	f.Add(0, 1.0, 1.0, 0.0, 0.0, 0.0, uint8(0), 0, 0, 0, 0)
-	f.Add(1022, 16.0, 1.0/4096, 4.0, 8.0, 4.0, uint8(1), 65535, 4080, -5, 100)
-	f.Fuzz(func(t *testing.T, black int, red, blue, gamma, m, sharpen float64, demosaic uint8, threshold, knot, x, y int) {
+	f.Add(0, 1.0, 1.0, 0.0, 0.0, 0.0, uint8(0), uint8(0), 0, 0, 0, 0)
+	f.Add(1022, 16.0, 1.0/4096, 4.0, 8.0, 4.0, uint8(1), uint8(5), 65535, 4080, -5, 100)
+	f.Fuzz(func(t *testing.T, black int, red, blue, gamma, m, sharpen float64, demosaic, turn uint8, threshold, knot, x, y int) {
 		c := Config{
 			BlackLevel: black, Black: [4]int{knot}, Gains: Gains{R: red, B: blue}, Gamma: gamma, Matrix: [9]float64{m, 1, -m}, Sharpen: sharpen,
 			Demosaic: Demosaic(demosaic), Defects: Defects{Threshold: threshold, Pixels: []image.Point{{x, y}}}, Workers: 1,
+			Turn:    turns()[turn%8],
 			Shading: &Shading{Columns: 2, Rows: 2, Gains: [4][]float64{{red, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, blue}}},
 		}
 		if knot != 0 {
@@ -166,6 +173,7 @@ func FuzzConfig(f *testing.F) {
 		if err := s.Plan(in.Format, nil); err != nil {
 			t.Fatalf("accepted by New, refused by Plan: %v", err)
 		}
-		compare(t, s, newReference(in, c), []pipeline.Format{format(t, pipeline.RGB24, 10, 6), format(t, pipeline.NV12, 10, 6)})
+		w, h := c.Turn.Size(10, 6)
+		compare(t, s, newReference(in, c), []pipeline.Format{format(t, pipeline.RGB24, w, h), format(t, pipeline.NV12, w, h)})
 	})
 }

@@ -49,8 +49,9 @@ func TestSlices(t *testing.T) {
 			}
 			var want []pipeline.Format
 			var outs []*pipeline.Frame
+			across, down := c.Turn.Size(w, h)
 			for size := range sizes {
-				if f, ok := randomOutput(rnd, outputs()[(i/35+size)%6], w>>size, h>>size); ok {
+				if f, ok := randomOutput(rnd, outputs()[(i/35+size)%6], across>>size, down>>size); ok {
 					out := guardedFrame(t, f)
 					out.Fill()
 					want, outs = append(want, f), append(outs, out)

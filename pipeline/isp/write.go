@@ -8,6 +8,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
+// A part is n pixels of line y of an output, from pixel x on.
+type part struct{ x, y, n int }
+
 // write writes line y of a size to the outputs; docs/isp.md §12. For 4:2:0 it writes two lines at every second one.
 func (w *worker) write(size, y int) {
 	for i := range w.plan.outs {
@@ -15,29 +18,33 @@ func (w *worker) write(size, y int) {
 		if out == nil || o.size != size {
 			continue
 		}
-		if w.plan.colors {
-			w.writeColors(o, out.Bytes, y)
-			continue
+		to := part{0, y, o.format.Width}
+		if w.plan.turn.ReverseY {
+			to.y = o.format.Height - 1 - y
 		}
-		switch o.format.Pixel {
-		case pipeline.I420, pipeline.NV12:
-			if y&1 == 1 {
-				w.write420(o, out.Bytes, y-1)
+		switch {
+		case w.plan.colors:
+			w.writeColors(o, out.Bytes, y)
+		case !o.planes():
+			w.writePacked(o, out.Bytes, w.finalLine(size, y), to)
+		case y&1 == 1:
+			pair := [2]*rgb{w.finalLine(size, y-1), w.finalLine(size, y)}
+			if w.plan.turn.ReverseY {
+				pair[0], pair[1] = pair[1], pair[0]
 			}
-		default:
-			w.writePacked(o, out.Bytes, y)
+			to.y &^= 1
+			w.write420(o, out.Bytes, pair, to)
 		}
 	}
 }
 
-// writePacked writes a line whose pixels are all in one plane. If the output is packet-ready, it writes the line in
-// pieces of one packet each.
-func (w *worker) writePacked(o *output, dst []byte, y int) {
-	n := o.format.Width
-	p := w.sharpLine(o.size, y)
+// writePacked writes a part of a line whose pixels are all in one plane; p begins with it. If the output is packet-ready,
+// it writes the part in pieces, each into one packet.
+func (w *worker) writePacked(o *output, dst []byte, p *rgb, to part) {
+	n := to.n
 	switch o.format.Pixel {
 	case pipeline.RGB24:
-		w.writeRGB(o, dst, p, y)
+		w.writeRGB(o, dst, p, to)
 		return
 	case pipeline.UYVY, pipeline.UYVP:
 		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
@@ -45,23 +52,23 @@ func (w *worker) writePacked(o *output, dst []byte, y int) {
 	default:
 		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
-	pixels := n / o.count
-	for i := range o.count {
-		to, x := o.piece(dst, y, i), i*pixels
+	for x := 0; x < n; {
+		piece, k := o.piece(dst, to, x)
 		switch o.format.Pixel {
 		case pipeline.UYVY:
-			uyvyRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
+			uyvyRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
 		case pipeline.UYVP:
-			uyvpRow(to, w.output[0].at(x, pixels), w.output[1].at(x, pixels))
+			uyvpRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
 		case pipeline.Grey:
-			narrowRow(to, w.output[0].at(x, pixels))
+			narrowRow(piece, w.output[0].at(x, k))
 		}
+		x += k
 	}
 }
 
-// writeRGB writes a line of RGB24.
-func (w *worker) writeRGB(o *output, dst []byte, p *rgb, y int) {
-	n, shift := o.format.Width, 4
+// writeRGB writes a part of a line of RGB24.
+func (w *worker) writeRGB(o *output, dst []byte, p *rgb, to part) {
+	n, shift := to.n, 4
 	if a := o.convert.rgb; a != nil {
 		shift = 0
 		for i, c := range []line{p.r, p.g, p.b} {
@@ -70,38 +77,44 @@ func (w *worker) writeRGB(o *output, dst []byte, p *rgb, y int) {
 		}
 		p = &rgb{w.output[0], w.output[1], w.output[2]}
 	}
-	pixels := n / o.count
-	for i := range o.count {
-		x := i * pixels
-		rgb24Row(o.piece(dst, y, i), p.r.at(x, pixels), p.g.at(x, pixels), p.b.at(x, pixels), shift)
+	for x := 0; x < n; {
+		piece, k := o.piece(dst, to, x)
+		rgb24Row(piece, p.r.at(x, k), p.g.at(x, k), p.b.at(x, k), shift)
+		x += k
 	}
 }
 
-// piece returns the place in dst for piece i of line y.
-func (o *output) piece(dst []byte, y, i int) []byte {
+// piece returns the place in dst for the pixels from pixel x of a part on, up to the end of the part or of the packet, and
+// their number.
+func (o *output) piece(dst []byte, to part, x int) ([]byte, int) {
+	pixels := o.format.Width / o.count
+	packet, skip := (to.x+x)/pixels, (to.x+x)%pixels
+	n := min(pixels-skip, to.n-x)
+	at := to.y*o.format.Stride + o.bytes(skip)
 	if o.format.PacketPitch > 0 {
-		return dst[(y*o.count+i)*o.format.PacketPitch+o.format.HeaderGap:][:o.payload]
+		at = (to.y*o.count+packet)*o.format.PacketPitch + o.format.HeaderGap + o.bytes(skip)
 	}
-	return dst[y*o.format.Stride:][:o.payload]
+	return dst[at:][:o.bytes(n)], n
 }
 
-// write420 writes lines y and y+1 and the chroma line that they share.
-func (w *worker) write420(o *output, dst []byte, y int) {
-	f := o.format
-	n, stride := f.Width, f.Stride
-	pair := [2]*rgb{w.sharpLine(o.size, y), w.sharpLine(o.size, y+1)}
+// bytes returns the length of n pixels, which are a whole number of groups, in the first plane.
+func (o *output) bytes(n int) int { return n * o.payload / (o.format.Width / o.count) }
+
+// write420 writes a part of two lines, and of the chroma line that they share. to.y is even.
+func (w *worker) write420(o *output, dst []byte, pair [2]*rgb, to part) {
+	f, n := o.format, to.n
 	for i, p := range pair {
 		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
-		narrowRow(dst[(y+i)*stride:][:n], w.output[0].at(0, n))
+		narrowRow(dst[(to.y+i)*f.Stride+to.x:][:n], w.output[0].at(0, n))
 	}
 	chroma420Row(w.output[1].at(0, n), pair[0], pair[1], n, &o.convert.chroma)
-	c, planes := w.output[1].at(0, n), dst[stride*f.Height:]
+	c, planes := w.output[1].at(0, n), dst[f.Stride*f.Height:]
 	if f.Pixel == pipeline.NV12 {
-		narrowRow(planes[y/2*stride:][:n], c)
+		narrowRow(planes[to.y/2*f.Stride+to.x:][:n], c)
 		return
 	}
-	cb := planes[y/2*(stride/2):][:n/2]
-	cr := planes[(f.Height/2+y/2)*(stride/2):][:n/2]
+	cb := planes[to.y/2*(f.Stride/2)+to.x/2:][:n/2]
+	cr := planes[(f.Height/2+to.y/2)*(f.Stride/2)+to.x/2:][:n/2]
 	for i := range cb {
 		q := (*[2]uint16)(c[2*i:])
 		cb[i], cr[i] = uint8(q[0]), uint8(q[1])

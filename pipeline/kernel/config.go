@@ -27,6 +27,7 @@ type Config struct {
 	File       string
 	Entry      string               // name of an extern "C" __global__ function
 	Pixels     pipeline.PixelFormat // format wanted from the stage in front of the kernel; 0: the kernel reads a source
+	Turned     bool                 // with Pixels: the pictures have the height of the source's frames as width, and the width as height
 	Results    bool                 // the kernel finds results; otherwise it makes frames
 	Parameters map[string]float64   // values of the fields of struct parameters, by name
 	Numbers    []string             // with Results: names of the fields of struct numbers

@@ -21,7 +21,11 @@ func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) {
 	if c.Pixels == 0 || c.Pixels == in.Pixel {
 		return in, nil
 	}
-	f, err := pipeline.NewFormat(c.Pixels, in.Width, in.Height, in.Rate)
+	width, height := in.Width, in.Height
+	if c.Turned {
+		width, height = height, width
+	}
+	f, err := pipeline.NewFormat(c.Pixels, width, height, in.Rate)
 	if f.Pixel == pipeline.Grey {
 		f.Color = pipeline.BT709Limited
 	}

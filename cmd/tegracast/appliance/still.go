@@ -53,7 +53,8 @@ func (p *pictures) copyFrame(ctx context.Context, name string, samples bool) (fr
 	if !samples {
 		in := f.source.Format()
 		want.From = o.from
-		if want.Format, err = pipeline.NewFormat(pipeline.RGB24, in.Width, in.Height, in.Rate); err != nil {
+		width, height := o.config.Size(in)
+		if want.Format, err = pipeline.NewFormat(pipeline.RGB24, width, height, in.Rate); err != nil {
 			return nil, "", shot, err
 		}
 	}

@@ -159,10 +159,11 @@ type Stage struct {
 
 // Pictures describes what a stage or a source delivers.
 type Pictures struct {
-	Any   bool // any format that a consumer requests
-	None  bool // only results, no pictures
-	Pixel pipeline.PixelFormat
-	Known bool // if neither Any nor Known, Pixel is unknown until a file is opened
+	Any    bool // any format that a consumer requests
+	None   bool // only results, no pictures
+	Turned bool // their width is the height of the source's frames, and their height the width
+	Pixel  pipeline.PixelFormat
+	Known  bool // if neither Any nor Known, Pixel is unknown until a file is opened
 }
 
 // Same reports whether the sections of two stages, with defaults filled in, are equal.
@@ -215,6 +216,7 @@ type Output struct {
 	Kind   OutputKind
 	At     yamlfile.Place
 
+	turned  bool // From delivers Turned pictures
 	shown   bool // From is an isp, which can make a picture for viewing
 	asIs    bool // it takes the frames of a source or a kernel as they are, since these are not made for it
 	packed  bool // the isp may lay out its pictures as packets, because nothing else reads them

@@ -31,6 +31,8 @@ type ISP struct {
 	Gamma        float64        `yaml:"gamma,omitempty" jsonschema:"minimum=1,maximum=4" jsonschema_description:"Gamma of the tone curve (default: the BT.709 transfer function)."`
 	Curve        []float64      `yaml:"curve,omitempty" jsonschema:"minItems=2,maxItems=4096,minimum=0,maximum=1" jsonschema_description:"Tone curve instead of gamma: values at equal distances of linear light, joined by lines."`
 	Sharpen      float64        `yaml:"sharpen,omitempty" jsonschema:"minimum=0,maximum=4" jsonschema_description:"How much of the detail is added to the picture (default 0)."`
+	Flip         string         `yaml:"flip,omitempty" jsonschema:"enum=none,enum=horizontal,enum=vertical" jsonschema_description:"Mirrors the pictures: horizontal swaps left and right, vertical top and bottom (default none). Flipped vertically or rotated, they leave when the frame is complete (latency: frame)."`
+	Rotate       int            `yaml:"rotate,omitempty" jsonschema:"enum=0,enum=90,enum=180,enum=270" jsonschema_description:"Degrees by which the pictures are turned clockwise, after flip: 0 (default), 90, 180 or 270. 90 and 270 exchange width and height. defects and shading refer to the sensor's frame."`
 	Auto         *Auto          `yaml:"auto,omitempty" jsonschema_description:"Automatic exposure and white balance."`
 	Statistics   bool           `yaml:"statistics,omitempty" jsonschema_description:"Each frame carries its histogram, means and focus as a result, for outputs of results."`
 	Device       string         `yaml:"device,omitempty" jsonschema:"enum=auto,enum=cpu,enum=cuda" jsonschema_description:"Where the stage works: cpu, cuda, or auto (default), which takes the GPU if memory is CUDA's, else the CPU. The pictures are the same."`
@@ -56,7 +58,7 @@ type Defects struct {
 
 // Shading is a lens shading grid.
 type Shading struct {
-	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains. # starts a comment."`
+	File string `yaml:"file" jsonschema:"minLength=1" jsonschema_description:"Text file: columns and rows of the grid, then red, green_red, green_blue and blue, each followed by its gains, line by line. # starts a comment."`
 }
 
 // Gains are the gains of the white balance. An omitted gain is 1.
@@ -84,6 +86,8 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 		return at.Key("black_level").Errorf("black_levels gives one for each channel: leave black_level out")
 	case c.Curve != nil && c.Gamma != 0:
 		return at.Key("gamma").Errorf("curve is the tone curve: leave gamma out")
+	case c.Rotate%90 != 0 || c.Rotate < 0 || c.Rotate > 270:
+		return at.Key("rotate").Errorf("%d: must be 0, 90, 180 or 270", c.Rotate)
 	case c.Curve != nil && len(c.Curve) < 2:
 		return at.Key("curve").Errorf("must have at least two knots, for black and for white")
 	}
@@ -101,7 +105,7 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if err := c.checkDefects(at.Key("defects"), source.Format); err != nil {
 		return err
 	}
-	s.Pictures, s.Holds = Pictures{Any: true}, 1
+	s.Pictures, s.Holds = Pictures{Any: true, Turned: c.config.Turn.Transpose}, 1
 	switch {
 	case c.Device == "cuda":
 		s.Holds = cuda.Holds
@@ -134,6 +138,7 @@ func (c *ISP) values() isp.Config {
 	cfg := isp.Config{
 		BlackLevel: c.BlackLevel, Gamma: c.Gamma, Sharpen: c.Sharpen, Workers: c.Workers,
 		Gains: isp.Gains{R: w.Red, G: w.Green, B: w.Blue}, Demosaic: isp.Malvar,
+		Turn: isp.NewTurn(c.Flip == "horizontal", c.Flip == "vertical", c.Rotate),
 	}
 	if c.Statistics {
 		cfg.Results = c.Name

@@ -23,7 +23,8 @@ type Kernel struct {
 	State      int                `yaml:"state,omitempty" jsonschema:"minimum=0,maximum=1073741824" jsonschema_description:"Bytes of device memory that keep their contents from frame to frame (default 0)."`
 	TimeLimit  Duration           `yaml:"time_limit,omitempty" jsonschema_description:"Longest time for one frame (default 1s). A kernel that takes longer is taken to hang, and ends the program."`
 
-	pixel pipeline.PixelFormat // the pixel format that it gets from an isp or a kernel; 0 if it reads from a source
+	pixel  pipeline.PixelFormat // the pixel format that it gets from an isp or a kernel; 0 if it reads from a source
+	turned bool                 // it gets Turned pictures
 }
 
 func (c *Kernel) head() (name, from *string) { return &c.Name, &c.From }
@@ -34,7 +35,7 @@ func (c *Kernel) results() bool { return c.Output == "results" }
 // Config returns the stage's configuration.
 func (c *Kernel) Config() kernel.Config {
 	return kernel.Config{
-		Name: c.Name, File: c.File, Entry: c.Entry, Pixels: c.pixel, Results: c.results(), Parameters: c.Parameters, Numbers: c.Numbers,
+		Name: c.Name, File: c.File, Entry: c.Entry, Pixels: c.pixel, Turned: c.turned, Results: c.results(), Parameters: c.Parameters, Numbers: c.Numbers,
 		Labels: c.Labels, Bins: c.Bins, State: c.State, TimeLimit: c.TimeLimit.V,
 	}
 }
@@ -61,13 +62,13 @@ func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case c.Pixels != "" && !in.Any:
 		return at.Key("pixels").Errorf("%q passes its frames on unchanged: leave pixels out", c.From)
 	case in.Any:
-		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true}
+		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true, Turned: in.Turned}
 		c.pixel = in.Pixel
 	case r.out.Source(c.From) == nil:
 		c.pixel = in.Pixel
 	}
 	s.Pictures, s.wants, s.Holds, s.OpenAt = in, in.Pixel, kernel.Holds, at.Key("file").Place()
-	s.Pictures.None = c.results()
+	s.Pictures.None, c.turned = c.results(), in.Turned
 	return c.checkCode(at)
 }
 

@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -94,6 +95,10 @@ func (o *Output) whole(source *Source, stage *Stage) string {
 	case stage == nil || !stage.Pictures.Any || stage.From != o.Source:
 		return fmt.Sprintf("%q works on whole frames, only an isp behind the camera works on slices", o.From)
 	}
+	if k, is := stage.Kind.(*ISP); is && k.config.Turn.Whole() {
+		return fmt.Sprintf("isp %q turns the pictures (flip: %s, rotate: %d), and has their lines when the frame is complete",
+			o.From, cmp.Or(k.Flip, "none"), k.Rotate)
+	}
 	return ""
 }
 
@@ -119,12 +124,13 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 		return want, in, o.sends(in)
 	}
 	if o.results {
-		if want, err = smallest(in); err != nil {
+		if want, err = o.smallest(in); err != nil {
 			err = o.formatAt.Errorf("%s", plain(err, pipeline.ErrFormat))
 		}
 		return want, want, err
 	}
-	width, height, by := in.Width, in.Height, o.shrink()
+	width, height := o.Size(in)
+	by := o.shrink()
 	if width%by != 0 || height%by != 0 {
 		return want, own, o.formatAt.Errorf("%s of %dx%d is no whole number of pixels and lines", o.section.Scale, width, height)
 	}
@@ -163,17 +169,26 @@ func (o *Output) sends(f pipeline.Format) error {
 	return nil
 }
 
+// Size returns the size of the pictures, before scale, when the output's source delivers frames of format in.
+func (o *Output) Size(in pipeline.Format) (width, height int) {
+	if o.turned {
+		return in.Height, in.Width
+	}
+	return in.Width, in.Height
+}
+
 // viewWidth is the width in pixels above which pictures for viewing are smaller than the output's own, if they can be.
 const viewWidth = 960
 
 // View returns the format for viewing what the output sends when its source delivers frames of format in. It is zero if
 // the output cannot be viewed.
 func (o *Output) View(in pipeline.Format) pipeline.Format {
+	width, height := o.Size(in)
 	by := o.shrink()
-	for by < 4 && in.Width/by > viewWidth && in.Width%(4*by) == 0 && in.Height%(4*by) == 0 {
+	for by < 4 && width/by > viewWidth && width%(4*by) == 0 && height%(4*by) == 0 {
 		by *= 2
 	}
-	f, err := pipeline.NewFormat(pipeline.I420, in.Width/by, in.Height/by, in.Rate)
+	f, err := pipeline.NewFormat(pipeline.I420, width/by, height/by, in.Rate)
 	if !o.shown || err != nil {
 		return pipeline.Format{}
 	}
@@ -182,12 +197,13 @@ func (o *Output) View(in pipeline.Format) pipeline.Format {
 
 // smallest returns the format of the smallest picture that a stage can make from frames of format in to carry results:
 // a grey one.
-func smallest(in pipeline.Format) (pipeline.Format, error) {
+func (o *Output) smallest(in pipeline.Format) (pipeline.Format, error) {
+	width, height := o.Size(in)
 	by := 1
-	for by < 4 && in.Width%(2*by) == 0 && in.Height%(2*by) == 0 && min(in.Width, in.Height) >= 4*by {
+	for by < 4 && width%(2*by) == 0 && height%(2*by) == 0 && min(width, height) >= 4*by {
 		by *= 2
 	}
-	f, err := pipeline.NewFormat(pipeline.Grey, in.Width/by, in.Height/by, in.Rate)
+	f, err := pipeline.NewFormat(pipeline.Grey, width/by, height/by, in.Rate)
 	f.Color = pipeline.BT709Limited
 	return f, err
 }

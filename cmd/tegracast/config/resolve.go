@@ -154,7 +154,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if o.shared {
 		r.out.Source(o.Source).Shared = true
 	}
-	o.shown = in.Any
+	o.shown, o.turned = in.Any, in.Turned
 	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Stage(c.From) == nil
 	if o.recorded && in.Known && !in.Any {
 		o.pixels = in.Pixel // a kernel's format

@@ -54,13 +54,15 @@ func benchCases() []benchCase {
 		{"malvar-uyvy+half-i420", with(malvar), pipeline.RGGB10, []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420}, false},
 		{"statistics-uyvy", with(func(c *isp.Config) { malvar(c); c.Observe = func(*isp.Statistics) {} }), pipeline.RGGB10, uyvy, false},
 		{"everything-rgb24", with(all), pipeline.RGGB16, rgb, false},
+		{"malvar-uyvy-90-degrees", with(func(c *isp.Config) { malvar(c); c.Turn = isp.NewTurn(false, false, 90) }), pipeline.RGGB10, uyvy, false},
 	}
 }
 
 func (c *benchCase) formats(t testing.TB, by int) (in pipeline.Format, want []pipeline.Format) {
 	w, h := 1920*by, 1080*by
+	across, down := c.config.Turn.Size(w, h)
 	for i, p := range c.want {
-		f := format(t, p, w>>i, h>>i)
+		f := format(t, p, across>>i, down>>i)
 		if c.ready {
 			f.HeaderGap, f.PacketPitch = 20, 20+f.Stride/3/by
 		}

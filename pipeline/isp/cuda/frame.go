@@ -164,11 +164,9 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
 		lines := s.lines(o, int(a.there))
 		if k := p.program.colors[o.Size]; k != nil {
-			if err := s.launchStrips(k, j, &j.progress.colors[o.Size], lines); err != nil {
+			var err error
+			if lines, err = s.colors(k, j, o, lines); err != nil {
 				return err
-			}
-			if lines < o.Format.Height { // sharpening needs the next line
-				lines = max(0, lines-2)
 			}
 		}
 		if err := s.launchStrips(p.program.pictures[i], j, &j.made[i], lines); err != nil {
@@ -178,12 +176,30 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	return nil
 }
 
+// colors enqueues the colours of an output's size, up to the given number of lines of the frame. It returns the number of
+// lines of the output that can then be made.
+func (s *Stage) colors(k *cudahost.Kernel, j *job, o *isp.RecipeOutput, lines int) (int, error) {
+	turn, a := s.plan.recipe.Turn, &j.args
+	width, height := turn.Size(o.Format.Width, o.Format.Height)
+	a.outWidth, a.outHeight = int32(width), int32(height)
+	err := s.launchStrips(k, j, &j.progress.colors[o.Size], lines)
+	a.outWidth, a.outHeight = int32(o.Format.Width), int32(o.Format.Height)
+	switch {
+	case lines == height:
+		return o.Format.Height, err
+	case turn.Whole():
+		return 0, err
+	}
+	return max(0, lines-2), err // sharpening needs the next line
+}
+
 // lines returns the number of lines of an output's size that can be made from the given number of sample lines, before
-// sharpening: an even number, or all.
+// sharpening and turning: an even number, or all.
 func (s *Stage) lines(o *isp.RecipeOutput, samples int) int {
 	r := s.plan.recipe
 	if samples == r.In.Height {
-		return o.Format.Height
+		_, height := r.Turn.Size(o.Format.Width, o.Format.Height)
+		return height
 	}
 	beside := 1 // lines above and below that demosaicing needs
 	switch {
@@ -222,7 +238,7 @@ func stripLines(width, height, warps int) int {
 // warps returns the number of warps that make a picture.
 func (s *Stage) warps() int {
 	r := s.plan.recipe
-	if s.linked && !needsPlane(r) && r.Sharpen == 0 {
+	if s.linked && !needsPlane(r) && !needsColors(r) {
 		return linkWarps(r.Samples)
 	}
 	if r.Demosaic == isp.Malvar || r.Shading != nil {

@@ -100,6 +100,9 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 	pixel := sensors[(number*13)%len(sensors)]
 	samples, _ := pixel.Samples()
 	c := randomConfig(rnd, samples.Bits)
+	if number%2 == 1 {
+		c.Turn = turns()[number/2%8]
+	}
 	var stats isp.Statistics
 	observe := c
 	observe.Results = "isp"
@@ -128,7 +131,8 @@ func randomPlan(t *testing.T, memory *cudahost.CUDA, number, geometries int, cac
 		var want []pipeline.Format
 		for i, p := range pixels {
 			size := (i + number) % 3
-			want = append(want, randomOutput(t, rnd, p, w>>size, h>>size))
+			across, down := c.Turn.Size(w>>size, h>>size)
+			want = append(want, randomOutput(t, rnd, p, across, down))
 		}
 		if err := s.Plan(f, want); err != nil {
 			t.Fatal(err)

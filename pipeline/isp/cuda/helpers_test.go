@@ -147,6 +147,14 @@ func randomConfig(rnd *rand.Rand, bits int) isp.Config {
 	return c
 }
 
+// turns returns all orientations.
+func turns() (list []isp.Turn) {
+	for i := range 8 {
+		list = append(list, isp.NewTurn(i >= 4, false, i%4*90))
+	}
+	return list
+}
+
 // randomOutput returns an output of the given size.
 func randomOutput(t testing.TB, rnd *rand.Rand, p pipeline.PixelFormat, w, h int) pipeline.Format {
 	t.Helper()

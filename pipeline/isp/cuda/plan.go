@@ -20,7 +20,7 @@ type plan struct {
 	base    args
 	tone    uintptr        // address of the tone table
 	tones   []uintptr      // addresses of the outputs' tone tables
-	colors  [sizes]uintptr // pictures before sharpening; 0 if not needed
+	colors  [sizes]uintptr // pictures before sharpening, turned; 0 if not needed
 	planes  [][]plane      // by output
 	jobs    [inFlight]job
 	turn    int                 // index of the job used last
@@ -106,7 +106,7 @@ func (p *plan) allocPlanes(observe bool) (err error) {
 		p.base.searched = get(plane)
 	}
 	for _, o := range r.Outputs {
-		if r.Sharpen > 0 && p.colors[o.Size] == 0 {
+		if needsColors(r) && p.colors[o.Size] == 0 {
 			p.colors[o.Size] = get(8 * o.Format.Width * o.Format.Height)
 		}
 	}

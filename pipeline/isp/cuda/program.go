@@ -54,6 +54,24 @@ func source() string {
 	return b.String()
 }
 
+// needsColors reports whether the colours of the pictures must be written to memory: sharpening needs neighbours, and
+// turned pictures are made of lines of colours that are turned in memory.
+func needsColors(r *isp.Recipe) bool { return r.Sharpen > 0 || r.Turn != isp.Turn{} }
+
+// turnOption returns the compiler option TURN of kernels/args.cu, or nothing.
+func turnOption(t isp.Turn) []string {
+	bits := 0
+	for i, is := range []bool{t.ReverseX, t.ReverseY, t.Transpose} {
+		if is {
+			bits |= 1 << i
+		}
+	}
+	if bits == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("-DTURN=%d", bits)}
+}
+
 // needsPlane reports whether samples must be written to memory for the repair of defects, which needs neighbouring
 // lines.
 func needsPlane(r *isp.Recipe) bool { return len(r.Defects) > 0 || r.Threshold > 0 }
@@ -78,7 +96,7 @@ func options(r *isp.Recipe) []string {
 			list = append(list, "-D"+o.name)
 		}
 	}
-	return list
+	return append(list, turnOption(r.Turn)...)
 }
 
 // samplesPart is the compiler option that selects the part of the program with the kernels for samples. colorsPart and
@@ -89,10 +107,10 @@ func colorsPart(size int) string { return fmt.Sprintf("-DKERNEL=COLORS(%d)", siz
 
 func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
 	size := o.Size
-	if r.Sharpen > 0 {
+	if needsColors(r) {
 		size = 0 // the colours of its size are in memory
 	}
-	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), r.Sharpen > 0)
+	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), needsColors(r))
 }
 
 // parts returns the compiler options for the parts that a recipe needs, each once.
@@ -103,7 +121,7 @@ func parts(r *isp.Recipe, observe bool) (list []string) {
 	for i := range r.Outputs {
 		o := &r.Outputs[i]
 		list = append(list, picturePart(r, o))
-		if r.Sharpen > 0 {
+		if needsColors(r) {
 			list = append(list, colorsPart(o.Size))
 		}
 	}
@@ -129,7 +147,7 @@ type program struct {
 	known      *cudahost.Kernel
 	found      *cudahost.Kernel
 	statistics *cudahost.Kernel
-	colors     [sizes]*cudahost.Kernel // before sharpening; nil if not needed
+	colors     [sizes]*cudahost.Kernel // before sharpening and turning; nil if not needed
 	pictures   []*cudahost.Kernel
 }
 
@@ -173,7 +191,7 @@ func (p *program) find(r *isp.Recipe, observe bool) (err error) {
 	for i := range r.Outputs {
 		o := &r.Outputs[i]
 		p.pictures = append(p.pictures, get(picturePart(r, o), "picture"))
-		if r.Sharpen > 0 && p.colors[o.Size] == nil {
+		if needsColors(r) && p.colors[o.Size] == nil {
 			p.colors[o.Size] = get(colorsPart(o.Size), "colors")
 		}
 	}

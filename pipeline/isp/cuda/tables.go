@@ -60,7 +60,7 @@ func (m *arena) setTables(r *isp.Recipe, a *args) (tone uintptr, tones []uintptr
 	}
 	tone = keep(words(r.Tone[:]))
 	for i := range r.Outputs {
-		if o := &r.Outputs[i]; o.Format.Pixel == pipeline.RGB24 && r.Sharpen == 0 {
+		if o := &r.Outputs[i]; o.Format.Pixel == pipeline.RGB24 && !needsColors(r) {
 			tones = append(tones, keep(codes(r.Tone, &o.RGB)))
 		} else {
 			tones = append(tones, tone)

@@ -3,9 +3,10 @@
 //   MOSAIC    0 RGGB, 1 GRBG, 2 GBRG, 3 BGGR, 4 monochrome
 //   BITS, PACKED, SHADING, MALVAR, MATRIX
 //   PLANE     the samples behind §3 have been written to memory
+//   TURN      if pictures are turned: 1 columns are reversed, 2 lines are, 4 lines and columns are exchanged; the sum of them
 // and which kernels of it are compiled:
 //   SAMPLES   those of §3, if there is PLANE, and of §11
-//   KERNEL    PICTURE(size, format, sharp) makes an output, COLORS(size) what is to be sharpened
+//   KERNEL    PICTURE(size, format, kept) makes an output, COLORS(size) what is to be sharpened or has been turned
 //
 // The tests also run this source on a CPU.
 
@@ -56,7 +57,7 @@ struct Args {
 	u8 *out;
 	u16 *samples;      // behind §3, if that has been written: read by pictures and statistics, written by black and known
 	u16 *searched;     // written by found
-	u16 *colors;       // R'G'B' and the luma of sharpening
+	u16 *colors;       // R'G'B' and the luma of sharpening, turned
 	const void *tone;  // by linear sample: bytes for RGB24, else 0 to 4080
 	const u16 *shading; // of §4: two times rows lines of gains
 	const u16 *rows;    // j << 8 | h

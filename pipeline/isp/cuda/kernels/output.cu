@@ -58,11 +58,11 @@ INLINE void stageRGB(const Args &a, u8 *line, const Color *p, bool bytes)
 }
 
 // A line of a patch, p[0] being the pixel to its left.
-template <int FORMAT, bool SHARP>
+template <int FORMAT, bool KEPT>
 INLINE void stageLine(const Args &a, u8 *line, const Color *p)
 {
 	if (FORMAT == RGB24) {
-		stageRGB(a, line, p + 1, !SHARP);
+		stageRGB(a, line, p + 1, !KEPT);
 		return;
 	}
 	u32 y[LANE];

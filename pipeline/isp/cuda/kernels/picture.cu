@@ -9,8 +9,8 @@
 #define MIN_BLOCKS 3
 #endif
 
-// Entries of the tone table: of RGB24 they are the bytes of the output, unless sharpening comes in between.
-template <int FORMAT, bool SHARP> struct Tone { typedef u16 Code; enum { SIZE = SHARP ? 16 : 2 * 16384 }; };
+// Entries of the tone table: of RGB24 they are the bytes of the output, unless colours are kept before.
+template <int FORMAT, bool KEPT> struct Tone { typedef u16 Code; enum { SIZE = KEPT ? 16 : 2 * 16384 }; };
 template <> struct Tone<RGB24, false> { typedef u8 Code; enum { SIZE = 16384 }; };
 
 INLINE void loadTone(const void *from, void *to, int size)
@@ -28,6 +28,25 @@ INLINE uint2 kept(const Color &p)
 	return v;
 }
 
+#ifdef TURN
+// The pixel of the turned picture that pixel (x, y) is; §9a.
+INLINE size_t turned(const Args &a, int x, int y)
+{
+	x = TURN & 1 ? a.outWidth - 1 - x : x;
+	y = TURN & 2 ? a.outHeight - 1 - y : y;
+	return TURN & 4 ? (size_t)x * a.outHeight + y : (size_t)y * a.outWidth + x;
+}
+
+INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
+{
+#pragma unroll
+	for (int c = 0; c < LANE; c++)
+#pragma unroll
+		for (int r = 0; r < 2; r++)
+			if (x + c < a.outWidth && y + r < a.outHeight)
+				*(uint2 *)(a.colors + 4 * turned(a, x + c, y + r)) = kept(q.p[r][1 + c]);
+}
+#else
 INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 {
 #pragma unroll
@@ -54,41 +73,42 @@ INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 				*(uint2 *)(to + 4 * c) = kept(q.p[r][1 + c]);
 	}
 }
+#endif
 
 // A lane's patch, as bytes in staged.
-template <int SIZE, int FORMAT, bool SHARP, bool FAST>
+template <int SIZE, int FORMAT, bool KEPT, bool FAST>
 INLINE void makePatch(const Args &a, const Window &w, const void *tone, Staged<FORMAT> &staged, int x, int y)
 {
 	Patch q;
-	if (SHARP)
+	if (KEPT)
 		sharpPatch(a, q, x, y);
 	else if (SIZE > 0)
 		blockPatch<SIZE, FAST>(a, q, x, y);
 	else
 		fullPatch(w, q);
-	if (!SHARP) {
+	if (!KEPT) {
 #pragma unroll
 		for (int r = 0; r < 2; r++)
 #pragma unroll
 			for (int c = 0; c < 1 + LANE; c++)
-				q.p[r][c] = toned(a, q.p[r][c], (const typename Tone<FORMAT, SHARP>::Code *)tone);
+				q.p[r][c] = toned(a, q.p[r][c], (const typename Tone<FORMAT, KEPT>::Code *)tone);
 	}
 	if (FORMAT == COLOR) {
 		keepColors(a, q, x, y);
 		return;
 	}
-	stageLine<FORMAT, SHARP>(a, staged.line[0], q.p[0]);
-	stageLine<FORMAT, SHARP>(a, staged.line[1], q.p[1]);
+	stageLine<FORMAT, KEPT>(a, staged.line[0], q.p[0]);
+	stageLine<FORMAT, KEPT>(a, staged.line[1], q.p[1]);
 	if (FORMAT == I420 || FORMAT == NV12)
 		stageChroma<FORMAT>(a, staged.chroma, q);
 }
 
 // The lines of a strip. Those of samples that come next are on their way while two of pixels are made.
-template <int SIZE, int FORMAT, bool SHARP, bool FAST>
+template <int SIZE, int FORMAT, bool KEPT, bool FAST>
 INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, int strip, int y0, int y1)
 {
 	const int x = strip * STRIP + LANE * threadIdx.x;
-	const bool works = x < a.outWidth, looks = SIZE == 0 && !SHARP;
+	const bool works = x < a.outWidth, looks = SIZE == 0 && !KEPT;
 	Window w;
 	Words next[2];
 	const int start = FAST || !looks ? y0 : y0 - 2 * BESIDE;
@@ -109,7 +129,7 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 			next[1] = fetch<FAST>(a, x, y + BESIDE + 3);
 		}
 		if (works && y >= y0)
-			makePatch<SIZE, FORMAT, SHARP, FAST>(a, w, tone, staged, x, y);
+			makePatch<SIZE, FORMAT, KEPT, FAST>(a, w, tone, staged, x, y);
 		if (FORMAT != COLOR && y >= y0) {
 			__syncwarp();
 			writeStaged<FORMAT>(a, staged, strip, y);
@@ -123,12 +143,12 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 	}
 }
 
-template <int SIZE, int FORMAT, bool SHARP>
+template <int SIZE, int FORMAT, bool KEPT>
 INLINE void makePicture(const Args &a)
 {
-	__shared__ __align__(16) u8 tone[Tone<FORMAT, SHARP>::SIZE];
+	__shared__ __align__(16) u8 tone[Tone<FORMAT, KEPT>::SIZE];
 	__shared__ Staged<FORMAT> staged[THREADS_Y];
-	if (!SHARP) {
+	if (!KEPT) {
 		loadTone(a.tone, tone, sizeof(tone));
 		__syncthreads();
 	}
@@ -137,16 +157,16 @@ INLINE void makePicture(const Args &a)
 	if (y >= a.end)
 		return;
 	const int strip = warp % across, end = min(y + a.stripLines, a.end);
-	if (!SHARP && canBeFast(a))
-		makeStrip<SIZE, FORMAT, SHARP, true>(a, tone, staged[threadIdx.y], strip, y, end);
+	if (!KEPT && canBeFast(a))
+		makeStrip<SIZE, FORMAT, KEPT, true>(a, tone, staged[threadIdx.y], strip, y, end);
 	else
-		makeStrip<SIZE, FORMAT, SHARP, false>(a, tone, staged[threadIdx.y], strip, y, end);
+		makeStrip<SIZE, FORMAT, KEPT, false>(a, tone, staged[threadIdx.y], strip, y, end);
 }
 
-#define PICTURE(size, format, sharp)                                                                          \
+#define PICTURE(size, format, kept)                                                                           \
 	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) picture(const Args a)               \
 	{                                                                                                     \
-		makePicture<size, format, sharp>(a);                                                          \
+		makePicture<size, format, kept>(a);                                                           \
 	}
 
 #define COLORS(size)                                                                                          \
