@@ -154,7 +154,7 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 // bus.
 func (e env) appliance() appliance.Env {
 	events, bus := web.NewEvents(), telemetry.New()
-	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil), bus.Handler()))
+	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), jsonHandler(events, slog.LevelInfo), bus.Handler()))
 	return appliance.Env{
 		Version: versionName(), Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events, Bus: bus,
 	}
