@@ -183,7 +183,7 @@ var wrongConfigurations = []struct{ old, new, place, remedy string }{
 	{"320", "wide", `c.yaml:1:41: sources[0].model.width: "wide"`, "a whole number from 64 to 32768"},
 	{"320", `"320"`, `sources[0].model.width: "320"`, "without quotes"},
 	{"240}", "240, rate: fast}", `sources[0].model.rate: "fast"`, "write frames a second as 30 or 30000/1001"},
-	{"240}", "240, exposure: 8}", `sources[0].model.exposure: "8"`, "write a time such as 8ms"},
+	{"240}", "240, exposure: 8}", `sources[0].model.exposure: "8"`, "the unit is missing: write 8s"},
 	{"240}", "240, faults: {F99: 0.1}}", `sources[0].model.faults.F99: `, "want F1 to F12"},
 	{"model: {width", "fpga: {device: tegra_p2p0, width", `sources[0].fpga.device: "tegra_p2p0"`, "such as /dev/tegra_p2p0"},
 	{"240}", "240, replay: /nowhere.raw}", "sources[0].model.replay: stat /nowhere.raw", "correct the path"},
