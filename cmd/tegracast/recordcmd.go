@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost/cufile"
@@ -47,7 +46,8 @@ Formats of export:
 
 A PLACE is a time since the first frame, such as 1m30s, or the number of a frame,
 such as 1200, as info and the results of stages give it. The frame at --to is not
-exported. A damaged frame is left out, and the status is 1.
+exported. A damaged frame is left out, and the status is 1. A terminal shows the
+progress of verify and export.
 
   tegracast record export front-*.mcap --from 1m30s --to 1m40s -o event.mcap
   tegracast record export event.mcap --from 1200 --to 1201 --format dng -o raw
@@ -91,7 +91,9 @@ func recordCommand(ctx context.Context, e env, args []string) error {
 func inspectRecordings(ctx context.Context, e env, files []string, verify, asJSON bool) error {
 	good := true
 	for i, path := range files {
-		r, err := record.Inspect(ctx, path, verify, e.progress(path))
+		progress := terminal.NewProgress(e.Err, path)
+		r, err := record.Inspect(ctx, path, verify, progress.Show)
+		progress.End()
 		if err != nil {
 			if ctx.Err() != nil {
 				return fmt.Errorf("interrupted in %s, after %d of %d files", path, i, len(files))
@@ -160,7 +162,9 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 		return err
 	}
 	x.Driver = driver
-	res, err := export.Run(ctx, x, e.progress(x.Out))
+	progress := terminal.NewProgress(e.Err, x.Out)
+	res, err := export.Run(ctx, x, progress.Show)
+	progress.End()
 	switch err = errors.Join(err, driver.Close()); {
 	case ctx.Err() != nil && err != nil:
 		return fmt.Errorf("interrupted after %d frames: %s is removed if it is a file, and keeps them if it is a folder", res.Frames, x.Out)
@@ -177,16 +181,4 @@ func exportRecording(ctx context.Context, e env, x export.Config) error {
 		return err
 	}
 	return terminal.ErrChecked
-}
-
-// progress returns a function that prints the completed part, which is from 0 to 1, as a percentage, at most once a
-// second. It prints nothing if e.Err is not a terminal.
-func (e env) progress(path string) func(part float64) {
-	next := time.Now().Add(time.Second)
-	return func(part float64) {
-		if now := time.Now(); terminal.Is(e.Err) && now.After(next) && part < 1 {
-			next = now.Add(time.Second)
-			fmt.Fprintf(e.Err, "%s: %.0f %%\n", printable.Text(path), 100*part)
-		}
-	}
 }
