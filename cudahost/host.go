@@ -165,10 +165,15 @@ func checkRequest(size int, flags Flags) error {
 	return nil
 }
 
-// warnLimit logs that memory is not locked, and what to do.
+// warnLimit logs that memory is not locked, and what to do. It is no warning if only the limit of an ordinary process
+// is the reason, which is usual outside the service.
 func (a *hostAllocator) warnLimit(length int, err error) {
 	var limit unix.Rlimit
 	_ = unix.Getrlimit(unix.RLIMIT_MEMLOCK, &limit)
-	a.log.Warn("frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK= in the service",
+	level := slog.LevelWarn
+	if limit.Cur != unix.RLIM_INFINITY && (errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM)) {
+		level = slog.LevelInfo
+	}
+	a.log.Log(context.Background(), level, "frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK= in the service",
 		"bytes", length, "limit", limit.Cur, "error", err)
 }

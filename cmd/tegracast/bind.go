@@ -18,10 +18,10 @@ import (
 
 const bindUsage = `Usage: tegracast bind [--yes] ADDRESS
 
-Binds a PCI Express function, such as 0005:01:00.0, to the kernel module tegra_p2p.
-Run it as root. If another driver, such as AMD's xdma, has the function, bind names
-that driver and changes nothing. With --yes it takes the function from that driver,
-and whatever uses the function loses it.
+Binds a PCI Express function, such as 0005:01:00.0, to the kernel module
+tegra_p2p. Run it as root. If another driver, such as AMD's xdma, has the
+function, bind names that driver and changes nothing. With --yes it takes the
+function from that driver, and whatever uses the function loses it.
 
 The binding lasts until the machine reboots or the function leaves the bus.
 For a permanent binding use driverctl set-override ADDRESS tegra_p2p.

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,7 +14,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+	"unicode/utf8"
 
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/loopback"
@@ -22,15 +26,48 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
+// TestHelpTeaches checks the help of every command and subcommand: it is printed by --help, -h and help, fits on a
+// terminal of 80 columns, and names the values of options in capital letters.
 func TestHelpTeaches(t *testing.T) {
-	for _, c := range [][]string{{"--help"}, {"serve", "--help"}, {"loopback", "--help"}, {"probe", "-h"}, {"config", "--help"}, {"version", "--help"}, {"help", "probe"}} {
-		status, out, errw := runs(t, c...)
-		if status != exitOK || !strings.Contains(out, "Usage: tegracast") || errw != "" {
-			t.Errorf("%v: status %d\n%s\n%s", c, status, out, errw)
+	value := regexp.MustCompile(`^[A-Z]*$|^WxH\+X\+Y$|^ID:RATE$`)
+	list := pages(t.Context())
+	for _, p := range list {
+		words := strings.Fields(p.Name)
+		status, text, errw := runs(t, append([]string{"help"}, words...)...)
+		if status != exitOK || !strings.HasPrefix(text, "Usage: tegracast "+p.Name) || errw != "" {
+			t.Errorf("help %s: status %d\n%s\n%s", p.Name, status, text, errw)
+		}
+		for _, option := range []string{"--help", "-h"} {
+			if status, out, errw := runs(t, append(words, option)...); status != exitOK || out != text || errw != "" {
+				t.Errorf("%s %s: status %d\n%s\n%s", p.Name, option, status, out, errw)
+			}
+		}
+		for line := range strings.SplitSeq(text, "\n") {
+			if utf8.RuneCountInString(line) > 80 {
+				t.Errorf("help %s: %d columns: %s", p.Name, len(line), line)
+			}
+		}
+		for _, x := range p.Flags {
+			if name, _ := pflag.UnquoteUsage(x); !value.MatchString(name) || !strings.Contains(text, strings.TrimSpace(terminal.OptionName(x)+" "+name)) {
+				t.Errorf("help %s: the value of --%s is %q\n%s", p.Name, x.Name, name, text)
+			}
 		}
 	}
-	if status, out, _ := runs(t, "version"); status != 0 || !strings.Contains(out, "tegracast "+versionName()) || !strings.Contains(out, "go1.") {
-		t.Errorf("version: %s", out)
+	if len(list) < 24 {
+		t.Errorf("only %d commands", len(list))
+	}
+	for _, args := range [][]string{{"help"}, {"--help"}, {"-h"}} {
+		status, out, _ := runs(t, args...)
+		for _, name := range names(commands()) {
+			if status != exitOK || !strings.Contains(out, "\n  "+name+" ") {
+				t.Errorf("%s: status %d, and %s is not there:\n%s", args, status, name, out)
+			}
+		}
+	}
+	for _, name := range []string{"version", "--version", "-V"} {
+		if status, out, _ := runs(t, name); status != 0 || !strings.Contains(out, "tegracast "+versionName()) || !strings.Contains(out, "go1.") {
+			t.Errorf("%s: %s", name, out)
+		}
 	}
 }
 
@@ -224,13 +261,11 @@ func TestLogOptions(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		log.Warn("late", "frame", 3)
-		var line struct {
-			Level, Msg string
-			Frame      int
-		}
-		if err := json.Unmarshal(b.Bytes(), &line); (err == nil) != c.logged || c.logged && (line.Level != "WARN" || line.Msg != "late" || line.Frame != 3) {
-			t.Errorf("%s: %q, %v", c.level, b.String(), err)
+		log.Warn("late", "frame", 3, "wait", 1500*time.Millisecond, "listen", &net.TCPAddr{IP: net.IPv6unspecified, Port: 8080},
+			"error", errors.New("gone"), "files", []string{"a", "b"})
+		const fields = `,"level":"WARN","msg":"late","frame":3,"wait":"1.5s","listen":"[::]:8080","error":"gone","files":["a","b"]}`
+		if text := b.String(); json.Valid(b.Bytes()) != c.logged || strings.Contains(text, fields) != c.logged {
+			t.Errorf("%s: %q", c.level, text)
 		}
 	}
 }

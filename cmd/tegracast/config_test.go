@@ -44,6 +44,7 @@ var kinds = [][3]string{
 	{"240}", "240, seed: -1}", "seed: -1: must be a whole number"},
 	{"payload: raw", "payload: raw, mtu: 0", "rtp.mtu: \"0\": must be auto, or a whole number from 576 to 9000"},
 	{"payload: raw", "payload: raw, checksum: 1", `"1": must be true or false`},
+	{"payload: raw", `payload: raw, checksum: "true"`, `"true": must be true or false, without quotes`},
 	{"payload: raw", "payload: [raw]", "a list: must be one word"},
 	{"payload: raw", "payload: rao", `rtp.payload: "rao": must be one of raw, jpeg, results, h264`},
 	{"payload: raw, ", "", "outputs[0].rtp: the key payload is missing"},
@@ -69,6 +70,8 @@ var kinds = [][3]string{
 	{good, "", "c.yaml:1:1: there is nothing in it: write one with `tegracast config default`"},
 	{good, "# nothing\n", "there is nothing in it"},
 	{good, "raw\n", "must be a map"},
+	{"sources:", "# caf\xc3\xa9\r\n# caf\xe9\nsources:", "c.yaml:2:6: the byte 0xe9 is not UTF-8: save the file as UTF-8"},
+	{"320", "\xff\xfe", "c.yaml:1:41: the byte 0xff is not UTF-8"},
 	{good, good + "---\n" + good, "c.yaml:4:1: a second document begins here"},
 	{good, "%YAML 1.2\n---\n" + good, "directives are not read"},
 }
@@ -113,7 +116,8 @@ var combinations = [][3]string{
 	{"240}", "240, poll: true}", `sources[0].model: unknown key "poll"`},
 	{"240}", "240, rate: 0}", `sources[0].model.rate: "0": write frames a second`},
 	{"240}", "240, rate: 20000}", "sources[0].model.rate: 20000: the sensor cannot: period 50µs"},
-	{"240}", "240, exposure: 8}", `exposure: "8": write a time such as 8ms`},
+	{"240}", "240, exposure: 8}", `exposure: "8": the unit is missing: write 8s, or another one of h, m, s, ms and us`},
+	{"240}", "240, exposure: soon}", `exposure: "soon": write a time such as 8ms`},
 	{"240}", "240, exposure: 40ms}", "exposure: 40ms: must be from 0 to the frame period"},
 	{"240}", "240, shift: 3}", "shift: 3: must be even"},
 	{"240}", "240, faults: {F3: 2}}", "sources[0].model.faults.F3: "},
@@ -262,6 +266,10 @@ func TestBadConfig(t *testing.T) {
 		if c[2] != "" {
 			refused(t, goodYAML(t, c[0], c[1]), c[2])
 		}
+	}
+	yes := goodYAML(t, "payload: raw", "payload: raw, checksum: yes")
+	if _, _, errw := runs(t, "config", "check", yes); !strings.HasSuffix(errw, `"yes": must be true or false`) {
+		t.Errorf("a word without quotes: %q", errw)
 	}
 	replay := programtest.Write(t, "x.raw", strings.Repeat("\x00", 2*2048*240))
 	for _, c := range impossiblePictures {

@@ -33,6 +33,16 @@ outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5005"]}}
   - {name: b, from: nobody, rtp: {payload: raw}}
 `, []string{`1:15 web.listen: "here"`, "5:52 outputs[0].rtp.destinations[0]: ", `6:21 outputs[1].from: there is no source, isp or kernel "nobody"`}},
+		"several destinations": {`sources: [{name: camera, model: {width: 320, height: 240}}]
+isp: [{name: isp}]
+bus: {server: "nats://127.0.0.1:4222"}
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: [here, "127.0.0.1:5004", "127.0.0.1:5005", "127.0.0.1:5004"]}}
+  - {name: found, results: {udp: [there, "127.0.0.1:5010", "127.0.0.1:5010"]}}
+`, []string{
+			`5:52 outputs[0].rtp.destinations[0]: "here"`, "5:76 outputs[0].rtp.destinations[2]: ", "5:94 outputs[0].rtp.destinations[3]: 127.0.0.1:5004 is",
+			`6:35 outputs[1].results.udp[0]: "there"`, "6:60 outputs[1].results.udp[2]: 127.0.0.1:5010 is",
+		}},
 		"an isp that others take": {`sources: [{name: camera, model: {width: 320, height: 240}}]
 isp: [{name: isp, from: nobody}]
 kernels: [{name: k, from: isp, file: /dev/null}]

@@ -20,62 +20,61 @@ import (
 	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
-const configUsage = `Usage: tegracast config default | check [--json] FILE | schema
-       tegracast config diff [FILE]
-       tegracast config tls [--dir DIR] [--name NAME]
+// configWords are the subcommands of config.
+var configWords = []word{
+	{name: "default", about: "print the default configuration, with comments", run: configDefault},
+	{name: "check", about: "look for mistakes in a configuration", run: configCheck},
+	{name: "diff", about: "print how the page's configuration differs from the installed one", run: configDiff},
+	{name: "schema", about: "print the JSON Schema of the configuration, for editors", run: configSchema},
+	{name: "tls", about: "make a certificate, its key and a password for the page", run: configTLS},
+}
 
-  default      print the default configuration, with comments
-  check FILE   validate a configuration, - for standard input. Each mistake is a
-               line with its file, line and column, and the status is 2. When
-               all keys and values are right, it is checked that they fit,
-               and that the installed service may lock the memory that they need
-  diff FILE    print how the configuration that was changed on the page differs from
-               the installed FILE (default /etc/tegracast/tegracast.yaml): it is
-               used instead of it. It is in $STATE_DIRECTORY, or else in
-               /var/lib/tegracast. Status 1 when they differ
-  schema       print the JSON Schema of the configuration, for editors
-  tls          make a certificate, its key and a password, with which other
-               machines may see the page, and print what to write into the
-               configuration. Existing files stay as they are
+const defaultUsage = `Usage: tegracast config default
+
+Prints the default configuration, with comments: a model of the camera, and two
+streams to this machine.
 `
 
-func configCommand(ctx context.Context, e env, args []string) error {
-	f := e.flags("config", configUsage)
-	dir := f.String("dir", ".", "tls: write web.crt, web.key and web.password to `DIR`")
-	also := f.StringArray("name", nil, "tls: other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
-	asJSON := f.Bool("json", false, "check: print the mistakes as JSON (docs/json.md)")
-	if err := parseOptions(f, args); err != nil {
+func configDefault(_ context.Context, e env, args []string) error {
+	if err := parse(e.flags("config default", defaultUsage), args); err != nil {
 		return err
 	}
-	a := f.Args()
-	isTLS := len(a) == 1 && a[0] == "tls"
-	for name, word := range map[string]string{"dir": "tls", "name": "tls", "json": "check"} {
-		if f.Changed(name) && (len(a) == 0 || a[0] != word) {
-			return terminal.UsageError{Err: fmt.Errorf("--%s is for %s alone: try tegracast config --help", name, word)}
-		}
-	}
-	switch {
-	case isTLS:
-		return configTLS(e, *dir, *also)
-	case len(a) == 1 && a[0] == "default":
-		_, err := e.Out.Write(config.Default())
+	_, err := e.Out.Write(config.Default())
+	return err
+}
+
+const schemaUsage = `Usage: tegracast config schema
+
+Prints the JSON Schema of the configuration, with which editors complete and
+check it.
+`
+
+func configSchema(_ context.Context, e env, args []string) error {
+	if err := parse(e.flags("config schema", schemaUsage), args); err != nil {
 		return err
-	case len(a) == 2 && a[0] == "check":
-		return configCheck(e, a[1], *asJSON)
-	case len(a) > 0 && len(a) < 3 && a[0] == "diff":
-		return configDiff(ctx, e, append(a[1:], installedConfig)[0])
-	case len(a) == 1 && a[0] == "schema":
-		return config.WriteSchema(e.Out)
 	}
-	return misused(f, map[string]int{"default": 0, "check": 1, "diff": 1, "schema": 0, "tls": 0}, "default, check FILE, diff, schema or tls")
+	return config.WriteSchema(e.Out)
 }
 
 // stateFolder is the service's state folder, for processes to which systemd passes none.
 const stateFolder = "/var/lib/tegracast"
 
+const diffUsage = `Usage: tegracast config diff [FILE]
+
+Prints how the configuration that was changed on the page differs from the
+installed FILE (default /etc/tegracast/tegracast.yaml), instead of which it is
+used. It is in $STATE_DIRECTORY, or else in /var/lib/tegracast. Status 1 when
+they differ.
+`
+
 // configDiff prints how the configuration stored by the page differs from the installed file. It returns
 // terminal.ErrChecked if they differ.
-func configDiff(ctx context.Context, e env, installed string) error {
+func configDiff(ctx context.Context, e env, args []string) error {
+	files, err := parseFiles(e.flags("config diff", diffUsage), args, 0, 1)
+	if err != nil {
+		return err
+	}
+	installed := append(files, installedConfig)[0]
 	var text bytes.Buffer
 	differs, err := appliance.ConfigStore{Installed: installed, Folder: cmp.Or(folders.State(), stateFolder)}.Diff(ctx, &text)
 	if _, werr := io.WriteString(e.Out, printable.Lines(text.String())); err == nil {
@@ -94,10 +93,25 @@ type Check struct {
 	Mistakes []yamlfile.Mistake `json:"mistakes"` // in the file's order
 }
 
+const checkUsage = `Usage: tegracast config check [--json] FILE
+
+Looks for mistakes in a configuration; - is the standard input. Each mistake is
+a line with its file, line and column, and the status is 2. When all keys and
+values are right, it is checked that they fit, and that the installed service
+may lock the memory that they need.
+`
+
 // configCheck prints all mistakes in a configuration to the standard error, as FILE:LINE:COLUMN: message, a format that
-// editors understand, and returns an error if there are any, or if the file cannot be read. With asJSON it also prints
-// a Check.
-func configCheck(e env, path string, asJSON bool) error {
+// editors understand, and returns an error if there are any, or if the file cannot be read. With --json it also prints a
+// Check.
+func configCheck(_ context.Context, e env, args []string) error {
+	f := e.flags("config check", checkUsage)
+	asJSON := f.Bool("json", false, "print the mistakes as JSON (docs/json.md)")
+	files, err := parseFiles(f, args, 1, 1)
+	if err != nil {
+		return err
+	}
+	path := files[0]
 	limit, err := memlock.OfService(os.DirFS("/"))
 	if err != nil {
 		return err
@@ -122,7 +136,7 @@ func configCheck(e env, path string, asJSON bool) error {
 		}
 		err = terminal.UsageError{Err: terminal.ErrChecked}
 	}
-	if asJSON {
+	if *asJSON {
 		return errors.Join(terminal.WriteJSON(e.Out, check), err)
 	}
 	if err == nil {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -27,14 +28,27 @@ import (
 // become unreachable.
 const certificateYears = 10
 
+const tlsUsage = `Usage: tegracast config tls [--dir DIR] [--name NAME]
+
+Makes a certificate, its key and a password, with which other machines may see
+the page, and prints what to write into the configuration. Existing files stay
+as they are.
+`
+
 // configTLS creates the files with which serve offers the page to other machines (a self-signed certificate, its key,
 // and a password), and prints the configuration that uses them.
-func configTLS(e env, dir string, extra []string) error {
-	dir, err := filepath.Abs(dir)
+func configTLS(_ context.Context, e env, args []string) error {
+	f := e.flags("config tls", tlsUsage)
+	folder := f.String("dir", ".", "write web.crt, web.key and web.password to `DIR`")
+	extra := f.StringArray("name", nil, "other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
+	if err := parse(f, args); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(*folder)
 	if err != nil {
 		return err
 	}
-	names, addresses, err := ownNames(extra)
+	names, addresses, err := ownNames(*extra)
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}

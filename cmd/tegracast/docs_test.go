@@ -86,7 +86,7 @@ func documents(t *testing.T) map[string]string {
 
 // TestPagesNameCommands checks that the commands of tegracast in README and the pages exist, with their options.
 func TestPagesNameCommands(t *testing.T) {
-	options := map[string][]string{"help": nil}
+	options := map[string][]string{}
 	for _, p := range pages(t.Context()) {
 		options[p.Name] = []string{"--help"}
 		for _, f := range p.Flags {
@@ -98,7 +98,11 @@ func TestPagesNameCommands(t *testing.T) {
 	found := 0
 	for page, text := range documents(t) {
 		for _, m := range line.FindAllStringSubmatch(text, -1) {
-			known, is := options[m[1]]
+			subcommand, _, _ := strings.Cut(strings.TrimSpace(m[2]), " ")
+			known, is := options[m[1]+" "+subcommand]
+			if !is {
+				known, is = options[m[1]]
+			}
 			if !is {
 				t.Errorf("%s: there is no command %q: %s", page, m[1], m[0])
 			}

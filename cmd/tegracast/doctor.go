@@ -23,13 +23,14 @@ safety; they do not change the status.
 unit's user, groups, device rules, limits and sandbox, including drop-ins. This
 finds what root may open and the service may not. It needs root.
 
---report writes one archive with everything that support may ask for:
-this text, the files behind it, the logs of the kernel and of the service, the
-state of the kernel module, memory pinned for the FPGA, validation runs, and one
-minute of streaming. It takes two to three minutes. Run it as root, with the
-service stopped. Names, addresses and passwords are removed as far as they are
-recognised; the first file, README.txt, lists which. Read it all first. A part that fails is replaced by the reason, and
-the rest is written. FILE must not exist yet.
+--report writes one archive with everything that support may ask for: this text,
+the files behind it, the logs of the kernel and of the service, the state of the
+kernel module, memory pinned for the FPGA, validation runs, and one minute of
+streaming. It takes two to three minutes. Run it as root, with the service
+stopped. Names, addresses and passwords are removed as far as they are
+recognised; the first file, README.txt, lists which. Read it all first. A part
+that fails is replaced by the reason, and the rest is written. FILE must not
+exist yet.
 `
 
 func doctorCommand(ctx context.Context, e env, args []string) error {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/pflag"
@@ -33,7 +31,7 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 		case e.describe != nil:
 			e.describe(head, f)
 		case f.HasFlags():
-			fmt.Fprintf(e.Out, "%s\nOptions:\n%s", head, f.FlagUsages())
+			fmt.Fprintf(e.Out, "%s\nOptions:\n%s", head, optionTexts(f))
 		default:
 			fmt.Fprint(e.Out, head)
 		}
@@ -43,13 +41,8 @@ func (e env) flags(name, head string) *pflag.FlagSet {
 
 // parse parses the options in args, and returns an error if one is invalid or there are other arguments.
 func parse(f *pflag.FlagSet, args []string) error {
-	if err := parseOptions(f, args); err != nil {
-		return err
-	}
-	if f.NArg() > 0 {
-		return terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(0), f.Name())}
-	}
-	return nil
+	_, err := parseFiles(f, args, 0, 0)
+	return err
 }
 
 // parseOptions parses the options in args and leaves the other arguments to the command. It returns an error if an
@@ -123,25 +116,18 @@ func wanted(e *pflag.InvalidValueError) string {
 	return e.Unwrap().Error()
 }
 
-// misused returns an error about the wrong arguments of a command. The keys of takes are the words that the command
-// accepts as its first argument, and the values are the numbers of arguments after them. words lists the words for the
-// message.
-func misused(f *pflag.FlagSet, takes map[string]int, words string) error {
-	say := func(format string, args ...any) error {
-		return terminal.UsageError{Err: fmt.Errorf(format+": try tegracast "+f.Name()+" --help", args...)}
+// parseFiles parses the options in args, and returns the other arguments, of which there must be from least to most.
+func parseFiles(f *pflag.FlagSet, args []string, least, most int) ([]string, error) {
+	if err := parseOptions(f, args); err != nil {
+		return nil, err
 	}
-	if f.NArg() == 0 {
-		return say("use %s", words)
-	}
-	word := f.Arg(0)
-	most, known := takes[word]
 	switch {
-	case !known:
-		return say("unknown word %q%s: use %s", word, didYouMean(word, slices.Sorted(maps.Keys(takes)), ""), words)
-	case f.NArg()-1 < most:
-		return say("%s: the file is missing: use %s", word, words)
+	case f.NArg() < least:
+		return nil, terminal.UsageError{Err: fmt.Errorf("the file is missing: try tegracast %s --help", f.Name())}
+	case f.NArg() > most:
+		return nil, terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(most), f.Name())}
 	}
-	return say("%s: unexpected argument %q", word, f.Arg(most+1))
+	return f.Args(), nil
 }
 
 // size is an option for a number of bytes, with or without a unit.

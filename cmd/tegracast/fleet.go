@@ -27,7 +27,7 @@ and their streams. A board publishes its state if its configuration has a bus
 /etc/tegracast/tegracast.yaml, is asked, not one that the page has changed.
 
   tegracast fleet --server nats://bus.example:4222
-  tegracast fleet --server mqtts://broker.example --user desk --password-file desk.password
+  tegracast fleet --server mqtts://broker.example --user desk --password-file f
 
 A board is streaming, starting (not every output is armed), stalled, ended (its
 program was stopped), silent (for a while nothing has come from it), or ahead:

@@ -27,11 +27,21 @@ func newLogger(errw io.Writer, level slog.Level, asJSON bool) (log *slog.Logger,
 			return slog.New(&journalHandler{send: journal.Send, level: level}), true
 		}
 	}
-	o := &slog.HandlerOptions{Level: level}
 	if asJSON {
-		return slog.New(slog.NewJSONHandler(errw, o)), false
+		return slog.New(jsonHandler(errw, level)), false
 	}
-	return slog.New(slog.NewTextHandler(errw, o)), false
+	return slog.New(slog.NewTextHandler(errw, &slog.HandlerOptions{Level: level})), false
+}
+
+// jsonHandler returns a handler that writes records of at least a level to w as JSON. Durations, addresses and other
+// values with a text of their own are strings, as in the text format.
+func jsonHandler(w io.Writer, level slog.Level) slog.Handler {
+	return slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if v, is := a.Value.Any().(fmt.Stringer); is && a.Value.Kind() != slog.KindTime {
+			a.Value = slog.StringValue(fmt.Sprint(v))
+		}
+		return a
+	}})
 }
 
 // logFlags adds the options for logging. After parsing, logger returns the logger that they select, or an error if a

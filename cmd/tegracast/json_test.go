@@ -11,6 +11,7 @@ import (
 	"go/token"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,7 @@ var jsonSections = []struct {
 		reflect.TypeFor[Check](),
 	},
 	{"doctor", "", reflect.TypeFor[doctor.Findings]()},
+	{"version", "", reflect.TypeFor[Version]()},
 	{"bus: every message", "", reflect.TypeFor[bus.Head]()},
 	{"bus: results", "Outputs of results send the same without the head and `output` ([results-output.md](results-output.md)).", reflect.TypeFor[bus.Results]()},
 	{"bus: events", "", reflect.TypeFor[bus.Happened]()},
@@ -182,6 +184,14 @@ func TestJSONHasAVersion(t *testing.T) {
 	}
 	if _, text, _ := runs(t, "loopback", "--size", "4KiB"); !strings.Contains(text, "measured: the FPGA model in this program, not a card") {
 		t.Error(text)
+	}
+	var v struct {
+		Version           int
+		Program, Go, Arch string
+	}
+	_, out, _ = runs(t, "version", "--json")
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version != terminal.JSONVersion || v.Program != versionName() || v.Go != runtime.Version() || v.Arch != runtime.GOARCH {
+		t.Errorf("%v:\n%s", err, out)
 	}
 	if _, out, _ := runs(t, "doctor", "--json"); !strings.HasPrefix(out, "{\n  \"version\": 1,\n") {
 		t.Errorf("%.100s", out)

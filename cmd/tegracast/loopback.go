@@ -20,8 +20,8 @@ memory to a destination surface, and compares every byte. With --memory cuda,
 kernels on the GPU fill and compare, and the run is done twice: with ordinary
 and with write-combined memory. --direction selects which direction is measured;
 the bytes always go both ways, since they are compared at the end. The bandwidth
-is checked against the engine's own counters, if it has them. Status 0 when every
-byte is right, 1 after a mismatch, a fault or ctrl-C.
+is checked against the engine's own counters, if it has them. Status 0 when
+every byte is right, 1 after a mismatch, a fault or ctrl-C.
 
 The device file belongs to the kernel module tegra_p2p. An FPGA with AMD's XDMA
 is recognised by the core's registers, whatever its PCI id is. It needs memory

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -35,13 +34,8 @@ const (
 
 // usage returns the program's help.
 func usage() string {
-	var b strings.Builder
-	b.WriteString("tegracast streams an FPGA camera on PCI Express as RTP.\n\nUsage: tegracast COMMAND [OPTIONS]\n\n")
-	for _, c := range commands() {
-		fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.about)
-	}
-	b.WriteString("\ntegracast help COMMAND explains a command and its options.\n")
-	return b.String()
+	return "tegracast streams an FPGA camera on PCI Express as RTP.\n\nUsage: tegracast COMMAND [OPTIONS]\n\n" +
+		table(commands()) + "\ntegracast help COMMAND explains a command and its options.\n"
 }
 
 func main() {
@@ -70,22 +64,14 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		return exitUsage
 	}
 	switch args[0] {
-	case "help", "--help", "-h":
-		if len(args) == 1 {
-			fmt.Fprint(out, usage())
-			return exitOK
-		}
-		if len(args) > 2 {
-			fmt.Fprintf(errw, "tegracast: unexpected argument %q: try tegracast help %s\n", args[2], args[1])
-			return exitUsage
-		}
-		args = []string{args[1], "--help"}
-	case "--version":
+	case "--help", "-h":
+		args[0] = "help"
+	case "--version", "-V":
 		args[0] = "version"
 	}
 	list := commands()
-	i := slices.IndexFunc(list, func(c word) bool { return c.name == args[0] })
-	if i < 0 {
+	command := find(list, args[0])
+	if command == nil {
 		kind := "command"
 		if strings.HasPrefix(args[0], "-") {
 			kind = "option"
@@ -93,7 +79,7 @@ func run(ctx context.Context, args []string, out, errw io.Writer) int {
 		fmt.Fprintf(errw, "tegracast: unknown %s %q%s: try tegracast --help\n", kind, args[0], didYouMean(args[0], names(list), ""))
 		return exitUsage
 	}
-	err := list[i].run(ctx, e, args[1:])
+	err := command.run(ctx, e, args[1:])
 	var u terminal.UsageError
 	switch {
 	case err == nil || errors.Is(err, pflag.ErrHelp):
@@ -124,44 +110,25 @@ func statusOf(err error) int {
 	return exitFailure
 }
 
-// word is a command, the first word after tegracast.
-type word struct {
-	name, about string
-	run         func(context.Context, env, []string) error
-}
-
 // commands returns the commands in the order of the help.
 func commands() []word {
-	return []word{
-		{"serve", "run the appliance; without a configuration it streams a model of the camera", serve},
-		{"reload", "have the service read its configuration again; systemctl reload runs it", reloadCommand},
-		{"loopback", "copy memory through the FPGA and compare every byte", loopbackCommand},
-		{"probe", "receive a stream and check it: losses, jitter, pixels, latency", probe},
-		{"send", "have serve send a stream to one more receiver", sendCommand},
-		{"receive", "take frames from a sender by UCX, check them and save them", receiveCommand},
-		{"fleet", "list the boards that publish on a message bus", fleetCommand},
-		{"record", "look at recordings, check, export and repair them", recordCommand},
-		{"doctor", "list what this machine lacks for a real FPGA, and how to fix it", doctorCommand},
-		{"bind", "bind a PCI Express function to the kernel module", bindCommand},
-		{"config", "print the default configuration, check one, or make a certificate", configCommand},
-		{"version", "print version, commit and Go release", version},
-		{"completion", "print completions for bash, zsh or fish", completion},
-		{"man", "print a manual page", manual},
+	list := []word{
+		{name: "serve", about: "run the appliance; without a configuration it streams a model of the camera", run: serve},
+		{name: "reload", about: "have the service read its configuration again; systemctl reload runs it", run: reloadCommand},
+		{name: "loopback", about: "copy memory through the FPGA and compare every byte", run: loopbackCommand},
+		{name: "probe", about: "receive a stream and check it: losses, jitter, pixels, latency", run: probe},
+		{name: "send", about: "have serve send a stream to one more receiver", run: sendCommand},
+		{name: "receive", about: "take frames from a sender by UCX, check them and save them", run: receiveCommand},
+		{name: "fleet", about: "list the boards that publish on a message bus", run: fleetCommand},
+		choose("record", "Look at recordings, check, export and repair them.", recordWords),
+		{name: "doctor", about: "list what this machine lacks for a real FPGA, and how to fix it", run: doctorCommand},
+		{name: "bind", about: "bind a PCI Express function to the kernel module", run: bindCommand},
+		choose("config", "Print the default configuration, check one, or make a certificate.", configWords),
+		{name: "version", about: "print version, commit and Go release", run: version},
+		{name: "completion", about: "print completions for bash, zsh or fish", run: completion, takes: []string{"bash", "fish", "zsh"}},
+		{name: "man", about: "print a manual page", run: manual, takes: []string{"tegracast", "tegracast.yaml"}},
+		{name: "help", about: "explain a command and its options", run: help},
 	}
-}
-
-func names(list []word) []string {
-	var all []string
-	for _, c := range list {
-		all = append(all, c.name)
-	}
-	return all
-}
-
-// didYouMean returns a question with prefix and the most similar word, or "" if no word is similar.
-func didYouMean(typed string, words []string, prefix string) string {
-	if w := terminal.Nearest(typed, words); w != "" {
-		return fmt.Sprintf(" (did you mean %s%s?)", prefix, w)
-	}
-	return ""
+	list[len(list)-1].takes = names(list)
+	return list
 }

@@ -22,19 +22,20 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/receive"
 )
 
-const probeUsage = `Usage: tegracast probe FILE.sdp [FILE.sdp ...] [--duration D] [--json] [--save FILE]
+const probeUsage = `Usage: tegracast probe FILE.sdp [FILE.sdp ...] [--duration D] [--json]
+                       [--save FILE]
 
 Receives streams and checks them: packets, losses, reordering, jitter, complete
 frames, the CRC of the pixels against the sender's (checksum: true), and the
 latency from the frame's timestamp (the start of its exposure, if the camera
-tells it) to the complete frame. If the sender is another machine, the latency is
-right only when both clocks are synchronised. Several streams, of several files
-or of one file, are received at the same time, and each gets a report of its own.
-Packets that are under way at the end of the duration are awaited for 0.2 s.
-Packets that this machine's kernel dropped, because the receiver was too slow,
-are counted beside the lost ones. Status 0 when every stream is clean; 1 after
-loss, damage or silence, or when a sender promises checksums and no pixels could
-be verified.
+tells it) to the complete frame. If the sender is another machine, the latency
+is right only when both clocks are synchronised. Several streams, of several
+files or of one file, are received at the same time, and each gets a report of
+its own. Packets that are under way at the end of the duration are awaited for
+0.2 s. Packets that this machine's kernel dropped, because the receiver was too
+slow, are counted beside the lost ones. Status 0 when every stream is clean; 1
+after loss, damage or silence, or when a sender promises checksums and no pixels
+could be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {

@@ -21,19 +21,19 @@ const receiveUsage = `Usage: tegracast receive --ucx ADDRESS [--stream NAME] [--
                          [--duration D] [--json] [--no-verify]
 
 Takes frames, and what stages found in them, from an output with ucx, and checks
-them: losses, the CRC of the pixels, and the latency from what a frame shows to its
-last byte here. For frames as the FPGA's camera delivers them the CRC is the one
-that the FPGA computed. The latency is right only when both clocks are
+them: losses, the CRC of the pixels, and the latency from what a frame shows to
+its last byte here. For frames as the FPGA's camera delivers them the CRC is the
+one that the FPGA computed. The latency is right only when both clocks are
 synchronised. Frames that are damaged are counted and not saved. When the
 connection breaks it is made again.
 
   tegracast receive --ucx 192.0.2.7:5020 --stream front --save front.mcap
 
-A recording (FILE.mcap) has the frames' numbers, times and results; see tegracast
-record. Y4M is for pictures, and for programs such as ffmpeg and mpv.
+A recording (FILE.mcap) has the frames' numbers, times and results; see
+tegracast record. Y4M is for pictures, and for programs such as ffmpeg and mpv.
 
-Status 0 when every frame that was asked for has come and is right; 1 after loss,
-damage, silence, a broken connection, or a refusal.
+Status 0 when every frame that was asked for has come and is right; 1 after
+loss, damage, silence, a broken connection, or a refusal.
 `
 
 // buffers is the number of frames for which the receiver has memory: enough for a recording, which keeps several of

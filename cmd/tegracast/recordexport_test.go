@@ -38,7 +38,7 @@ func TestRecordExports(t *testing.T) {
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
 		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a time since the first frame"},
 		{[]string{path}, exitUsage, "--output"},
-		{[]string{path, "--json", "-o", out("d.y4m")}, exitUsage, "--json is not for export"},
+		{[]string{path, "--json", "-o", out("d.y4m")}, exitUsage, "unknown option --json"},
 	} {
 		status, stdout, stderr := runs(t, append([]string{"record", "export"}, c.args...)...)
 		if status != c.status || !strings.Contains(stdout+stderr, c.says) {

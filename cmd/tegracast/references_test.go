@@ -80,7 +80,7 @@ func commandsPage(t *testing.T, b *bytes.Buffer) {
 		b.WriteString("\n| option | what it does |\n|---|---|\n")
 		for _, f := range p.Flags {
 			value, does := pflag.UnquoteUsage(f)
-			fmt.Fprintf(b, "| `%s` | %s |\n", cell(strings.TrimSpace("--"+f.Name+" "+value)), cell(does+terminal.DefaultText(f)))
+			fmt.Fprintf(b, "| `%s` | %s |\n", cell(strings.TrimSpace(terminal.OptionName(f)+" "+value)), cell(does+terminal.DefaultText(f)))
 		}
 	}
 	for _, list := range []struct {

@@ -30,27 +30,30 @@ import (
 const serveUsage = `Usage: tegracast serve [--config FILE] [--sdp-dir DIR] [OPTIONS]
 
 Runs the appliance until SIGINT or SIGTERM. Without --config it reads
-/etc/tegracast/tegracast.yaml. Where that is not there either, a model of
-the FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a
-second: raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a
-second) to 127.0.0.1:5006. A destination to which another program of
-this machine already sends is refused. For receivers, serve writes one SDP file
-per stream, NAME.sdp. SIGHUP reloads FILE and restarts only what changed. If
-SIGHUP comes because the terminal closed, if there is no FILE, or with --fault,
-serve ends instead. SIGUSR1 triggers the recordings that wait for a trigger
-(docs/recording.md). A page with live pictures (docs/watch.md), metrics and
-health are at http://127.0.0.1:8080 (web: in the configuration). On a terminal
-the last lines show, each second, where to look and how each part is doing;
-NO_COLOR=1 removes the colours. For a camera of a real FPGA, configure a source
-with "fpga: {device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..."
-configures the board's lines: trigger, strobe, the FPGA's reset, a status LED,
-trigger input, PPS (docs/operations.md).
+/etc/tegracast/tegracast.yaml. If that does not exist either, a model of the
+FPGA camera replays a real sensor's test chart at 1920x1080, 30 frames a second:
+raw RTP (UYVY) to 127.0.0.1:5004, JPEG RTP (half size, 10 frames a second) to
+127.0.0.1:5006. For a camera of a real FPGA, configure a source with "fpga:
+{device: /dev/tegra_p2p0, width: ..., height: ...}". "gpio: ..." configures the
+board's lines: trigger, strobe, the FPGA's reset, a status LED, trigger input,
+PPS (docs/operations.md).
+
+For receivers, serve writes one SDP file per stream, NAME.sdp. It refuses to
+start if another program of this machine already sends to one of its
+destinations. A page with live pictures (docs/watch.md), metrics and health are
+at http://127.0.0.1:8080 (web: in the configuration). On a terminal the last
+lines show, each second, where to look and how each part is doing; NO_COLOR=1
+removes the colours.
+
+SIGHUP reloads FILE and restarts only what changed. If the terminal has closed,
+if there is no FILE, or with --fault, serve ends instead. SIGUSR1 triggers the
+recordings that wait for a trigger (docs/recording.md).
 
 Status 0 after SIGINT or SIGTERM, or at the end of all sources with
---exit-at-end; 1 when an FPGA or a GPIO line cannot be opened,
-or a camera does not recover; 2 after a mistake in usage or configuration; 3 when
-this process has lost the GPU (a sticky CUDA error, or a hanging kernel of yours)
-and must be restarted.
+--exit-at-end; 1 when an FPGA or a GPIO line cannot be opened, or a camera does
+not recover; 2 after a mistake in usage or configuration; 3 when this process
+has lost the GPU (a sticky CUDA error, or a hanging kernel of yours) and must be
+restarted.
 `
 
 func serve(ctx context.Context, e env, args []string) error {
@@ -154,7 +157,7 @@ func (e env) whileThereIsATerminal(ctx context.Context) (context.Context, contex
 // bus.
 func (e env) appliance() appliance.Env {
 	events, bus := web.NewEvents(), telemetry.New()
-	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), slog.NewJSONHandler(events, nil), bus.Handler()))
+	log := slog.New(slog.NewMultiHandler(e.Log.Handler(), jsonHandler(events, slog.LevelInfo), bus.Handler()))
 	return appliance.Env{
 		Version: versionName(), Out: e.Out, Log: log, Metrics: []prometheus.Collector{buildInfo()}, Events: events, Bus: bus,
 	}

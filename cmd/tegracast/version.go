@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
@@ -22,18 +23,41 @@ import (
 // (Makefile, systemd/deb). They are empty if the go command built the program directly.
 var releaseVersion, commit, commitTime string
 
+const versionUsage = `Usage: tegracast version [--json]
+
+Prints the version, the commit it was built from, the Go release, the platform,
+and the version of the kernel module's interface.
+`
+
+// Version is the JSON that version --json prints.
+type Version struct {
+	Program   string `json:"program"`    // version of tegracast
+	Commit    string `json:"commit"`     // that it was built from
+	Go        string `json:"go"`         // release of Go, such as go1.26.8
+	OS        string `json:"os"`         // as Go names it, such as linux
+	Arch      string `json:"arch"`       // as Go names it, such as arm64
+	KernelABI int    `json:"kernel_abi"` // version of the kernel module's interface
+}
+
 func version(_ context.Context, e env, args []string) error {
-	f := e.flags("version", "Usage: tegracast version\n\n"+
-		"Prints the version, the commit it was built from, the Go release, the platform, and\nthe version of the kernel module's interface.\n")
+	f := e.flags("version", versionUsage)
+	asJSON := f.Bool("json", false, "print the same as JSON (docs/json.md)")
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	if *asJSON {
+		return terminal.WriteJSON(e.Out, thisVersion())
 	}
 	return printVersion(e.Out)
 }
 
+func thisVersion() Version {
+	return Version{versionName(), commitName(), runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion}
+}
+
 func printVersion(w io.Writer) error {
-	_, err := fmt.Fprintf(w, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n",
-		versionName(), commitName(), runtime.Version(), runtime.GOOS, runtime.GOARCH, uapi.APIVersion)
+	v := thisVersion()
+	_, err := fmt.Fprintf(w, "tegracast %s\ncommit %s\n%s %s/%s\nkernel ABI %d\n", v.Program, v.Commit, v.Go, v.OS, v.Arch, v.KernelABI)
 	return err
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
@@ -52,10 +53,32 @@ func (n *announcer) announceStreams(fresh map[string]bool) error {
 			fmt.Fprintf(n.out, "%s: %s to %s, described by %s\n", s.name, payloadNames[s.config.Payload.V], to, file)
 		}
 		if fresh[s.name] && s.config.Payload.V != rtp.Results {
-			fmt.Fprintf(n.out, "  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -buffer_size 4194304 -i %s\n", file)
+			n.announceCommand(s, file)
 		}
 	}
 	return nil
+}
+
+// announceCommand prints the command that plays a stream by RTSP, or from its SDP file if RTSP is not served. It prints
+// nothing on a terminal whose block shows the command.
+func (n *announcer) announceCommand(s *stream, file string) {
+	url := n.streams.URL(s.name)
+	_, shown := n.out.(*terminal.Screen)
+	switch {
+	case url == "":
+		fmt.Fprintf(n.out, "  watch: ffplay -protocol_whitelist file,udp,rtp -fflags nobuffer -buffer_size 4194304 -i %s\n", file)
+	case !shown:
+		fmt.Fprintf(n.out, "  watch: ffplay -fflags nobuffer %s\n", url)
+	}
+}
+
+// announceURLs prints the URLs of the streams after the RTSP server's address has changed.
+func (n *announcer) announceURLs() {
+	for _, s := range n.flows.streams() {
+		if url := n.streams.URL(s.name); url != "" {
+			fmt.Fprintf(n.out, "%s: %s\n", s.name, url)
+		}
+	}
 }
 
 // file returns the path of a stream's SDP file.
@@ -84,7 +107,8 @@ func (n *announcer) describeStream(name string) ([]byte, error) {
 func (n *announcer) announceReaders(s *stream) {
 	switch url, what := n.streams.URL(s.name), payloadNames[s.config.Payload.V]; {
 	case url != "":
-		fmt.Fprintf(n.out, "%s: %s, to whoever reads it by RTSP\n  watch: ffplay -fflags nobuffer %s\n", s.name, what, url)
+		fmt.Fprintf(n.out, "%s: %s, to whoever reads it by RTSP\n", s.name, what)
+		n.announceCommand(s, "")
 	case s.config.Payload.V == rtp.H264:
 		fmt.Fprintf(n.out, "%s: %s, to whoever looks at the page\n", s.name, what)
 	case s.config.Publish != nil:

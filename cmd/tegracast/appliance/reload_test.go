@@ -42,7 +42,7 @@ func TestChanges(t *testing.T) {
 		want           []string
 	}{
 		{"nothing", "", "", nil},
-		{"memory", "sources:", "memory: host\nsources:", []string{"memory"}},
+		{"memory", "sources:", "memory: host\nsources:", []string{"memory", "sources[one].slots", "sources[two].slots"}},
 		{"source", "rate: 31", "rate: 20", []string{"sources[two].model.rate"}},
 		{"isp", "red: 1.5", "red: 1.25", []string{"isp[isp2].white_balance.red"}},
 		{"output", "mtu: 1400", "mtu: 1300", []string{"outputs[raw3].rtp.mtu"}},

@@ -123,9 +123,10 @@ func (r *reloader) applyPlan(ctx context.Context, c *config.Appliance, p plan) e
 	}
 	r.start(ctx, p.flows)
 	if p.rtsp {
-		if err := r.streams.Listen(c.RTSP, r.out, r.log); err != nil {
+		if err := r.streams.Listen(c.RTSP, r.log); err != nil {
 			return err
 		}
+		r.announcer.announceURLs()
 	}
 	if p.web {
 		return r.openPage(ctx, c.Web)

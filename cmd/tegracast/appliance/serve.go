@@ -107,7 +107,7 @@ func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 		return err
 	}
 	defer a.site.Close()
-	if err := a.sinks.streams.Listen(a.reloader.cfg.RTSP, a.env.Out, a.env.Log); err != nil {
+	if err := a.sinks.streams.Listen(a.reloader.cfg.RTSP, a.env.Log); err != nil {
 		return err
 	}
 	defer a.env.ending.Step("RTSP, WebRTC and publishing", a.sinks.streams.Close)

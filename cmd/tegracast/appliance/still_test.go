@@ -99,6 +99,29 @@ outputs: [{name: raw, queue: 32, rtp: {payload: raw, destinations: ["127.0.0.1:%
 	return nil
 }
 
+// TestStillOfABusySource checks that a source whose section gives no number of slots has enough of them for a snapshot
+// of the samples in addition to everything that reads from it, and that one with a given number has no others.
+func TestStillOfABusySource(t *testing.T) {
+	for slots, want := range map[string]string{"": "", "slots: 17, ": "has 17 slots, and its consumers could hold so many that it needs 19"} {
+		s := startReloads(t, fmt.Sprintf(`
+web: {listen: none}
+memory: host
+sources: [{name: camera, %smodel: {width: 64, height: 16, rate: 30}}]
+isp: [{name: isp, from: camera, workers: 1}]
+outputs:
+  - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], pacing: burst}}
+  - {name: one, from: camera, record: {directory: %s}}
+  - {name: two, from: camera, record: {directory: %s}}
+`, slots, rtptest.EvenPorts(t, 1)[0], t.TempDir(), t.TempDir()))
+		s.streaming(t, "raw")
+		_, err := s.pictures.takeStill(t.Context(), "raw", "dng")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v", slots, err)
+		}
+		s.end(t)
+	}
+}
+
 // TestNoStill checks that an output without pictures has no still, a file of pictures has no samples, and a source that
 // delivers nothing does not block for ever.
 func TestNoStill(t *testing.T) {

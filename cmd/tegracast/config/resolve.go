@@ -243,11 +243,13 @@ func (r *resolver) writeCombined(root yamlfile.Section) error {
 	return nil
 }
 
-// defaultSlots is the number of slots of a source whose section gives none, unless its consumers may hold more.
-const defaultSlots = 8
+const (
+	defaultSlots = 8 // number of slots of a source whose section gives none, unless its consumers may hold more
+	stillSlots   = 2 // number of frames that a snapshot of a source's samples may hold
+)
 
 // slots checks that each source has enough slots for the frames that its consumers may hold, and two for the next
-// frames. A source whose section gives no number gets defaultSlots, or more if its consumers may hold more.
+// frames. A source whose section gives no number gets defaultSlots, or as many as its consumers and a snapshot need.
 func (r *resolver) slots(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, need, may := &r.out.Sources[i], 2, 2
@@ -265,7 +267,7 @@ func (r *resolver) slots(root yamlfile.Section) error {
 			}
 		}
 		if s.Slots == 0 {
-			s.Slots = max(may, defaultSlots)
+			s.Slots = max(may+stillSlots, defaultSlots)
 			s.section.Slots = s.Slots
 		}
 		if s.Slots < need {

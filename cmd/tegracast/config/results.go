@@ -26,17 +26,17 @@ func (c *Results) verify(r *resolver, at yamlfile.Section) error {
 	case c.Bus && r.file.Bus == nil:
 		return at.Key("bus").Errorf("which one? Write the section bus, too: bus: {server: nats://HOST:4222}")
 	}
+	var errs []error
 	for i, dest := range c.UDP {
 		at := at.Key("udp").Element(i)
 		if err := results.CheckAddress(dest); err != nil {
-			return at.Errorf("%w", err)
-		}
-		if first, taken := r.taken.take(dest, at); taken {
-			return at.Errorf("%s is the destination of %s already: give it another port", dest, first)
+			errs = append(errs, at.Errorf("%w", err))
+		} else if first, taken := r.taken.take(dest, at); taken {
+			errs = append(errs, at.Errorf("%s is the destination of %s already: give it another port", dest, first))
 		}
 	}
-	if c.TCP == "" {
-		return nil
+	if err := yamlfile.Join(errs...); err != nil || c.TCP == "" {
+		return err
 	}
 	at = at.Key("tcp")
 	if err := results.CheckAddress(c.TCP); err != nil {

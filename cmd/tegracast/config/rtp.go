@@ -128,9 +128,8 @@ func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 	return at.Key("session").Errorf("%q is not an output that sends pictures by RTP", c.Session)
 }
 
-// checkDestinations refuses an invalid destination, a destination that another stream or the multicast of RTSP uses,
-// the key session without destinations, and a stream without any way to its readers: destinations, publish, RTSP, or
-// the page for H.264.
+// checkDestinations refuses bad destinations, the key session without destinations, and a stream without any way to its
+// readers: destinations, publish, RTSP, or the page for H.264.
 func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	switch {
 	case len(c.Destinations) > 0 || c.Publish != nil:
@@ -139,24 +138,30 @@ func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	case c.Session != "":
 		return at.Errorf("the session file names where results go: give them destinations, or leave session out")
 	}
+	var errs []error
 	for i, dest := range c.Destinations {
-		at := at.Key("destinations").Element(i)
-		if err := send.CheckDestination(dest); err != nil {
-			return at.Errorf("%w", err)
+		errs = append(errs, c.checkDestination(r, at.Key("destinations").Element(i), dest))
+	}
+	return yamlfile.Join(errs...)
+}
+
+// checkDestination refuses a destination that is invalid, or that another stream or the multicast of RTSP uses.
+func (c *RTP) checkDestination(r *resolver, at yamlfile.Section, dest string) error {
+	if err := send.CheckDestination(dest); err != nil {
+		return at.Errorf("%w", err)
+	}
+	if r.file.RTSP.Gives(dest) {
+		return at.Errorf("%s is one of the groups of rtsp.multicast, which readers get: take another one", dest)
+	}
+	key := strings.ToLower(dest)
+	if a, err := netip.ParseAddrPort(dest); err == nil {
+		key = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
+		if a.Addr().IsMulticast() { // several interfaces may send to one group
+			key += "%" + c.Interface
 		}
-		if r.file.RTSP.Gives(dest) {
-			return at.Errorf("%s is one of the groups of rtsp.multicast, which readers get: take another one", dest)
-		}
-		key := strings.ToLower(dest)
-		if a, err := netip.ParseAddrPort(dest); err == nil {
-			key = netip.AddrPortFrom(a.Addr().Unmap(), a.Port()).String()
-			if a.Addr().IsMulticast() { // several interfaces may send to one group
-				key += "%" + c.Interface
-			}
-		}
-		if first, taken := r.taken.take(key, at); taken {
-			return at.Errorf("%s is the destination of %s already: give it another port", dest, first)
-		}
+	}
+	if first, taken := r.taken.take(key, at); taken {
+		return at.Errorf("%s is the destination of %s already: give it another port", dest, first)
 	}
 	return nil
 }

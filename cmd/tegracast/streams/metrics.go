@@ -36,7 +36,7 @@ func (s *Set) Collect(ch chan<- prometheus.Metric) {
 	}
 	for _, x := range s.open() {
 		st := x.sink.Stats()
-		collectBits(ch, x.name, st)
+		collectBitrate(ch, x.name, st)
 		var clients []totals.Client
 		worst := map[string]send.Report{}
 		for _, d := range s.receivers(x, st) {

@@ -5,7 +5,6 @@ package streams
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/textproto"
@@ -39,7 +38,7 @@ func TestMetricsOfReaders(t *testing.T) {
 	if err := s.Add("raw", sink, nil, log); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Listen(config.RTSP{Listen: "127.0.0.1:0"}, io.Discard, log); err != nil {
+	if err := s.Listen(config.RTSP{Listen: "127.0.0.1:0"}, log); err != nil {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()

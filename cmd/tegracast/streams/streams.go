@@ -104,9 +104,8 @@ func (s *Set) Remove(name string) {
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
 }
 
-// Listen opens the RTSP server as c configures it, and prints the URLs of its streams. The previous server ends, with
-// its sessions. It is an error if an address from the configuration is in use, but not for the default one.
-func (s *Set) Listen(c config.RTSP, out io.Writer, log *slog.Logger) error {
+// Listen opens the RTSP server as c configures it. The previous server ends, with its sessions. It is an error if an address from the configuration is in use, but not for the default one.
+func (s *Set) Listen(c config.RTSP, log *slog.Logger) error {
 	s.endRTSP()
 	if c.Address() == "" {
 		return nil
@@ -133,13 +132,8 @@ func (s *Set) Listen(c config.RTSP, out io.Writer, log *slog.Logger) error {
 	s.mu.Lock()
 	s.server = server
 	s.mu.Unlock()
-	var urls []string
 	for _, x := range s.open() {
 		server.Add(x.name, x.sink)
-		urls = append(urls, server.URL(x.name))
-	}
-	if len(urls) > 0 {
-		fmt.Fprintf(out, "rtsp: %s\n", strings.Join(urls, " "))
 	}
 	return nil
 }

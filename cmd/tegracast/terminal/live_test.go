@@ -17,7 +17,21 @@ import (
 type emulator struct {
 	width int
 	lines []string // all lines ever written
+	wraps []bool   // whether a line continues in the next one
 	at    int      // the cursor's line
+}
+
+// resize changes the width and breaks all lines anew, as most terminals do.
+func (e *emulator) resize(width int) {
+	var text strings.Builder
+	for i, line := range e.lines {
+		text.WriteString(line)
+		if !e.wraps[i] {
+			text.WriteByte('\n')
+		}
+	}
+	*e = emulator{width: width}
+	_, _ = e.Write([]byte(text.String()))
 }
 
 func (e *emulator) Write(p []byte) (int, error) {
@@ -30,13 +44,13 @@ func (e *emulator) Write(p []byte) (int, error) {
 			continue
 		}
 		if after, is := strings.CutPrefix(text, "\x1b[J"); is {
-			e.lines, text = e.lines[:e.at], after
+			e.lines, e.wraps, text = e.lines[:e.at], e.wraps[:e.at], after
 			continue
 		}
 		line, rest, _ := strings.Cut(text, "\n")
 		for r := []rune(line); ; {
 			n := min(len(r), e.width)
-			e.lines = append(e.lines[:e.at], string(r[:n]))
+			e.lines, e.wraps = append(e.lines[:e.at], string(r[:n])), append(e.wraps[:e.at], n < len(r))
 			e.at++
 			if r = r[n:]; len(r) == 0 {
 				break
@@ -47,7 +61,8 @@ func (e *emulator) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestScreen checks that output scrolls above the block, and that only the last block remains.
+// TestScreen checks that output scrolls above the block, and that only the last block remains, also after the terminal's
+// width has changed.
 func TestScreen(t *testing.T) {
 	e := &emulator{width: 20}
 	s := &Screen{out: e, colour: true, size: func() (int, int) { return e.width, 8 }}
@@ -77,6 +92,14 @@ func TestScreen(t *testing.T) {
 	is("begin", "half whole", "1", "2", "3", "4", "5", "6", "7")
 	show(Line{Text: "1"}, Line{Text: "2"}, Line{Text: "3"}, Line{Text: "4"}, Line{Text: "5"}, Line{Text: "6"}, Line{Text: "7"}, Line{Text: "8"})
 	is("begin", "half whole", "1", "2", "3", "4", "5", "6", "… 2 lines more")
+	show(Line{Text: long}, Line{Text: long, Whole: true}, Line{Text: "last"})
+	e.resize(10)
+	is("begin", "half whole", "xxxxxxxxxx", "xxxxxxxx…", "xxxxxxxxxx", "xxxxxxxxxx", "xxxxx", "last")
+	show(Line{Text: long}, Line{Text: long, Whole: true}, Line{Text: "last"})
+	is("begin", "half whole", "xxxxxxxx…", "xxxxxxxxxx", "xxxxxxxxxx", "xxxxx", "last")
+	e.resize(30)
+	show(Line{Text: long}, Line{Text: long, Whole: true}, Line{Text: "last"})
+	is("begin", "half whole", long, long, "last")
 	if err := s.End(); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,15 @@ type Command struct {
 	Name, About string
 	Help        string // usage, an empty line, and paragraphs
 	Flags       []*pflag.Flag
+	Words       []string // what its first argument may be; empty: not known
+}
+
+// OptionName returns an option as it is typed, with its short form, if it has one.
+func OptionName(x *pflag.Flag) string {
+	if x.Shorthand != "" {
+		return "-" + x.Shorthand + ", --" + x.Name
+	}
+	return "--" + x.Name
 }
 
 // A Pair is an entry of Statuses, Signals or Files: a term and its meaning.
@@ -109,7 +118,7 @@ func (r *roff) command(c Command) {
 	r.paragraphs(text)
 	for _, x := range c.Flags {
 		value, does := pflag.UnquoteUsage(x)
-		r.item("--"+x.Name, value, does+DefaultText(x))
+		r.item(OptionName(x), value, does+DefaultText(x))
 	}
 }
 

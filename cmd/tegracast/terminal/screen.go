@@ -25,7 +25,7 @@ type Screen struct {
 
 	mu    sync.Mutex
 	block []Line
-	drawn int    // number of terminal lines that the block occupies
+	drawn []int  // number of characters of each line of the block on the terminal
 	rest  []byte // an unfinished line
 }
 
@@ -91,34 +91,42 @@ func (s *Screen) End() error {
 // draw removes the block, writes a text, and writes the block again, in a single write.
 func (s *Screen) draw(text []byte) error {
 	var b bytes.Buffer
-	if s.drawn > 0 {
-		fmt.Fprintf(&b, "\x1b[%dA\r\x1b[J", s.drawn)
+	width, height := s.size()
+	above := 0 // a terminal breaks its lines anew when its width changes
+	for _, n := range s.drawn {
+		above += rows(n, width)
+	}
+	if above > 0 {
+		fmt.Fprintf(&b, "\x1b[%dA\r\x1b[J", above)
 	}
 	b.Write(text)
-	width, height := s.size()
-	s.drawn = 0
+	s.drawn = s.drawn[:0]
+	used := 0
 	for i, l := range s.block {
-		text, rows := printable.Text(l.Text), 1
-		if l.Whole {
-			rows = max(1, (utf8.RuneCountInString(text)+width-1)/width)
-		}
-		if s.drawn+rows > height-2 && i < len(s.block)-1 || s.drawn+rows > height-1 {
-			fmt.Fprintf(&b, "… %d lines more\n", len(s.block)-i)
-			s.drawn++
-			break
-		}
+		text := printable.Text(l.Text)
 		if !l.Whole {
 			text = cut(text, width)
 		}
+		n := utf8.RuneCountInString(text)
+		used += rows(n, width)
+		if used > height-2 && i < len(s.block)-1 || used > height-1 {
+			text = fmt.Sprintf("… %d lines more\n", len(s.block)-i)
+			b.WriteString(text)
+			s.drawn = append(s.drawn, utf8.RuneCountInString(text)-1)
+			break
+		}
+		s.drawn = append(s.drawn, n)
 		if l.Bad && s.colour {
 			text = "\x1b[31m" + text + "\x1b[0m"
 		}
 		b.WriteString(text + "\n")
-		s.drawn += rows
 	}
 	_, err := s.out.Write(b.Bytes())
 	return err
 }
+
+// rows returns the number of terminal lines that a line of n characters occupies.
+func rows(n, width int) int { return max(1, (n+width-1)/width) }
 
 // cut shortens a line to a terminal's width, without the last column, after which some terminals begin a new line.
 func cut(line string, width int) string {

@@ -32,6 +32,7 @@ type destination struct {
 	closed bool // written with the transmitter's lock held as well
 
 	log    *slog.Logger
+	taken  uint64     // whole trains during which the host refused nothing
 	told   unix.Errno // reason of the last change of state, see logState; 0 for whole frames
 	logged time.Time  // time of the last log message
 }
@@ -207,6 +208,9 @@ func (d *destination) endTrain() (failed bool) {
 	if why == 0 {
 		d.counters.frames.Add(1)
 	}
+	if why == 0 && !d.progress.stale {
+		d.taken++
+	}
 	if why != d.told {
 		d.logState(why)
 	}
@@ -227,9 +231,12 @@ func (d *destination) logState(why unix.Errno) {
 		return
 	}
 	d.logged = time.Now()
-	if why == 0 {
+	switch {
+	case why == 0:
 		d.log.Info("rtp: destination gets whole frames again")
-	} else {
+	case why == unix.ECONNREFUSED && d.taken < 2: // the host may refuse the first train after its end
+		d.log.Info("rtp: nobody listens at the destination yet")
+	default:
 		d.log.Warn("rtp: destination loses frames", "error", last)
 	}
 }

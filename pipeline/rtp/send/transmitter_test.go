@@ -175,6 +175,9 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 	b, addrB := listener(t)
 	f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
 	s := testSink(t, Config{Destinations: []string{addrA, addrB}}, f)
+	var log bytes.Buffer
+	d := (*s.sender.dests.Load())[0]
+	d.log = slog.New(slog.NewTextHandler(&log, nil))
 	_ = a.Close()
 	for n := range 5 {
 		if send(t, s, rtptest.Frame(f, n)) {
@@ -188,8 +191,11 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "no receiver listens") {
 		t.Errorf("%+v", st)
 	}
+	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=INFO msg="rtp: nobody listens at the destination yet"`) {
+		t.Errorf("the log of a destination at which nobody has listened yet:\n%s", got)
+	}
 	// An old refusal must not cost a frame.
-	if _, err := unix.Write((*s.sender.dests.Load())[0].socket.fd, []byte{0}); err != nil {
+	if _, err := unix.Write(d.socket.fd, []byte{0}); err != nil {
 		t.Fatal(err)
 	}
 	ua, _ := net.ResolveUDPAddr("udp4", addrA)
@@ -205,6 +211,17 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 	}
 	if st := s.Stats().Destinations[0]; st.Frames != 1 || st.LastError != "" {
 		t.Errorf("%+v", st)
+	}
+	for n := range 2 {
+		send(t, s, rtptest.Frame(f, 6+n))
+	}
+	_ = again.Close()
+	d.logged = time.Time{}
+	for n := range 2 {
+		send(t, s, rtptest.Frame(f, 8+n))
+	}
+	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, `level=WARN msg="rtp: destination loses frames"`) {
+		t.Errorf("the log of a destination whose receiver has gone:\n%s", got)
 	}
 }
 

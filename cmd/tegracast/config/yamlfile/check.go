@@ -115,7 +115,7 @@ func (d *document) walk(node ast.Node, path string, f field) error {
 		return d.walkText(node, path, f)
 	case reflect.Bool:
 		if _, ok := node.(*ast.BoolNode); !ok {
-			return d.refuse(node, path, "%s: must be true or false, without quotes", name(node))
+			return d.refuse(node, path, "%s: must be true or false%s", name(node), unquoted(node))
 		}
 		return nil
 	}
@@ -253,6 +253,14 @@ func (d *document) walkText(node ast.Node, path string, f field) error {
 // decimal matches whole numbers that YAML 1.1, YAML 1.2 and JSON read alike. YAML 1.1 reads 010 as eight.
 var decimal = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
 
+// unquoted returns a hint to leave the quotes out, or "" if the value has none.
+func unquoted(node ast.Node) string {
+	if s, text := node.(*ast.StringNode); text && s.Token.Type != token.StringType {
+		return ", without quotes"
+	}
+	return ""
+}
+
 func (d *document) walkNumber(node ast.Node, path string, f field) error {
 	low, high, limits := f.limits()
 	what := "a whole number"
@@ -260,12 +268,9 @@ func (d *document) walkNumber(node ast.Node, path string, f field) error {
 		what = "a number such as 1.5"
 	}
 	bad := func() error {
-		hint := ""
-		s, text := node.(*ast.StringNode)
+		hint := unquoted(node)
 		if _, integer := node.(*ast.IntegerNode); integer {
 			hint = ", in plain decimal digits"
-		} else if text && s.Token.Type != token.StringType {
-			hint = ", without quotes"
 		}
 		return d.refuse(node, path, "%s: must be %s%s%s", name(node), what, limits, hint)
 	}

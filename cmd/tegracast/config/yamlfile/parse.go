@@ -12,6 +12,7 @@ import (
 	"bytes"
 	"reflect"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/lexer"
@@ -32,7 +33,11 @@ func Parse(path string, text []byte, into any) (root Section, err error) {
 		return root, Whole(d.path).Errorf("the text is UTF-16: save it as UTF-8")
 	}
 	// The lexer counts a line twice that ends with CR and LF.
-	tokens := lexer.Tokenize(lineBreaks.Replace(strings.TrimPrefix(string(text), byteOrderMark)))
+	plain := lineBreaks.Replace(strings.TrimPrefix(string(text), byteOrderMark))
+	if err := d.checkEncoding(plain); err != nil {
+		return root, err
+	}
+	tokens := lexer.Tokenize(plain)
 	if err := d.checkShape(tokens); err != nil {
 		return root, err
 	}
@@ -46,4 +51,20 @@ func Parse(path string, text []byte, into any) (root Section, err error) {
 		return root, d.located(err)
 	}
 	return Section{d, "$"}, nil
+}
+
+// checkEncoding refuses a text that is not UTF-8, at the first byte that is not part of a character.
+func (d *document) checkEncoding(text string) error {
+	line := 0
+	for l := range strings.SplitSeq(text, "\n") {
+		line++
+		for i, column := 0, 1; i < len(l); column++ {
+			r, n := utf8.DecodeRuneInString(l[i:])
+			if r == utf8.RuneError && n == 1 {
+				return Place{file: d.path, line: line, column: column}.Errorf("the byte %#02x is not UTF-8: save the file as UTF-8", l[i])
+			}
+			i += n
+		}
+	}
+	return nil
 }

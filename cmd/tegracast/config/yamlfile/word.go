@@ -5,6 +5,7 @@ package yamlfile
 import (
 	"encoding"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/goccy/go-yaml"
@@ -21,8 +22,12 @@ func (w *Word[T]) UnmarshalYAML(node ast.Node) error {
 	case encoding.TextUnmarshaler:
 		err = v.UnmarshalText([]byte(node.GetToken().Value))
 	case *time.Duration:
-		if *v, err = time.ParseDuration(node.GetToken().Value); err != nil {
-			err = fmt.Errorf("%q: write a time such as 8ms", node.GetToken().Value)
+		text := node.GetToken().Value
+		if *v, err = time.ParseDuration(text); err != nil {
+			err = fmt.Errorf("%q: write a time such as 8ms", text)
+		}
+		if _, number := strconv.ParseFloat(text, 64); err != nil && number == nil {
+			err = fmt.Errorf("%q: the unit is missing: write %ss, or another one of h, m, s, ms and us", text, text)
 		}
 	}
 	if err != nil {
