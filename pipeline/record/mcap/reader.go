@@ -53,7 +53,7 @@ type Chunk struct {
 	records        int64  // offset of its records in the file
 }
 
-// AttachmentInfo is the position of an attachment.
+// AttachmentInfo describes an attachment and its position in the file.
 type AttachmentInfo struct {
 	Attachment // without its data
 	Offset     int64
