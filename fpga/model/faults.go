@@ -175,7 +175,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// maxFaultLog is the maximum number of events that FaultLog returns.
+// maxFaultLog is how many of the latest events FaultLog returns at most.
 const maxFaultLog = 4096
 
 // FaultEvent is a fault that has happened.
