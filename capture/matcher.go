@@ -72,8 +72,8 @@ func (m *Matcher) Edge(at time.Time) {
 	m.settle(time.Now())
 }
 
-// Frame adds the times of a frame, if the start of its exposure is known. After the lists have grown it allocates
-// nothing.
+// Frame adds the times of a frame, if the start of its exposure is known. Once the lists have their full size, it
+// allocates nothing.
 func (m *Matcher) Frame(t pipeline.Times) {
 	if t.ExposureStart.IsZero() {
 		return

@@ -20,7 +20,8 @@ type Surface struct {
 	Memory fpga.Memory // the device's view of the surface, without the padding added for the pin
 }
 
-// NewSurface allocates size bytes, rounded up to a multiple of tegra.PageSize, and pins them for the device.
+// NewSurface allocates size bytes, rounded up to a multiple of tegra.PageSize, and pins them for the device. The caller
+// must close the Surface.
 func NewSurface(mem cudahost.Allocator, pinner tegra.Pinner, size int, flags cudahost.Flags, dir tegra.Direction) (*Surface, error) {
 	buffer, err := newBuffer(mem, size, flags)
 	if err != nil {

@@ -92,7 +92,7 @@ func (d *driver) prepare(base uintptr, unified bool, flags Flags, device *uintpt
 // PointerInfo describes an address as known to CUDA.
 type PointerInfo struct {
 	BufferID uint64  // unique for each allocation
-	Host     bool    // host memory
+	Host     bool    // it is in host memory
 	Managed  bool    // migrates between host and device, so it cannot be pinned
 	Start    uintptr // of the allocation that contains the address
 	Size     int     // of that allocation in bytes

@@ -147,8 +147,8 @@ func (d *driver) call(f symbol, args ...uintptr) error {
 	return nil
 }
 
-// quick is call for arguments that are not pointers to Go memory. It reuses memory for the arguments instead of
-// allocating it for each call.
+// quick does the same as call, for arguments that are not pointers to Go memory. It reuses memory for the arguments
+// instead of allocating it for each call.
 func (d *driver) quick(f symbol, args ...uintptr) error {
 	w := d.arguments()
 	r, _, _ := purego.SyscallN(d.symbols[f], w[:copy(w[:], args)]...)

@@ -68,7 +68,8 @@ func newDiskCache(f *os.File) (*diskCache, error) {
 	return &diskCache{file: f, size: info.Size(), sectors: map[int64][]byte{}, ended: make(chan struct{})}, nil
 }
 
-// serve handles requests until the connection ends, and then cuts the power. It closes the connection and the file.
+// serve handles requests until the connection ends, and then treats the unflushed data as a power cut does. It closes
+// the connection and the file.
 func (d *diskCache) serve(conn net.Conn) {
 	defer close(d.ended)
 	defer d.file.Close()

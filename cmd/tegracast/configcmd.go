@@ -89,7 +89,7 @@ func configDiff(ctx context.Context, e env, args []string) error {
 // Check is the JSON that config check --json prints.
 type Check struct {
 	File     string             `json:"file"`     // as given; `-` is standard input
-	Good     bool               `json:"good"`     // no mistake
+	Good     bool               `json:"good"`     // there are no mistakes
 	Mistakes []yamlfile.Mistake `json:"mistakes"` // in the file's order
 }
 

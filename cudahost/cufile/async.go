@@ -19,8 +19,9 @@ type Stream interface {
 	Call(f func()) error
 }
 
-// StreamFlags say which values of a stream's transfers are fixed at submission (cufile.h, CU_FILE_STREAM_…; the document
-// does not define them). Other values are read when the stream reaches the transfer.
+// StreamFlags say which values of a stream's transfers are fixed at submission, and whether all are multiples of 4096
+// (cufile.h, CU_FILE_STREAM_…; the document does not define the flags). Values that are not fixed are read when the
+// stream reaches the transfer.
 type StreamFlags uint
 
 // The flags, with the values of cufile.h.

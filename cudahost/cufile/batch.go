@@ -39,7 +39,7 @@ func (s OpStatus) String() string {
 // An Event is the state of a transfer in a batch.
 type Event struct {
 	Status OpStatus
-	N      int   // bytes moved; for Complete, fewer than requested at the end of the file
+	N      int   // bytes moved; for Complete, fewer than requested if a read has reached the end of the file
 	Err    error // of Invalid and Failed
 }
 

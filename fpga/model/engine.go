@@ -74,7 +74,7 @@ type engine struct {
 	pollBytes [4]byte    // guarded by pollOrder
 
 	// Guarded by d.mu.
-	control, status, mask uint32 // status is without Busy
+	control, status, mask uint32 // status never contains Busy; see busy
 	busy                  bool
 	starts                uint64 // rising edges of Run
 	restarted             bool   // Run fell and rose while the engine was busy

@@ -38,7 +38,7 @@ import (
 //	                       count starts 64 before its 32-bit wrap (at the start of a run, for the next frame)
 //	F10  stray burst       within: up to 256 bytes go to an unmapped address. Writes are posted: only the SMMU notices,
 //	                       and the correct destination keeps its old contents. Reads end in read_error
-//	F11  revocation        within: FaultPlan.Revoke is called while the engine waits, for at most 2 ms
+//	F11  revocation        within: FaultPlan.Revoke is called, and the engine waits for its return, but at most 2 ms
 //	F12  reset             within: all registers go to their reset values at once and stay readable
 //
 // "In turn" is determined by the seed, and for Inject by the number of calls. A fault that cannot occur during its
@@ -175,7 +175,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// maxFaultLog is the maximum number of events that FaultLog returns.
+// maxFaultLog is how many of the latest events FaultLog returns at most.
 const maxFaultLog = 4096
 
 // FaultEvent is a fault that has happened.

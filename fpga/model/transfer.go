@@ -59,7 +59,7 @@ type transferState struct {
 	head, tail int
 	next       uint64 // address of the next block of descriptors
 	adjacent   uint32 // number of descriptors after the first in the next block
-	filled     int    // number of bytes of the current descriptor that are done
+	filled     int    // number of bytes of the current descriptor that have been moved
 	raw        [maxAdjacent * descriptorBytes]byte
 	scratch    []byte // for H2C streams
 

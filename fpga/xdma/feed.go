@@ -112,8 +112,8 @@ func (f *feed) writeBack(p int) []byte {
 	return f.memory.Bytes[at : at+writeBackSize]
 }
 
-// place puts slot i at the next position and allows its credits. The engine cannot be at that position, because it has
-// no credit for it. mu must be held.
+// place puts slot i at the next position and, unless the feed is aligning, allows its credits. The engine cannot be at
+// that position, because it has no credit for it. mu must be held.
 func (f *feed) place(i int) {
 	s, p, le := f.slots[i], f.next, binary.LittleEndian
 	s.placed = true

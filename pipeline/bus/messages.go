@@ -71,7 +71,7 @@ type Condition struct {
 	Program string         `json:"program"`           // version of tegracast
 	Model   string         `json:"model,omitempty"`   // model of the board, from its device tree
 	Started time.Time      `json:"started"`           // when streaming began
-	Every   time.Duration  `json:"every_ns"`          // longest interval between two of these messages
+	Every   time.Duration  `json:"every_ns"`          // maximum interval between two of these messages
 	Ready   bool           `json:"ready"`             // every output is armed
 	Stalled string         `json:"stalled,omitempty"` // what makes no progress
 	Ended   bool           `json:"ended"`             // the program has shut down without a crash: no further message until it starts again

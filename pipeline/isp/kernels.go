@@ -150,7 +150,7 @@ func matrixGo(r, g, b []uint16, m *[9]int16) {
 	}
 }
 
-// toneGo looks up pixels in place; §8.
+// toneGo replaces each value of row by its entry in the tone curve t; §8.
 func toneGo(row []uint16, t *[linearMax + 1]uint16) {
 	for len(row) >= 4 {
 		q := (*[4]uint16)(row)

@@ -79,7 +79,7 @@ func (s *segments) at(i int) uint16 {
 	return uint16(int(s.base[j]) + (int(s.slope[j])*(i-begin)+1<<(log-1))>>log)
 }
 
-// exactCode returns the value of the transfer function, rounded to the nearest code.
+// exactCode returns the value of the transfer function at i, rounded to the nearest code.
 func exactCode(i int, hundredths int64) uint16 {
 	// Floating point determines the code, unless the value is so close to a boundary that only integers can decide.
 	v := white*transfer(float64(i)/linearMax, hundredths) + 0.5

@@ -231,7 +231,7 @@ func (p *cudaProgram) run(number int, in, out *pipeline.Frame) (pipeline.Fence, 
 	return fence, err
 }
 
-// follow makes later work on a stream wait for the work on another.
+// follow makes later work on stream then wait for the work already on stream first. It uses e for that.
 func follow(first, then *cudahost.Stream, e *cudahost.Event) error {
 	if err := first.Mark(e); err != nil {
 		return err

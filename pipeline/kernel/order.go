@@ -19,7 +19,7 @@ type Order struct {
 	lost  chan struct{}
 }
 
-// NewOrder returns the order for a GPU in a process.
+// NewOrder returns a new Order. A process must have only one for each GPU.
 func NewOrder() *Order { return &Order{lost: make(chan struct{})} }
 
 // Fault returns the fault by which the process has lost its GPU, or nil.

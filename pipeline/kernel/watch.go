@@ -127,7 +127,7 @@ func (w *watch) rebuildChanged() {
 
 func (s *Stage) running() bool { return s.exiled.Load() == nil }
 
-// replace replaces the running kernel by a new one, between two frames. If the new one cannot be built, the previous
+// replace replaces the running kernel with a new one, between two frames. If the new one cannot be built, the previous
 // one keeps running.
 func (w *watch) replace(src *source) {
 	s := w.stage

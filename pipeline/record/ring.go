@@ -280,8 +280,8 @@ func (r *ring) split() error {
 	return nil
 }
 
-// leave completes the previous file (past), in the background. If take is true the ring first takes over the frames in
-// it that it needs.
+// leave completes the previous file (r.previous) in the background. If take is true, the frames of that file that the
+// ring still needs are first copied to the current one.
 func (r *ring) leave(take bool) {
 	p, g, run := r.previous, r.run.segment, r.run
 	r.previous = nil

@@ -111,7 +111,7 @@ type JPEGFragment struct {
 }
 
 // ParseJPEG parses a payload of type 1 with in-band quantization tables. ok is false for any other payload, and for one
-// that violates RFC 2435. The slices refer to payload.
+// that violates RFC 2435. The slices of f share the memory of payload.
 func ParseJPEG(payload []byte) (f JPEGFragment, ok bool) {
 	if len(payload) < jpegHeader {
 		return f, false

@@ -11,7 +11,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
-// storage holds the drivers of recordings that are written or played, and knows the disks that hang.
+// storage holds the cuFile drivers of recordings that are written or played, and knows which disks hang.
 type storage struct {
 	log     *slog.Logger
 	disks   record.Disks

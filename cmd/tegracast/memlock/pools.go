@@ -12,7 +12,7 @@ import (
 type Pool struct {
 	Source bool // of a source, not a stage
 	Slots  int
-	Size   int  // of a frame, bytes
+	Size   int  // bytes of a frame
 	Paged  bool // each slot of the source is rounded up to whole pages
 	Shared bool // other processes may map it
 	Pins   int  // number of FPGA streams on PCI Express for which it is pinned

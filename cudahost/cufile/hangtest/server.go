@@ -247,7 +247,8 @@ func (s *server) stat(path string, node uint64) (attr, error) {
 	}, nil
 }
 
-// entry replies with the attributes of a name, which the kernel may not cache.
+// entry replies with the node and the attributes of a name, and with validities of 0, so that the kernel does not cache
+// them.
 func (s *server) entry(name string, out *bytes.Buffer) (unix.Errno, []byte) {
 	path := filepath.Join(s.back, name)
 	if _, err := os.Stat(path); err != nil {

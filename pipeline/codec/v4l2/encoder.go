@@ -35,7 +35,7 @@ type Encoder struct {
 	bitrate  int
 	open     func() (node, error) // opens the device again; nil: not supported
 	broken   error                // error after which the device must be reopened; nil: it works
-	since    time.Time            // time of the last attempt to use or reopen it
+	since    time.Time            // time of the failure, or of the last attempt to reopen the device
 	args     args
 }
 
@@ -262,11 +262,11 @@ func (e *Encoder) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error
 	return dst, err
 }
 
-// again is the delay before a device that has failed is reopened.
+// again is the minimum time from a failure, or from an attempt to reopen the device, to the next attempt.
 const again = time.Second
 
-// revive reopens a device that has failed, unless the last attempt to use or reopen it was less than the duration again
-// ago. It returns an error if the device is still not usable.
+// revive reopens a device that has failed, unless the failure or the last attempt to reopen it was less than the
+// duration again ago. It returns an error if the device is still not usable.
 func (e *Encoder) revive() error {
 	switch {
 	case e.broken == nil:

@@ -36,7 +36,7 @@ func isNVIDIA(path string) bool {
 // does, so wait sleeps instead.
 type through struct {
 	fd                                      uintptr
-	opens, closes, ioctls, maps, unmaps, no uintptr // functions; no returns the address of errno
+	opens, closes, ioctls, maps, unmaps, no uintptr // addresses of functions; no is that of __errno_location
 }
 
 // openThrough opens a device through a library.

@@ -62,7 +62,7 @@ type Stage struct {
 	in, work, out *cudahost.Stream // in and out are for copies, and nil without copies
 	plan          *plan
 	stats         isp.Statistics // of the last completed frame
-	bandLines     int            // minimum number of lines of a filling frame to wait for before the next kernels
+	bandLines     int            // the constant bandLines, unless a test changes it
 }
 
 // New opens the run-time compiler; kernels are compiled by Plan. Errors wrap isp.ErrConfig or cudahost.ErrNoCUDA, or

@@ -53,7 +53,7 @@ type Chunk struct {
 	records        int64  // offset of its records in the file
 }
 
-// AttachmentInfo is the position of an attachment.
+// AttachmentInfo describes an attachment and its position in the file.
 type AttachmentInfo struct {
 	Attachment // without its data
 	Offset     int64
@@ -126,7 +126,7 @@ func (s Schema) size() int { return entry + len(s.Name) + len(s.Encoding) + len(
 
 func (c Channel) size() int { return len(c.Topic) + len(c.Encoding) + sizeOf("", c.Metadata) }
 
-// sizeOf returns the approximate memory of texts under a name, in bytes.
+// sizeOf returns the approximate memory of a name and a map of texts, in bytes.
 func sizeOf(name string, texts map[string]string) int {
 	n := entry + len(name)
 	for k, v := range texts {

@@ -11,8 +11,8 @@ import (
 // ErrDisturbed means that the machine was too busy for a conclusive test.
 var ErrDisturbed = errors.New("the machine was busy in every try")
 
-// Right returns the number of frames of size bytes in a peer's output, and how many of them match a frame that was
-// sent.
+// Right returns the number of frames of size bytes in a peer's output, and the number of those that are right according
+// to the function is.
 func Right(got []byte, size int, is func([]byte) bool) (all, good int) {
 	for n := 0; n+size <= len(got); n += size {
 		if all++; is(got[n : n+size]) {

@@ -32,7 +32,7 @@ type Message struct {
 	_          uint32
 }
 
-// The layouts must be the same as in x/sys; otherwise this does not compile.
+// Checks of the layouts against those in x/sys. A negative difference does not compile.
 var (
 	_ [unsafe.Sizeof(unix.Iovec{}) - unsafe.Sizeof(Vector{})]struct{}
 	_ [unsafe.Offsetof(Message{}.Len) - unsafe.Sizeof(unix.Msghdr{})]struct{}

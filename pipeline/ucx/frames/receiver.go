@@ -52,7 +52,7 @@ type ReceiverConfig struct {
 type Receiver struct {
 	config ReceiverConfig
 	log    *slog.Logger
-	local  string // release of UCX
+	local  string // release of UCX on this side
 	dial   func(ctx context.Context, a *attempt) (link, error)
 	// register registers a buffer with UCX, until shut is called.
 	register func(s pipeline.Slot, size int) error

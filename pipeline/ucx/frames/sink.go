@@ -38,7 +38,7 @@ type Sink struct {
 	allow         []netip.Prefix
 	register      func(slot []byte) (*ucx.Memory, error)
 
-	jobs chan *job // free ones
+	jobs chan *job // free jobs
 	due  []*flight
 
 	known sync.Mutex          // guards slots; held while receivers are chosen for a frame

@@ -55,7 +55,7 @@ var le = binary.LittleEndian
 // A hello contains what a receiver supports.
 type hello struct {
 	oldest, newest uint16 // versions of the protocol
-	release        string // of UCX
+	release        string // the receiver's release of UCX
 }
 
 func (h *hello) append(b []byte) []byte {
