@@ -125,8 +125,8 @@ func addModules(c *archive, cfg Config) error {
 	return nil
 }
 
-// addFile adds the host's file from as to, with its permission bits. A relative link is added as a link, an absolute
-// one is followed.
+// addFile adds the host's file at path from to the archive, at path to, with its permission bits. A relative link is
+// added as a link, an absolute one is followed.
 func addFile(c *archive, to, from string) {
 	if c.err != nil {
 		return

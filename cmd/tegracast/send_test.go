@@ -87,11 +87,53 @@ outputs:
 				t.Error(errw)
 			}
 			says(t, "twice", []string{"send", "raw", more, "--stop", "--config", config}, exitFailure, "not sent there")
+			controls(t, config)
 			serve.Stop(t)
 			if !strings.Contains(serve.Out.String(), "delivered") {
 				t.Errorf("no books: %s", serve.Out.String())
 			}
 		})
+	}
+}
+
+// controls stops and starts an output, and sets camera and isp, by commands. The status of serve must show it.
+func controls(t *testing.T, file string) {
+	t.Helper()
+	ask, err := askerFor(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args string
+		want string // in the status
+	}{
+		{"stop jpeg", `"stopped":true,"state":"stopped"`},
+		{"start jpeg", `"name":"jpeg","from":"isp","sends":"JPEG (RFC 2435)"`},
+		{"set camera --exposure 3ms --gain 2", `"exposure_us":3000,"gain":2,`},
+		{"set camera --gain 4", `"exposure_us":3000,"gain":4,`},
+		{"set isp --red 1.5 --blue 1.25", `"isp":"isp","red":1.5,"blue":1.25,`},
+	} {
+		args := append(strings.Fields(c.args), "--config", file)
+		if status, out, errw := runs(t, args...); status != exitOK || out != "" {
+			t.Errorf("%s: status %d, %s %s", c.args, status, out, errw)
+			continue
+		}
+		text, err := ask.request(t.Context(), http.MethodGet, "/api/v1/status", nil)
+		if err != nil || !strings.Contains(string(text), c.want) {
+			t.Errorf("%s: %v, %s has no %s", c.args, err, text, c.want)
+		}
+	}
+	for args, want := range map[string]string{
+		"stop film": "no output of that name", "trigger raw": "no recording of that name", "set film --gain 2": "nothing of that name",
+		"set isp --auto": "serve refuses: ", "set camera --exposure 1h": "serve refuses: ",
+	} {
+		says(t, args, append(strings.Fields(args), "--config", file), exitFailure, want)
+	}
+	for args, want := range map[string]string{
+		"stop": "name an output", "set camera": "give --exposure", "set isp --red 2": "--red and --blue together", "set camera --auto --gain 2": "give --exposure",
+		"set camera --gain 0": "above 0",
+	} {
+		says(t, args, append(strings.Fields(args), "--config", file), exitUsage, want)
 	}
 }
 
@@ -106,7 +148,7 @@ func TestSendFollowsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.request(t.Context(), http.MethodPut, "/api/v1/outputs/raw"); asked || err == nil || !strings.Contains(err.Error(), "307") {
+	if _, err := a.request(t.Context(), http.MethodPut, "/api/v1/outputs/raw", nil); asked || err == nil || !strings.Contains(err.Error(), "307") {
 		t.Errorf("asked elsewhere: %v, %v", asked, err)
 	}
 }

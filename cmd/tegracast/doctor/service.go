@@ -86,8 +86,8 @@ var sandboxKeys = []string{
 	"TemporaryFileSystem", "Environment", "EnvironmentFile", "IPAddressAllow", "IPAddressDeny",
 }
 
-// sandbox returns the settings of a unit and its drop-ins that sandboxKeys names, in order, as KEY=VALUE
-// (systemd.syntax(7)).
+// sandbox returns those settings of a unit and its drop-ins that are in sandboxKeys, in the order of the text, as
+// KEY=VALUE (systemd.syntax(7)).
 func sandbox(unit string) (settings []string) {
 	section := ""
 	joined := strings.ReplaceAll(unit, "\\\n", " ")

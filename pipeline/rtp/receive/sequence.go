@@ -15,7 +15,7 @@ type sequence struct {
 	before  uint64 // packets lost before the last jump, and of earlier senders
 	seen    [window / 64]uint64
 
-	// The first packet received may have overtaken others, which arrived before reception began.
+	// The first packet received may have been overtaken by later ones, which arrived before reception began.
 	midway bool                // base is the first number received, not the first number of a sender
 	far    uint64              // the furthest that a packet was behind a later one
 	early  [window / 64]uint64 // the received ones among the first window numbers from base on
@@ -111,9 +111,9 @@ func (s *sequence) note(ext uint64) {
 	}
 }
 
-// unheard reports whether the packet ext may have arrived before reception began, that is, whether it is so close to
-// the first packet received that the latter may have overtaken it. far is the greatest distance seen so far; twice that
-// is a safe limit.
+// unheard reports whether the packet ext may have arrived before reception began, that is, whether it follows the first
+// packet received so closely that it may have overtaken it. far is the greatest distance seen so far; twice that is a
+// safe limit.
 func (s *sequence) unheard(ext uint64) bool { return s.midway && ext <= s.base+min(2*s.far, window-1) }
 
 // mark records a number and reports whether it was already recorded.
