@@ -29,7 +29,7 @@ type FPGAConfig struct {
 	Gain          float64       // 0: the sensor's default
 	Triggered     bool
 	Slots         int            // number of frame slots; 0: 8
-	Flags         cudahost.Flags // of the slots' memory; cudahost.WriteCombined only with Bare, because the CPU does not read frames of a bare stream
+	Flags         cudahost.Flags // of the slots' memory; cudahost.WriteCombined only with Bare, because otherwise the CPU checks each frame's CRC
 	FrameTimeout  time.Duration  // time without a frame, with free slots, after which the engine is restarted; 0: 1 s; raised to at least 4 frame periods
 	GiveUp        time.Duration  // how long recovery may be fruitless before Run returns the fault; 0: 30 s
 	// Bare selects a stream without a camera block and trailers, each of whose packets contains the pixels of one

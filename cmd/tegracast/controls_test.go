@@ -288,7 +288,7 @@ func (p pilot) hangs(appliance *programtest.Process) {
 }
 
 // someRate is true when the page shows a frame rate.
-const someRate = `parseFloat((document.querySelector("#chain dd") || {}).textContent) > 1`
+const someRate = `parseFloat((document.querySelector("#parts dd") || {}).textContent) > 1`
 
 // hostOf returns the name of this machine.
 func hostOf(t testing.TB) string {

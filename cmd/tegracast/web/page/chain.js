@@ -72,12 +72,12 @@ function showChain(parts) {
   const missing = [...new Set(parts.map((p) => p.from).filter((from) => from && !names.has(from)))]; // it is not open
   const all = [...missing.map((name) => ({ name, state: "not open" })), ...parts];
   const key = JSON.stringify(all.map((p) => [p.kind, p.name, p.from]));
-  if (get("chain").dataset.key !== key) {
-    get("chain").dataset.key = key;
+  if (get("parts").dataset.key !== key) {
+    get("parts").dataset.key = key;
     nodes.clear();
     for (const p of all) nodes.set(p.name, newNode(p));
     for (const p of all) if (p.from) nodes.get(p.from).below.append(nodes.get(p.name).item);
-    get("chain").replaceChildren(...all.filter((p) => !p.from).map((p) => nodes.get(p.name).item));
+    get("parts").replaceChildren(...all.filter((p) => !p.from).map((p) => nodes.get(p.name).item));
     for (const n of nodes.values()) if (!n.below.children.length) n.below.remove();
   }
   for (const p of all) showPart(nodes.get(p.name), p);
