@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"os/user"
 	"path/filepath"
 	"runtime"
@@ -88,11 +89,30 @@ outputs:
 			}
 			says(t, "twice", []string{"send", "raw", more, "--stop", "--config", config}, exitFailure, "not sent there")
 			controls(t, config)
+			if !secure {
+				generatedClient(t, config)
+			}
 			serve.Stop(t)
 			if !strings.Contains(serve.Out.String(), "delivered") {
 				t.Errorf("no books: %s", serve.Out.String())
 			}
 		})
+	}
+}
+
+// generatedClient has a client that is made from the OpenAPI document call every operation, and compares the answers with
+// the document.
+func generatedClient(t *testing.T, file string) {
+	t.Helper()
+	if _, err := os.Stat("testdata/client/node_modules/openapi-client-axios"); err != nil {
+		t.Fatalf("%v: make setup-test installs the client", err)
+	}
+	ask, err := askerFor(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "node", "testdata/client/client.mjs", ask.base, ask.key).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -17,7 +17,7 @@ function wantedPictures() {
   return { pictures: shown && !watch && pictured.has(shown) ? [shown] : [], every: watch ? wallRate : 0 };
 }
 
-// An Easel shows pictures in an image. While one loads, only the newest of those that come is kept.
+// An Easel shows pictures in an image. While one loads, only the newest of those that come is kept. One that does not come is given up.
 class Easel {
   constructor(image) {
     this.image = image;
@@ -27,12 +27,13 @@ class Easel {
 
   show(url, seen) {
     this.next = { url, seen };
-    if (!this.loading) this.load();
+    if (!this.loading || performance.now() - this.begun > patience) this.load();
   }
 
   load() {
     this.loading = this.next;
     this.next = null;
+    this.begun = performance.now();
     this.image.src = this.loading.url;
   }
 

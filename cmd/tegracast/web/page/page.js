@@ -38,7 +38,10 @@ function age(trouble) {
 
 // unseen returns the losses of a part that nobody has marked as seen. A mark holds for counters that began at the same time.
 const marks = JSON.parse(localStorage.getItem("seen") || "{}");
-const unseen = (p) => p.lost - ((marks[p.name] || {}).since === p.since ? marks[p.name].lost : 0);
+function unseen(p) {
+  const mark = marks[p.name];
+  return p.lost - (mark && mark.since === p.since ? mark.lost : 0);
+}
 
 function markSeen(parts) {
   for (const p of parts) marks[p.name] = { since: p.since, lost: p.lost };
