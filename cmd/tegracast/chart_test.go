@@ -3,10 +3,12 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,13 +22,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// showPicture returns the next picture of an output, at full size, and its frame's number.
-func showPicture(t *testing.T, page int, name string) (image.Image, int) {
+// still returns the next still of a serve process, such as raw.png, and its frame's number.
+func still(t *testing.T, page int, name string) (file []byte, frame int) {
 	t.Helper()
 	var answer *http.Response
 	for begin := time.Now(); ; time.Sleep(50 * time.Millisecond) { // serve may not listen yet
 		var err error
-		if answer, err = programtest.Client.Get(fmt.Sprintf("http://127.0.0.1:%d/%s.png", page, name)); err == nil && answer.StatusCode == http.StatusOK {
+		if answer, err = programtest.Client.Get(fmt.Sprintf("http://127.0.0.1:%d/%s", page, name)); err == nil && answer.StatusCode == http.StatusOK {
 			break
 		}
 		if err == nil {
@@ -37,15 +39,25 @@ func showPicture(t *testing.T, page int, name string) (image.Image, int) {
 		}
 	}
 	defer answer.Body.Close()
-	picture, err := png.Decode(answer.Body)
+	file, err := io.ReadAll(answer.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, err := strconv.Atoi(answer.Header.Get("X-Sequence"))
+	if frame, err = strconv.Atoi(answer.Header.Get("X-Sequence")); err != nil {
+		t.Fatal(err)
+	}
+	return file, frame
+}
+
+// showPicture returns the next picture of an output, at full size, and its frame's number.
+func showPicture(t *testing.T, page int, name string) (image.Image, int) {
+	t.Helper()
+	file, frame := still(t, page, name+".png")
+	picture, err := png.Decode(bytes.NewReader(file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return picture, n
+	return picture, frame
 }
 
 // patch returns the means of red, green and blue of a square of the test chart around (x, y), which has moved to the left
@@ -123,7 +135,8 @@ func TestHighlightsStayWhite(t *testing.T) {
 	}
 }
 
-// TestTurnedPicture compares the pictures of two isps, one of which flips and rotates, and their SDPs.
+// TestTurnedPicture compares the pictures of two isps, one of which flips and rotates, and their SDPs. A DNG has the tag
+// Orientation of the first isp.
 func TestTurnedPicture(t *testing.T) {
 	programtest.NotShort(t)
 	p, dir := rtptest.EvenPorts(t, 3), t.TempDir()
@@ -131,10 +144,10 @@ func TestTurnedPicture(t *testing.T) {
 memory: host
 web: {listen: "127.0.0.1:%d"}
 rtsp: {listen: none}
-sources: [{name: camera, model: {width: 640, height: 360, shift: 0}}]
-isp: [{name: isp}, {name: other, flip: horizontal, rotate: 90}]
+sources: [{name: camera, slots: 12, model: {width: 640, height: 360, shift: 0}}]
+isp: [{name: other, flip: horizontal, rotate: 90}, {name: isp}]
 outputs:
-  - {name: plain, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: plain, from: isp, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
   - {name: turned, from: other, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
 `, p[0], p[1], p[2])))
 	defer serve.Stop(t)
@@ -153,8 +166,12 @@ outputs:
 	}
 	for name, size := range map[string]string{"plain": "width=640; height=360", "turned": "width=360; height=640"} {
 		programtest.Await(t, filepath.Join(dir, name+".sdp"))
-		if sdp, err := os.ReadFile(filepath.Join(dir, name+".sdp")); err != nil || !strings.Contains(string(sdp), size) {
+		sdp, err := os.ReadFile(filepath.Join(dir, name+".sdp"))
+		if err != nil || !strings.Contains(string(sdp), size) {
 			t.Errorf("%s: %v, no %s in\n%s", name, err, size, sdp)
 		}
+	}
+	if dng, _ := still(t, p[0], "turned.dng"); !bytes.Contains(dng, []byte("\x12\x01\x03\x00\x01\x00\x00\x00\x07\x00")) {
+		t.Error("the DNG has no tag 274 with the value 7, transposed along the other diagonal")
 	}
 }

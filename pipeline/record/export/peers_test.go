@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
@@ -106,6 +107,55 @@ func TestDNGHasTheShot(t *testing.T) {
 			if got := int(binary.BigEndian.Uint16(at[2*c:])); got < want*98/100 || got > want*102/100 {
 				t.Errorf("%s: colour %d of the wall is %d, want %d", pixel, c, got, want)
 			}
+		}
+	}
+}
+
+// TestDNGIsTurned checks that dcraw and libraw show the samples in each orientation.
+func TestDNGIsTurned(t *testing.T) {
+	dcraw, identify := need(t, "dcraw", "dcraw"), need(t, "raw-identify", "libraw-bin")
+	d := driver(t)
+	const width, height = 64, 48
+	for orientation := range 10 { // 0 and 9 are none
+		turn := isp.Turn{}
+		for i := range 8 {
+			if x := isp.NewTurn(i >= 4, false, i%4*90); x.Orientation() == orientation {
+				turn = x
+			}
+		}
+		shot := func() (record.Settings, bool) {
+			return record.Settings{Exposure: 1, Gain: 1, Orientation: orientation}, true
+		}
+		path, f, pixels := recordedAs(t, d, pipeline.Mono12, width, height, shot, nil)
+		dng := filepath.Join(exported(t, Config{Files: []string{path}, Driver: d}, "dng"), "frame-00000104.dng")
+		w, h := turn.Size(width, height)
+		out := output(t, dcraw, "-D", "-4", "-c", dng)
+		if head := fmt.Sprintf("P5\n%d %d\n65535\n", w, h); !bytes.HasPrefix(out, []byte(head)) {
+			t.Fatalf("%d: %q, want %q", orientation, out[:20], head)
+		}
+		out = out[len(out)-2*width*height:]
+		s, _ := f.Pixel.Samples()
+		samples := values(f, s, pixels[3])
+		for y := range h {
+			for x := range w {
+				fromX, fromY := x, y
+				if turn.Transpose {
+					fromX, fromY = y, x
+				}
+				if turn.ReverseX {
+					fromX = width - 1 - fromX
+				}
+				if turn.ReverseY {
+					fromY = height - 1 - fromY
+				}
+				if got, want := binary.BigEndian.Uint16(out[2*(y*w+x):]), samples[fromY*width+fromX]; got != want {
+					t.Fatalf("%d: sample (%d, %d) is %#x, want %#x", orientation, x, y, got, want)
+				}
+			}
+		}
+		said := output(t, identify, "-v", dng)
+		if size := fmt.Sprintf(`Output size: +%d x %d\n`, w, h); !regexp.MustCompile(size).Match(said) {
+			t.Errorf("%d: libraw does not say %s:\n%s", orientation, size, said)
 		}
 	}
 }
