@@ -27,9 +27,9 @@ type SensorConfig struct {
 	// bits, little-endian 16-bit words above.
 	Frames [][]byte
 
-	// Clip, if not 0, is the value from which on samples of Frames are clipped, of more than 8 bits. What they would have been
-	// shows in less light: at least Clip, and as much as a grey surface gives beside the other samples of the same two
-	// lines and columns. Grey is what such a surface gives of red, green and blue.
+	// Clip, if not 0, is the value from which on samples of Frames, of more than 8 bits, are clipped. In less light they have
+	// at least the value Clip, and as much as a grey surface gives beside the other samples of the same two lines and
+	// columns, before they are scaled. Grey has the proportions of red, green and blue of such a surface.
 	Clip int
 	Grey [3]float64
 

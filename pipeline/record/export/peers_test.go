@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
-	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
@@ -116,19 +115,19 @@ func TestDNGIsTurned(t *testing.T) {
 	dcraw, identify := need(t, "dcraw", "dcraw"), need(t, "raw-identify", "libraw-bin")
 	d := driver(t)
 	const width, height = 64, 48
-	for orientation := range 10 { // 0 and 9 are none
-		turn := isp.Turn{}
-		for i := range 8 {
-			if x := isp.NewTurn(i >= 4, false, i%4*90); x.Orientation() == orientation {
-				turn = x
-			}
-		}
+	for orientation, turn := range []struct{ transpose, reverseX, reverseY bool }{ // TIFF 6.0 §8; 0 and 9 are none
+		{}, {}, {false, true, false}, {false, true, true}, {false, false, true},
+		{true, false, false}, {true, false, true}, {true, true, true}, {true, true, false}, {},
+	} {
 		shot := func() (record.Settings, bool) {
 			return record.Settings{Exposure: 1, Gain: 1, Orientation: orientation}, true
 		}
 		path, f, pixels := recordedAs(t, d, pipeline.Mono12, width, height, shot, nil)
 		dng := filepath.Join(exported(t, Config{Files: []string{path}, Driver: d}, "dng"), "frame-00000104.dng")
-		w, h := turn.Size(width, height)
+		w, h := width, height
+		if turn.transpose {
+			w, h = h, w
+		}
 		out := output(t, dcraw, "-D", "-4", "-c", dng)
 		if head := fmt.Sprintf("P5\n%d %d\n65535\n", w, h); !bytes.HasPrefix(out, []byte(head)) {
 			t.Fatalf("%d: %q, want %q", orientation, out[:20], head)
@@ -139,13 +138,13 @@ func TestDNGIsTurned(t *testing.T) {
 		for y := range h {
 			for x := range w {
 				fromX, fromY := x, y
-				if turn.Transpose {
+				if turn.transpose {
 					fromX, fromY = y, x
 				}
-				if turn.ReverseX {
+				if turn.reverseX {
 					fromX = width - 1 - fromX
 				}
-				if turn.ReverseY {
+				if turn.reverseY {
 					fromY = height - 1 - fromY
 				}
 				if got, want := binary.BigEndian.Uint16(out[2*(y*w+x):]), samples[fromY*width+fromX]; got != want {
