@@ -116,8 +116,16 @@ func TestDNGIsTurned(t *testing.T) {
 	d := driver(t)
 	const width, height = 64, 48
 	for orientation, turn := range []struct{ transpose, reverseX, reverseY bool }{ // TIFF 6.0 §8; 0 and 9 are none
-		{}, {}, {false, true, false}, {false, true, true}, {false, false, true},
-		{true, false, false}, {true, false, true}, {true, true, true}, {true, true, false}, {},
+		{},
+		{},
+		{false, true, false},
+		{false, true, true},
+		{false, false, true},
+		{true, false, false},
+		{true, false, true},
+		{true, true, true},
+		{true, true, false},
+		{},
 	} {
 		shot := func() (record.Settings, bool) {
 			return record.Settings{Exposure: 1, Gain: 1, Orientation: orientation}, true
