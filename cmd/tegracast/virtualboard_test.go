@@ -18,7 +18,7 @@ import (
 	"github.com/tegracast/tegracast/fpga/vfiouser/endpoint"
 )
 
-// newSensor returns a sensor that replays the upper left corner of the test chart.
+// newSensor returns a sensor that replays the lower right corner of the test chart.
 func newSensor(t testing.TB, width, height int, bare bool) *model.Sensor {
 	t.Helper()
 	chart, err := model.TestChartSensor().Crop(width, height)

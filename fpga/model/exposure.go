@@ -45,12 +45,19 @@ func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
 	if x.tables[0] == nil || b != x.brightness {
 		x.brightness = b
 		white := 1<<s.cfg.Format.Bits() - 1
+		size := white + 1
+		if s.cfg.Clip > 0 {
+			size *= 2 // restore exceeds white
+		}
 		for c := range x.tables {
-			x.tables[c] = make([]uint16, white+1)
+			x.tables[c] = make([]uint16, size)
 			for v := range x.tables[c] {
 				x.tables[c][v] = uint16(min(float64(v)*b[c]+0.5, float64(white)))
 			}
 		}
+	}
+	if s.cfg.Clip > 0 && min(b[0], b[1], b[2]) < 1 {
+		restore(s, pixels)
 	}
 	for y := range s.cfg.Height {
 		line := pixels[y*s.line:][:s.line]
@@ -59,6 +66,41 @@ func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
 		}
 		even, odd := s.colors(y)
 		x.line(line, s.bytes, x.tables[even], x.tables[odd])
+	}
+}
+
+// restore replaces clipped samples by what a grey surface would have given, up to nearly twice white; see
+// SensorConfig.Clip.
+func restore(s *Sensor, pixels []byte) {
+	var colors [4]int // of two columns of two lines
+	colors[0], colors[1] = s.colors(0)
+	colors[2], colors[3] = s.colors(1)
+	limit := 2<<s.cfg.Format.Bits() - 1
+	for y := 0; y+1 < s.cfg.Height; y += 2 {
+		first := 0
+		if y == 0 {
+			first = StampSamples
+		}
+		up, down := pixels[y*s.line:][:s.line], pixels[(y+1)*s.line:][:s.line]
+		for i := 2 * first; i+4 <= len(up); i += 4 {
+			at := [4][]byte{up[i:], up[i+2:], down[i:], down[i+2:]}
+			var v [4]int
+			for k, b := range at {
+				v[k] = int(binary.LittleEndian.Uint16(b))
+			}
+			if max(v[0], v[1], v[2], v[3]) < s.cfg.Clip {
+				continue
+			}
+			grey := 0.0
+			for k, c := range colors {
+				grey = max(grey, float64(v[k])/s.cfg.Grey[c])
+			}
+			for k, c := range colors {
+				if v[k] >= s.cfg.Clip {
+					binary.LittleEndian.PutUint16(at[k], uint16(min(max(v[k], int(grey*s.cfg.Grey[c]+0.5)), limit)))
+				}
+			}
+		}
 	}
 }
 

@@ -69,6 +69,54 @@ func TestExposureFollowsRegisters(t *testing.T) {
 	}
 }
 
+// A clipped sample in less light must be what a grey surface gives, also if all four are clipped, and no darker than it
+// was; what is not clipped must only be scaled.
+func TestClippedSamplesStayGrey(t *testing.T) {
+	quads := []struct{ samples, want [4]int }{
+		{[4]int{500, 1020, 1020, 700}, [4]int{250, 510, 510, 350}},     // green, which may be no brighter
+		{[4]int{700, 1020, 1020, 1020}, [4]int{350, 700, 700, 525}},    // green and blue, by red
+		{[4]int{1020, 1020, 1020, 1020}, [4]int{510, 1020, 1020, 765}}, // all
+		{[4]int{1020, 600, 1020, 100}, [4]int{510, 300, 1020, 50}},
+		{[4]int{1019, 900, 900, 900}, [4]int{510, 450, 450, 450}},
+	}
+	raw := make([]byte, 2*128*4)
+	put := func(quad int, v [4]int) {
+		for k, v := range v {
+			binary.LittleEndian.PutUint16(raw[2*((2+k/2)*128+2*quad+k%2):], uint16(v))
+		}
+	}
+	for i, q := range quads {
+		put(i, q.samples)
+	}
+	s, err := NewSensor(SensorConfig{
+		Width: 128, Height: 4, Format: fpga.NewFourCC([4]byte{'R', 'G', '1', '0'}), Frames: [][]byte{raw},
+		Exposure: 10 * time.Millisecond, Clip: 1020, Grey: [3]float64{0.5, 1, 0.75},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var x exposer
+	for factor, half := range map[time.Duration]int{10 * time.Millisecond: 1, 5 * time.Millisecond: 2} {
+		got := make([]byte, len(raw))
+		s.Frame(1, got)
+		x.apply(s, exposing{factor, unityGain}, got)
+		for i, q := range quads {
+			want := q.samples
+			if half == 2 {
+				want = q.want
+			}
+			for k := range want {
+				if v := int(binary.LittleEndian.Uint16(got[2*((2+k/2)*128+2*i+k%2):])); v != want[k] {
+					t.Errorf("quad %d at %v: sample %d is %d, want %d", i, factor, k, v, want[k])
+				}
+			}
+		}
+		if n, err := ReadStamp(got, s.Config().Format); n != 1 || err != nil {
+			t.Errorf("stamp %d, %v", n, err)
+		}
+	}
+}
+
 func second(_ uint64, err error) error { return err }
 
 // Every mosaic in the document's table must get its colours.

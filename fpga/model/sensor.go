@@ -27,6 +27,12 @@ type SensorConfig struct {
 	// bits, little-endian 16-bit words above.
 	Frames [][]byte
 
+	// Clip, if not 0, is the value from which on samples of Frames, of more than 8 bits, are clipped. In less light they have
+	// at least the value Clip, and as much as a grey surface gives beside the other samples of the same two lines and
+	// columns, before they are scaled. Grey has the proportions of red, green and blue of such a surface.
+	Clip int
+	Grey [3]float64
+
 	// Shift moves the picture to the left by that many samples from frame to frame; what leaves a line on the left
 	// reappears on the right. It must be even, to keep the Bayer order, and not negative.
 	Shift int
@@ -51,18 +57,19 @@ type SensorConfig struct {
 	Bare bool
 }
 
-// Crop returns the configuration with every frame cut to its upper left corner of width x height samples, which must be
-// inside the frame.
+// Crop returns the configuration with every frame cut to its lower right corner of width x height samples, which must be
+// inside the frame. If either is odd, the colour order is kept by leaving out the last line or column.
 func (c SensorConfig) Crop(width, height int) (SensorConfig, error) {
 	if width < 1 || height < 1 || width > c.Width || height > c.Height {
 		return c, fmt.Errorf("sensor: %dx%d cannot be cut out of frames of %dx%d", width, height, c.Width, c.Height)
 	}
 	size := c.Format.SampleBytes()
+	left, top := (c.Width-width)&^1, (c.Height-height)&^1
 	frames := make([][]byte, len(c.Frames))
 	for i, f := range c.Frames {
 		frames[i] = make([]byte, 0, width*height*size)
 		for y := range height {
-			frames[i] = append(frames[i], f[y*c.Width*size:][:width*size]...)
+			frames[i] = append(frames[i], f[((top+y)*c.Width+left)*size:][:width*size]...)
 		}
 	}
 	c.Frames, c.Width, c.Height = frames, width, height

@@ -127,11 +127,17 @@ func TestCrop(t *testing.T) {
 	if c.Width != 320 || c.Height != 240 || len(c.Frames) != 1 || len(c.Frames[0]) != 2*320*240 {
 		t.Fatalf("%dx%d, %d bytes", c.Width, c.Height, len(c.Frames[0]))
 	}
-	for _, at := range []struct{ x, y int }{{0, 0}, {319, 0}, {0, 239}, {319, 239}, {160, 77}} {
-		got, want := c.Frames[0][2*(at.y*320+at.x):][:2], testChart[2*(at.y*TestChartWidth+at.x):][:2]
+	// The chart is turned by half a turn: what is right of sample 318 and below line 238 was at the borders of the capture.
+	for _, at := range []struct{ x, y, fromX, fromY int }{
+		{0, 0, 318, 238}, {318, 0, 0, 238}, {0, 238, 318, 0}, {318, 238, 0, 0}, {319, 239, 1, 1}, {160, 77, 158, 161},
+	} {
+		got, want := c.Frames[0][2*(at.y*320+at.x):][:2], testChart[2*(at.fromY*TestChartWidth+at.fromX):][:2]
 		if !bytes.Equal(got, want) {
 			t.Errorf("sample %d,%d is %x, want %x", at.x, at.y, got, want)
 		}
+	}
+	if c, err = chart.Crop(321, 239); err != nil || !bytes.Equal(c.Frames[0][:2], testChart[2*(238*TestChartWidth+320):][:2]) {
+		t.Errorf("an odd size begins with another colour, or elsewhere: %v", err)
 	}
 	for _, size := range [][2]int{{0, 1}, {1, 0}, {1921, 1}, {1, 1081}, {-1, 5}} {
 		if _, err := chart.Crop(size[0], size[1]); err == nil {

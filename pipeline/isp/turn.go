@@ -25,6 +25,27 @@ func (t Turn) Size(width, height int) (int, int) {
 	return width, height
 }
 
+// Orientation returns the value of the tag Orientation (TIFF 6.0 §8) of a frame whose pictures are turned so.
+func (t Turn) Orientation() int {
+	switch {
+	case !t.Transpose && !t.ReverseX && !t.ReverseY:
+		return 1
+	case !t.Transpose && !t.ReverseY:
+		return 2
+	case !t.Transpose && t.ReverseX:
+		return 3
+	case !t.Transpose:
+		return 4
+	case !t.ReverseX && !t.ReverseY:
+		return 5
+	case !t.ReverseX:
+		return 6
+	case t.ReverseY:
+		return 7
+	}
+	return 8
+}
+
 // Whole reports whether the picture's first line is known only when the last line of the frame is: such pictures cannot
 // be handed on while the frame arrives.
 func (t Turn) Whole() bool { return t.Transpose || t.ReverseY }

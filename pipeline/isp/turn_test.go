@@ -31,6 +31,9 @@ func TestNewTurn(t *testing.T) {
 			if w, h := turn.Size(3, 2); (w == 2 && h == 3) != (degrees%180 == 90) {
 				t.Errorf("turned by %d: 3x2 is %dx%d", degrees, w, h)
 			}
+			if got, want := turn.Orientation(), map[bool][]int{false: {1, 6, 3, 8}, true: {2, 7, 4, 5}}[flip][degrees/90]; got != want {
+				t.Errorf("flipped %v, turned by %d: orientation %d, want %d", flip, degrees, got, want)
+			}
 			if other := NewTurn(!flip, true, (degrees+180)%360); other != turn {
 				t.Errorf("flipped %v, turned by %d: %+v, and both flips and half a turn more %+v", flip, degrees, turn, other)
 			}

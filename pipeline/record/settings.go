@@ -16,6 +16,7 @@ type Settings struct {
 	// A monochrome sensor has only the second black level.
 	BlackLevels  [4]int     `json:"black_levels,omitzero"`  // in the unit of the samples: of red, green in red lines, green in blue lines, blue
 	WhiteBalance [3]float64 `json:"white_balance,omitzero"` // gains of red, green and blue
+	Orientation  int        `json:"orientation,omitzero"`   // how the isp turns its pictures, 1 to 8 as in TIFF 6.0; 0: not known
 }
 
 // settingsSchema is the JSON Schema of Settings.
@@ -24,7 +25,8 @@ const settingsSchema = `{"title":"tegracast/Settings","type":"object","required"
 	`"gain":{"type":"number","description":"1 is unity; 0: not known"},` +
 	`"black_levels":{"type":"array","items":{"type":"integer"},"description":"in the unit of the samples: ` +
 	`red, green in the lines of red, green in the lines of blue, blue"},` +
-	`"white_balance":{"type":"array","items":{"type":"number"},"description":"gains of red, green and blue"}}}`
+	`"white_balance":{"type":"array","items":{"type":"number"},"description":"gains of red, green and blue"},` +
+	`"orientation":{"type":"integer","description":"how the isp turns its pictures, 1 to 8 as in TIFF 6.0"}}}`
 
 // looks is the interval at which the camera's settings are read.
 const looks = time.Second

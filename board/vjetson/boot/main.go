@@ -182,8 +182,8 @@ func configure(ctx context.Context, o options) (cfg vjetson.Config, clean func()
 	return cfg, remove, nil
 }
 
-// newCard inserts the FPGA model into a slot, with block RAM, and with a camera on C2H channel 1 that replays the upper
-// left corner of the real test chart. It uses MSI, because QEMU ends when a function with MSI-X is unplugged.
+// newCard inserts the FPGA model into a slot, with block RAM, and with a camera on C2H channel 1 that replays the lower
+// right corner of the real test chart. It uses MSI, because QEMU ends when a function with MSI-X is unplugged.
 func newCard() (*endpoint.Endpoint, error) {
 	chart, err := model.TestChartSensor().Crop(320, 240)
 	if err != nil {

@@ -70,8 +70,9 @@ type controlPanel struct {
 type balance struct {
 	name  string
 	stage auto.Balancer
-	gains isp.Gains    // the current ones; unused if balances returns true
-	black [4]int       // black levels by channel
+	gains isp.Gains // the current ones; unused if balances returns true
+	black [4]int    // black levels by channel
+	turn  isp.Turn
 	loop  *controlLoop // nil: none
 }
 
@@ -84,7 +85,7 @@ func newControlPanel(name string, source pipeline.Source) *controlPanel {
 func (p *controlPanel) Add(name string, stage auto.Balancer, c *isp.Config, loop *controlLoop) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	b := balance{name: name, stage: stage, gains: whole(c.Gains), loop: loop}
+	b := balance{name: name, stage: stage, gains: whole(c.Gains), turn: c.Turn, loop: loop}
 	for i := range b.black {
 		b.black[i] = c.BlackLevel + c.Black[i]
 	}
@@ -120,7 +121,7 @@ func (p *controlPanel) Shot() (s record.Settings, known bool) {
 		return s, known
 	}
 	b := &p.isps[0]
-	s.BlackLevels = b.black
+	s.BlackLevels, s.Orientation = b.black, b.turn.Orientation()
 	if g := b.now(); !p.mono {
 		s.WhiteBalance = [3]float64{g.R, g.G, g.B}
 	}

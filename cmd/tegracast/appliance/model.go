@@ -77,6 +77,7 @@ func modelSensor(m *config.Model) (*model.Sensor, error) {
 		if cfg.Frames, err = m.Frames(); err != nil {
 			return nil, err
 		}
+		cfg.Clip = 0 // not known
 	} else if m.Width != cfg.Width || m.Height != cfg.Height {
 		if m.Width > cfg.Width || m.Height > cfg.Height {
 			return nil, fmt.Errorf("the test chart has %dx%d pixels, %dx%d are wanted: name a file to replay",

@@ -44,8 +44,8 @@ type State struct {
 	Setting         Setting // current setting of the camera
 	Limit           int     // -1: the scene is too bright for the limits of exposure and gain; 1: too dark; 0: neither
 	ExposureFrozen  bool
-	Gains           isp.Gains
-	GainsLimited    bool // a gain is at one of its limits
+	Gains           isp.Gains // relative to green; the isp has them multiplied so that none is below 1
+	GainsLimited    bool      // a gain is at one of its limits
 	GainsFrozen     bool
 	Settings, Fails uint64 // how often the loop has changed the camera's setting, and how often the camera refused
 }
@@ -141,7 +141,7 @@ func (l *Loop) SetGains(stage Balancer, red, blue float64) error {
 	l.stepping.Lock()
 	defer l.stepping.Unlock()
 	gains := isp.Gains{R: red, G: 1, B: blue}
-	if err := stage.SetGains(gains); err != nil {
+	if err := stage.SetGains(raised(gains)); err != nil {
 		return err
 	}
 	l.balance.gains = gains
@@ -204,7 +204,7 @@ func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	if l.balance != nil {
 		l.balance.Freeze(next.GainsFrozen)
 		if gains := l.balance.Step(s); gains != next.Gains {
-			if err := stage.SetGains(gains); err != nil {
+			if err := stage.SetGains(raised(gains)); err != nil {
 				l.complain("white balance", err)
 			}
 			next.Gains = gains

@@ -166,3 +166,28 @@ func TestByHand(t *testing.T) {
 		t.Errorf("released: %+v", b.gains)
 	}
 }
+
+// TestNoGainBelowOne checks that the isp gets no gain below 1 if red and blue need less than green.
+func TestNoGainBelowOne(t *testing.T) {
+	b := &bench{sensor: newSensor(1, 2, Setting{5 * time.Millisecond, 1})}
+	b.light, b.color = 100, [3]float64{1 / 0.5, 1, 1 / 0.8}
+	l, err := NewLoop(LoopConfig{WhiteBalance: &WhiteBalanceConfig{Min: isp.Gains{R: 0.25, B: 0.25}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		l.step(b, b.frame())
+	}
+	if g := l.State().Gains; math.Abs(g.R/0.5-1) > 0.05 || g.G != 1 || math.Abs(g.B/0.8-1) > 0.05 {
+		t.Errorf("relative to green the gains are %v", g)
+	}
+	if g := b.gains; g.R != 1 || math.Abs(g.G/2-1) > 0.05 || math.Abs(g.B/1.6-1) > 0.05 {
+		t.Errorf("the isp has %v", g)
+	}
+	if err := l.SetGains(b, 0.5, 2); err != nil || b.gains != (isp.Gains{R: 1, G: 2, B: 4}) || l.State().Gains != (isp.Gains{R: 0.5, G: 1, B: 2}) {
+		t.Errorf("set by hand: %v, the isp has %v, %v", l.State().Gains, b.gains, err)
+	}
+	if err := l.SetGains(b, 0.25, 16); err != nil || b.gains != (isp.Gains{R: 0.25, G: 1, B: 16}) {
+		t.Errorf("too far apart: the isp has %v, %v", b.gains, err)
+	}
+}

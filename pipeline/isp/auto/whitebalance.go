@@ -122,3 +122,10 @@ func colors(z *isp.Zone) (r, g, b float64, ok bool) {
 	}
 	return mean[0], mean[1], mean[2], min(mean[0], mean[1], mean[2]) >= darkest && max(mean[0], mean[1], mean[2]) <= brightest
 }
+
+// raised returns gains of the same ratio of which none is below 1, because clipped samples would be tinted; or, if one would
+// then be above 16, as close to that as 16 allows.
+func raised(g isp.Gains) isp.Gains {
+	least := min(1, max(min(g.R, g.G, g.B), max(g.R, g.G, g.B)/16))
+	return isp.Gains{R: g.R / least, G: g.G / least, B: g.B / least}
+}

@@ -100,7 +100,7 @@ func dngHead(f pipeline.Format, s pipeline.Samples, frame *record.Frame, shot re
 		longs(254, 0), longs(256, uint32(f.Width)), longs(257, uint32(f.Height)), shorts(258, uint16(8*dngBytes(s))), shorts(259, 1),
 		texts(270, string(about)), texts(271, "tegracast"), texts(272, cmp.Or(frame.Image.FrameID, "camera")),
 		longs(stripOffsets, 0), longs(exifIFD, 0), // set by directories
-		shorts(274, 1), shorts(277, 1), longs(278, uint32(f.Height)), longs(279, uint32(size)), shorts(284, 1),
+		shorts(274, orientation(shot)), shorts(277, 1), longs(278, uint32(f.Height)), longs(279, uint32(size)), shorts(284, 1),
 		texts(306, frame.At.UTC().Format(tiffTime)),
 		octets(50706, 1, 4, 0, 0), octets(50707, 1, 1, 0, 0), texts(50708, "tegracast "+frame.Image.FrameID), longs(50717, 1<<s.Bits-1),
 	}
@@ -124,6 +124,14 @@ func dngHead(f pipeline.Format, s pipeline.Samples, frame *record.Frame, shot re
 		)
 	}
 	return directories(tags, exif(frame, shot))
+}
+
+// orientation returns the value of the tag Orientation. The samples themselves are not turned.
+func orientation(shot record.Settings) uint16 {
+	if shot.Orientation < 1 || shot.Orientation > 8 {
+		return 1
+	}
+	return uint16(shot.Orientation)
 }
 
 // colour returns the tags ColorMatrix1 and AsShotNeutral for the gains of the white balance, which are 0 if they are

@@ -110,6 +110,63 @@ func TestDNGHasTheShot(t *testing.T) {
 	}
 }
 
+// TestDNGIsTurned checks that dcraw and libraw show the samples in each orientation.
+func TestDNGIsTurned(t *testing.T) {
+	dcraw, identify := need(t, "dcraw", "dcraw"), need(t, "raw-identify", "libraw-bin")
+	d := driver(t)
+	const width, height = 64, 48
+	for orientation, turn := range []struct{ transpose, reverseX, reverseY bool }{ // TIFF 6.0 §8; 0 and 9 are none
+		{},
+		{},
+		{false, true, false},
+		{false, true, true},
+		{false, false, true},
+		{true, false, false},
+		{true, false, true},
+		{true, true, true},
+		{true, true, false},
+		{},
+	} {
+		shot := func() (record.Settings, bool) {
+			return record.Settings{Exposure: 1, Gain: 1, Orientation: orientation}, true
+		}
+		path, f, pixels := recordedAs(t, d, pipeline.Mono12, width, height, shot, nil)
+		dng := filepath.Join(exported(t, Config{Files: []string{path}, Driver: d}, "dng"), "frame-00000104.dng")
+		w, h := width, height
+		if turn.transpose {
+			w, h = h, w
+		}
+		out := output(t, dcraw, "-D", "-4", "-c", dng)
+		if head := fmt.Sprintf("P5\n%d %d\n65535\n", w, h); !bytes.HasPrefix(out, []byte(head)) {
+			t.Fatalf("%d: %q, want %q", orientation, out[:20], head)
+		}
+		out = out[len(out)-2*width*height:]
+		s, _ := f.Pixel.Samples()
+		samples := values(f, s, pixels[3])
+		for y := range h {
+			for x := range w {
+				fromX, fromY := x, y
+				if turn.transpose {
+					fromX, fromY = y, x
+				}
+				if turn.reverseX {
+					fromX = width - 1 - fromX
+				}
+				if turn.reverseY {
+					fromY = height - 1 - fromY
+				}
+				if got, want := binary.BigEndian.Uint16(out[2*(y*w+x):]), samples[fromY*width+fromX]; got != want {
+					t.Fatalf("%d: sample (%d, %d) is %#x, want %#x", orientation, x, y, got, want)
+				}
+			}
+		}
+		said := output(t, identify, "-v", dng)
+		if size := fmt.Sprintf(`Output size: +%d x %d\n`, w, h); !regexp.MustCompile(size).Match(said) {
+			t.Errorf("%d: libraw does not say %s:\n%s", orientation, size, said)
+		}
+	}
+}
+
 // TestMKVHasThePictures reads the pictures with ffmpeg, and compares them bit by bit.
 func TestMKVHasThePictures(t *testing.T) {
 	ffmpeg := need(t, "ffmpeg", "ffmpeg")
