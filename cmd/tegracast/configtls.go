@@ -79,13 +79,6 @@ func configTLS(_ context.Context, e env, args []string) error {
 	return nil
 }
 
-// madeTLS describes the files that makeTLS has made.
-type madeTLS struct {
-	certificate string // path of the certificate's file
-	text        string // for people
-	section     string // of the configuration that uses them
-}
-
 // makeTLS creates web.crt, web.key and, unless there is one, web.password in a folder. Members of the group, unless it is
 // -1, may read them.
 func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
@@ -120,8 +113,10 @@ func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
 	}
 	made := madeTLS{
 		certificate: paths[0],
-		text:        fmt.Sprintf("certificate of %s\n  good until %s, SHA-256 % X\n", strings.Join(names, ", "), c.NotAfter.Format(time.DateOnly), sha256.Sum256(der)),
-		section:     fmt.Sprintf("web:\n  listen: 0.0.0.0:8443\n  certificate: %s\n  key: %s\n  password_file: %s\n", paths[0], paths[1], paths[2]),
+		text: fmt.Sprintf("certificate of %s\n  good until %s, SHA-256 % X\n",
+			strings.Join(names, ", "), c.NotAfter.Format(time.DateOnly), sha256.Sum256(der)),
+		section: fmt.Sprintf("web:\n  listen: 0.0.0.0:8443\n  certificate: %s\n  key: %s\n  password_file: %s\n",
+			paths[0], paths[1], paths[2]),
 	}
 	if _, err := os.Stat(paths[2]); err == nil {
 		made.text += "the password in " + paths[2] + " stays\n"

@@ -27,6 +27,13 @@ func serviceGroup() (int, error) {
 	return strconv.Atoi(g.Gid)
 }
 
+// madeTLS describes the files that makeTLS has made.
+type madeTLS struct {
+	certificate string // path of the certificate's file
+	text        string // for people
+	section     string // of the configuration that uses them
+}
+
 // writeSection adds a section to the end of the service's configuration, and says so. If the result would not be valid,
 // it prints the section and why it was not added, and returns terminal.ErrChecked.
 func (e env) writeSection(path string, made madeTLS) error {
