@@ -174,6 +174,6 @@ func (a *hostAllocator) warnLimit(length int, err error) {
 	if limit.Cur != unix.RLIM_INFINITY && (errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EPERM)) {
 		level = slog.LevelInfo
 	}
-	a.log.Log(context.Background(), level, "frame memory is not locked and may be swapped out: raise the limit with `ulimit -l unlimited` or LimitMEMLOCK= in the service",
-		"bytes", length, "limit", limit.Cur, "error", err)
+	a.log.Log(context.Background(), level, "frame memory is not locked and may be swapped out: raise the limit "+
+		"with `ulimit -l unlimited` or LimitMEMLOCK= in the service", "bytes", length, "limit", limit.Cur, "error", err)
 }

@@ -32,15 +32,27 @@ var configWords = []word{
 const defaultUsage = `Usage: tegracast config default
 
 Prints the default configuration, with comments: a model of the camera, and two
-streams to this machine.
+streams to this machine. If the package is installed, the first line tells
+editors where the schema is.
 `
 
 func configDefault(_ context.Context, e env, args []string) error {
 	if err := parse(e.flags("config default", defaultUsage), args); err != nil {
 		return err
 	}
-	_, err := e.Out.Write(config.Default())
+	_, err := e.Out.Write(append(modeline(installedSchema), config.Default()...))
 	return err
+}
+
+// installedSchema is the path of the schema in the package.
+const installedSchema = "/usr/share/tegracast/schema.json"
+
+// modeline returns a first line for the configuration, by which editors find the schema, or nothing if it is not there.
+func modeline(schema string) []byte {
+	if _, err := os.Stat(schema); err != nil {
+		return nil
+	}
+	return []byte("# yaml-language-server: $schema=" + schema + "\n")
 }
 
 const schemaUsage = `Usage: tegracast config schema

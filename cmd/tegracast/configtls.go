@@ -13,6 +13,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -24,65 +25,105 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
-// certificateYears is the validity of the certificate in years. It is long, because an unattended appliance must not
-// become unreachable.
-const certificateYears = 10
+// certificateTime is the validity of the certificate. Some clients refuse certificates that are valid for longer.
+const certificateTime = 825 * 24 * time.Hour
 
-const tlsUsage = `Usage: tegracast config tls [--dir DIR] [--name NAME]
+const tlsUsage = `Usage: tegracast config tls [--write] [--dir DIR] [--name NAME]
 
 Makes a certificate, its key and a password, with which other machines may see
 the page, and prints what to write into the configuration. Existing files stay
 as they are.
+
+With --write, which needs root, the files are for the installed service: in
+/etc/tegracast, and readable by its group. The section web is added to its
+configuration, or only printed, with status 1, if that cannot be done.
+
+The certificate is valid for 825 days, and serve warns during the last 30. To
+renew it, remove web.crt and web.key, and run the command again; the password
+stays.
 `
 
 // configTLS creates the files with which serve offers the page to other machines (a self-signed certificate, its key,
-// and a password), and prints the configuration that uses them.
+// and a password), and prints the configuration that uses them, or adds it to the service's.
 func configTLS(_ context.Context, e env, args []string) error {
 	f := e.flags("config tls", tlsUsage)
-	folder := f.String("dir", ".", "write web.crt, web.key and web.password to `DIR`")
+	write := f.Bool("write", false, "make the files for the installed service, and configure it")
+	folder := f.String("dir", ".", "write web.crt, web.key and web.password to `DIR` (default: this folder, with --write /etc/tegracast)")
 	extra := f.StringArray("name", nil, "other machines call this one `NAME`, a host's name or an address; repeatable (this machine's own are known)")
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	group := -1
+	if *write {
+		if !f.Changed("dir") {
+			*folder = filepath.Dir(installedConfig)
+		}
+		var err error
+		if group, err = serviceGroup(); err != nil {
+			return err
+		}
 	}
 	dir, err := filepath.Abs(*folder)
 	if err != nil {
 		return err
 	}
-	names, addresses, err := ownNames(*extra)
+	made, err := makeTLS(dir, *extra, group)
 	if err != nil {
-		return terminal.UsageError{Err: err}
+		return err
+	}
+	fmt.Fprint(e.Out, made.text)
+	if *write {
+		return e.writeSection(installedConfig, made)
+	}
+	fmt.Fprintf(e.Out, "Have the service's user read the files (chown tegracast), and write into the configuration:\n\n%s", made.section)
+	return nil
+}
+
+// makeTLS creates web.crt, web.key and, unless there is one, web.password in a folder. Members of the group, unless it is
+// -1, may read them.
+func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
+	names, addresses, err := ownNames(extra)
+	if err != nil {
+		return madeTLS{}, terminal.UsageError{Err: err}
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return err
+		return madeTLS{}, err
 	}
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return err
+		return madeTLS{}, err
 	}
 	now := time.Now()
+	begin := now.Add(-24 * time.Hour) // a board's clock may be slow at first
 	c := &x509.Certificate{
 		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: names[0], Organization: []string{"tegracast"}},
-		NotBefore: now.Add(-24 * time.Hour), NotAfter: now.AddDate(certificateYears, 0, 0), // a board's clock may be slow at first
+		NotBefore: begin, NotAfter: begin.Add(certificateTime - time.Second),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		BasicConstraintsValid: true, DNSNames: names, IPAddresses: addresses,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)
 	if err != nil {
-		return err
+		return madeTLS{}, err
 	}
-	paths := [3]string{filepath.Join(dir, "web.crt"), filepath.Join(dir, "web.key"), filepath.Join(dir, "web.password")}
-	if err := writeNew(paths, [3][]byte{
-		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+	paths := []string{filepath.Join(dir, "web.crt"), filepath.Join(dir, "web.key"), filepath.Join(dir, "web.password")}
+	content := [][]byte{
+		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
 		[]byte(rand.Text() + "\n"),
-	}); err != nil {
-		return err
 	}
-	fmt.Fprintf(e.Out, "certificate of %s\n  good until %s, SHA-256 % X\n\n", strings.Join(names, ", "), c.NotAfter.Format(time.DateOnly), sha256.Sum256(der))
-	fmt.Fprintf(e.Out, "Have the service's user read the files (chown tegracast), and write into the configuration:\n\n"+
-		"web:\n  listen: 0.0.0.0:8443\n  certificate: %s\n  key: %s\n  password_file: %s\n", paths[0], paths[1], paths[2])
-	return nil
+	made := madeTLS{
+		certificate: paths[0],
+		text: fmt.Sprintf("certificate of %s\n  good until %s, SHA-256 % X\n",
+			strings.Join(names, ", "), c.NotAfter.Format(time.DateOnly), sha256.Sum256(der)),
+		section: fmt.Sprintf("web:\n  listen: 0.0.0.0:8443\n  certificate: %s\n  key: %s\n  password_file: %s\n",
+			paths[0], paths[1], paths[2]),
+	}
+	if _, err := os.Stat(paths[2]); err == nil {
+		made.text += "the password in " + paths[2] + " stays\n"
+		paths = paths[:2]
+	}
+	made.text += "\n"
+	return made, writeNew(paths, content, group)
 }
 
 // ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It
@@ -117,26 +158,36 @@ func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 	return names, addresses, nil
 }
 
-// writeNew creates new files, readable only by their owner: all of them, or none.
-func writeNew(paths [3]string, content [3][]byte) error {
+// writeNew creates new files, readable only by their owner and the group, unless that is -1: all of them, or none.
+func writeNew(paths []string, content [][]byte, group int) error {
 	for i, path := range paths {
-		f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-		if errors.Is(err, os.ErrExist) {
-			err = fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
-		} else if err != nil {
-			err = fmt.Errorf("%w: name a folder that can be written to with --dir", err)
-		} else {
-			_, err = f.Write(content[i])
-			if err = errors.Join(err, f.Close()); err != nil {
-				i++ // this file exists
-			}
+		made, err := writeOne(path, content[i], group)
+		if err == nil {
+			continue
 		}
-		if err != nil {
-			for _, made := range paths[:i] {
-				err = errors.Join(err, os.Remove(made))
-			}
-			return err
+		if made {
+			i++
 		}
+		for _, path := range paths[:i] {
+			err = errors.Join(err, os.Remove(path))
+		}
+		return err
 	}
 	return nil
+}
+
+// writeOne creates a file. made reports whether the file exists now, even if there is an error.
+func writeOne(path string, content []byte, group int) (made bool, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
+	case err != nil:
+		return false, fmt.Errorf("%w: name a folder that can be written to with --dir", err)
+	}
+	if group >= 0 {
+		err = errors.Join(f.Chown(-1, group), f.Chmod(0o640))
+	}
+	_, failed := f.Write(content)
+	return true, errors.Join(err, failed, f.Close())
 }

@@ -5,6 +5,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -31,9 +33,12 @@ func TestConfigTLS(t *testing.T) {
 	roots := x509.NewCertPool()
 	roots.AddCert(pair.Leaf)
 	for _, name := range []string{"localhost", "camera.example.org", "192.0.2.77", "127.0.0.1"} {
-		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: time.Now().AddDate(9, 0, 0)}); err != nil {
+		if _, err := pair.Leaf.Verify(x509.VerifyOptions{DNSName: name, Roots: roots, CurrentTime: time.Now().AddDate(0, 0, 820)}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	if valid := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore); valid > 825*24*time.Hour {
+		t.Errorf("it is valid for %v", valid)
 	}
 	for _, name := range []string{"web.crt", "web.key", "web.password"} {
 		if i, err := os.Stat(filepath.Join(dir, name)); err != nil || i.Mode().Perm() != 0o600 {
@@ -57,8 +62,60 @@ func TestConfigTLS(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(dir, "web.crt")); err == nil {
 		t.Error("a certificate without its key is left behind")
 	}
+	if err := os.Remove(filepath.Join(dir, "web.key")); err != nil {
+		t.Fatal(err)
+	}
+	if status, out, errw := runs(t, "config", "tls", "--dir", dir); status != exitOK || !strings.Contains(out, "web.password stays") {
+		t.Errorf("renewed: status %d: %s%s", status, out, errw)
+	}
 	if again, err := os.ReadFile(filepath.Join(dir, "web.password")); err != nil || string(again) != string(password) {
 		t.Errorf("the password has changed: %v", err)
+	}
+}
+
+// TestConfigTLSWrites checks that the service's files are for its group, and that the section is added to a
+// configuration that has none, once, and printed where it does not fit.
+func TestConfigTLSWrites(t *testing.T) {
+	dir := t.TempDir()
+	made, err := makeTLS(dir, nil, os.Getgid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"web.crt", "web.key", "web.password"} {
+		if i, err := os.Stat(filepath.Join(dir, name)); err != nil || i.Mode().Perm() != 0o640 {
+			t.Errorf("%s: %v, %v", name, i, err)
+		}
+	}
+	file := filepath.Join(dir, "tegracast.yaml")
+	writes := func(want string, bad bool) {
+		t.Helper()
+		var out, errw strings.Builder
+		err := env{Env: terminal.Env{Out: &out, Err: &errw}}.writeSection(file, made)
+		if !strings.Contains(out.String()+errw.String(), want) || bad != errors.Is(err, terminal.ErrChecked) || strings.Contains(out.String(), made.section) != bad {
+			t.Errorf("%v: %s%s, want %s", err, &out, &errw, want)
+		}
+	}
+	writes("make one with tegracast config default", true)
+	for text, want := range map[string]string{
+		good + "web: {profile: true}\n": "web", good + "nothing: 1\n": `unknown key "nothing"`,
+	} {
+		if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		writes(want, true)
+		if after, err := os.ReadFile(file); err != nil || string(after) != text {
+			t.Errorf("it was changed: %v\n%s", err, after)
+		}
+	}
+	for _, text := range []string{good, strings.TrimSuffix(good, "\n")} {
+		if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		writes("has the section web now", false)
+		writes("names these files already", false)
+		if status, _, errw := runs(t, "config", "check", file); status != exitOK {
+			t.Error(errw)
+		}
 	}
 }
 

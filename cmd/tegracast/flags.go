@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -128,6 +129,43 @@ func parseFiles(f *pflag.FlagSet, args []string, least, most int) ([]string, err
 		return nil, terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast %s --help", f.Arg(most), f.Name())}
 	}
 	return f.Args(), nil
+}
+
+// didYouMean returns a question with prefix and the most similar word, or "" if no word is similar.
+func didYouMean(typed string, words []string, prefix string) string {
+	if w := terminal.Nearest(typed, words); w != "" {
+		return fmt.Sprintf(" (did you mean %s%s?)", prefix, w)
+	}
+	return ""
+}
+
+// optionTexts returns the help on options: their names in a column, and what they do in another one.
+func optionTexts(f *pflag.FlagSet) string {
+	const width = 80
+	var heads, texts []string
+	column := 0
+	f.VisitAll(func(x *pflag.Flag) {
+		value, does := pflag.UnquoteUsage(x)
+		head := strings.TrimSpace(terminal.OptionName(x) + " " + value)
+		if x.Shorthand == "" {
+			head = "    " + head // as long as -o, in front of others
+		}
+		heads, texts = append(heads, "  "+head), append(texts, does+terminal.DefaultText(x))
+		column = max(column, len(head)+4)
+	})
+	var b strings.Builder
+	for i, head := range heads {
+		line := fmt.Sprintf("%-*s", column-1, head)
+		for _, w := range strings.Fields(texts[i]) {
+			if len(line)+1+len(w) > width && len(line) > column {
+				b.WriteString(line + "\n")
+				line = strings.Repeat(" ", column-1)
+			}
+			line += " " + w
+		}
+		b.WriteString(line + "\n")
+	}
+	return b.String()
 }
 
 // size is an option for a number of bytes, with or without a unit.

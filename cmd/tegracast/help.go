@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
 
@@ -53,7 +51,8 @@ func table(list []word) string {
 // choose returns a command whose first argument names one of its subcommands, which gets the other arguments. about is a
 // sentence for its help.
 func choose(name, about string, words []word) word {
-	help := fmt.Sprintf("Usage: tegracast %s COMMAND [OPTIONS]\n\n%s\n\n%s\ntegracast help %[1]s COMMAND explains one of them and its options.\n", name, about, table(words))
+	help := fmt.Sprintf("Usage: tegracast %s COMMAND [OPTIONS]\n\n%s\n\n%s\n"+
+		"tegracast help %[1]s COMMAND explains one of them and its options.\n", name, about, table(words))
 	run := func(ctx context.Context, e env, args []string) error {
 		f := e.flags(name, help)
 		f.SetInterspersed(false) // options behind the subcommand are its own
@@ -71,69 +70,4 @@ func choose(name, about string, words []word) word {
 		return w.run(ctx, e, f.Args()[1:])
 	}
 	return word{name: name, about: strings.TrimSuffix(strings.ToLower(about[:1])+about[1:], "."), run: run, words: words}
-}
-
-const helpUsage = `Usage: tegracast help [COMMAND [COMMAND]]
-
-Explains a command and its options, or lists the commands.
-`
-
-func help(ctx context.Context, e env, args []string) error {
-	f := e.flags("help", helpUsage)
-	if err := parseOptions(f, args); err != nil {
-		return err
-	}
-	if f.NArg() == 0 {
-		fmt.Fprint(e.Out, usage())
-		return nil
-	}
-	w := word{words: commands()}
-	for i, name := range f.Args() {
-		next := find(w.words, name)
-		switch {
-		case next == nil && len(w.words) == 0:
-			return terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast help %s", name, strings.Join(f.Args()[:i], " "))}
-		case next == nil:
-			return terminal.UsageError{Err: fmt.Errorf("unknown command %q%s: try tegracast --help", name, didYouMean(name, names(w.words), ""))}
-		}
-		w = *next
-	}
-	return w.run(ctx, e, []string{"--help"})
-}
-
-// didYouMean returns a question with prefix and the most similar word, or "" if no word is similar.
-func didYouMean(typed string, words []string, prefix string) string {
-	if w := terminal.Nearest(typed, words); w != "" {
-		return fmt.Sprintf(" (did you mean %s%s?)", prefix, w)
-	}
-	return ""
-}
-
-// optionTexts returns the help on options: their names in a column, and what they do in another one.
-func optionTexts(f *pflag.FlagSet) string {
-	const width = 80
-	var heads, texts []string
-	column := 0
-	f.VisitAll(func(x *pflag.Flag) {
-		value, does := pflag.UnquoteUsage(x)
-		head := strings.TrimSpace(terminal.OptionName(x) + " " + value)
-		if x.Shorthand == "" {
-			head = "    " + head // as long as -o, in front of others
-		}
-		heads, texts = append(heads, "  "+head), append(texts, does+terminal.DefaultText(x))
-		column = max(column, len(head)+4)
-	})
-	var b strings.Builder
-	for i, head := range heads {
-		line := fmt.Sprintf("%-*s", column-1, head)
-		for _, w := range strings.Fields(texts[i]) {
-			if len(line)+1+len(w) > width && len(line) > column {
-				b.WriteString(line + "\n")
-				line = strings.Repeat(" ", column-1)
-			}
-			line += " " + w
-		}
-		b.WriteString(line + "\n")
-	}
-	return b.String()
 }

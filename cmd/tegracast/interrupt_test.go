@@ -59,7 +59,8 @@ func TestInterrupted(t *testing.T) {
 	if status != exitFailure || !strings.Contains(errw, "after 0 of 10 copies") {
 		t.Errorf("while memory is made: status %d\n%s", status, errw)
 	}
-	if status, out, errw := interrupted(t, 100*time.Millisecond, "probe", "one.sdp", "--duration", "1h"); status != exitFailure || !strings.Contains(out, "silence: no packet") {
+	status, out, errw = interrupted(t, 100*time.Millisecond, "probe", "one.sdp", "--duration", "1h")
+	if status != exitFailure || !strings.Contains(out, "interrupted after ") || !strings.Contains(out, "silence: no packet") {
 		t.Errorf("status %d: %s %s", status, out, errw)
 	}
 }

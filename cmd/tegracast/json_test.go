@@ -190,7 +190,8 @@ func TestJSONHasAVersion(t *testing.T) {
 		Program, Go, Arch string
 	}
 	_, out, _ = runs(t, "version", "--json")
-	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version != terminal.JSONVersion || v.Program != versionName() || v.Go != runtime.Version() || v.Arch != runtime.GOARCH {
+	if err := json.Unmarshal([]byte(out), &v); err != nil || v.Version != terminal.JSONVersion || v.Program != versionName() ||
+		v.Go != runtime.Version() || v.Arch != runtime.GOARCH {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	if _, out, _ := runs(t, "doctor", "--json"); !strings.HasPrefix(out, "{\n  \"version\": 1,\n") {

@@ -136,3 +136,31 @@ func commands() []word {
 	list[len(list)-1].takes = names(list)
 	return list
 }
+
+const helpUsage = `Usage: tegracast help [COMMAND [COMMAND]]
+
+Explains a command and its options, or lists the commands.
+`
+
+func help(ctx context.Context, e env, args []string) error {
+	f := e.flags("help", helpUsage)
+	if err := parseOptions(f, args); err != nil {
+		return err
+	}
+	if f.NArg() == 0 {
+		fmt.Fprint(e.Out, usage())
+		return nil
+	}
+	w := word{words: commands()}
+	for i, name := range f.Args() {
+		next := find(w.words, name)
+		switch {
+		case next == nil && len(w.words) == 0:
+			return terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast help %s", name, strings.Join(f.Args()[:i], " "))}
+		case next == nil:
+			return terminal.UsageError{Err: fmt.Errorf("unknown command %q%s: try tegracast --help", name, didYouMean(name, names(w.words), ""))}
+		}
+		w = *next
+	}
+	return w.run(ctx, e, []string{"--help"})
+}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -48,25 +49,16 @@ func TestRuleTakesDMACores(t *testing.T) {
 	}
 }
 
-// TestLimitOfLockedMemory checks that the package limits the service's locked memory to half of the machine's when it is
-// first configured, and never again. purge removes the file, and the folder if it is empty.
-func TestLimitOfLockedMemory(t *testing.T) {
+// scripts returns a folder that stands for / in the package's scripts, and a function that runs one of them.
+func scripts(t *testing.T) (root string, script func(name string, args ...string) (said string)) {
+	t.Helper()
 	root, bin := t.TempDir(), t.TempDir()
-	folder := filepath.Join(root, "etc/systemd/system/tegracast.service.d")
-	file := filepath.Join(folder, "50-memlock.conf")
 	for _, name := range []string{"systemd-sysusers", "systemd-tmpfiles", "deb-systemd-helper"} {
 		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write := func(name, text string) {
-		t.Helper()
-		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(filepath.Join(root, "proc/meminfo"), "MemTotal:       15733476 kB\nMemFree:         1000000 kB\n")
-	script := func(name string, args ...string) {
+	return root, func(name string, args ...string) string {
 		t.Helper()
 		text, err := os.ReadFile("../../systemd/deb/scripts/tegracast." + name)
 		if err != nil {
@@ -75,10 +67,75 @@ func TestLimitOfLockedMemory(t *testing.T) {
 		moved := strings.NewReplacer("/etc/", root+"/etc/", "/proc/", root+"/proc/", "/run/", root+"/run/", "/var/", root+"/var/").Replace(string(text))
 		c := exec.CommandContext(t.Context(), "sh", append([]string{"-c", "umask 077\n" + moved, name}, args...)...)
 		c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
-		if out, err := c.CombinedOutput(); err != nil {
+		out, err := c.CombinedOutput()
+		if err != nil {
 			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
 		}
+		return string(out)
 	}
+}
+
+// TestPurgeKeepsRecordings checks that purge removes what the service keeps for itself, that recordings and other files
+// stay, and that the state folder goes once it is empty.
+func TestPurgeKeepsRecordings(t *testing.T) {
+	root, script := scripts(t)
+	state := filepath.Join(root, "var/lib/tegracast")
+	mine := []string{"front-20261129T021343185Z.mcap", "night/front.mcap", "night/notes.txt"}
+	for _, name := range append([]string{
+		"tegracast.yaml", "tegracast.yaml.old", "failures.new", "web.token", "failures", "bus/000001", "faults/a.txt", "kernels/a.cubin",
+		"quarantine/a.json", ".nv/ComputeCache/a",
+	}, mine...) {
+		path := filepath.Join(state, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() (list []string) {
+		t.Helper()
+		err := filepath.WalkDir(state, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() {
+				list = append(list, strings.TrimPrefix(path, state+"/"))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	script("postrm", "remove")
+	if list := left(); len(list) != len(mine)+10 {
+		t.Errorf("after remove: %q", list)
+	}
+	if said, list := script("postrm", "purge"), left(); !slices.Equal(list, mine) || !strings.Contains(said, "recordings") {
+		t.Errorf("after purge: %q\n%s", list, said)
+	}
+	for _, name := range []string{mine[0], "night"} {
+		if err := os.RemoveAll(filepath.Join(state, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said := script("postrm", "purge"); said != "" {
+		t.Errorf("without recordings: %s", said)
+	}
+	if _, err := os.Stat(state); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty folder is left: %v", err)
+	}
+}
+
+// TestLimitOfLockedMemory checks that the package limits the service's locked memory to half of the machine's when it is
+// first configured, and never again. purge removes the file, and the folder if it is empty.
+func TestLimitOfLockedMemory(t *testing.T) {
+	root, script := scripts(t)
+	folder := filepath.Join(root, "etc/systemd/system/tegracast.service.d")
+	file := filepath.Join(folder, "50-memlock.conf")
+	write := func(name, text string) {
+		t.Helper()
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(root, "proc/meminfo"), "MemTotal:       15733476 kB\nMemFree:         1000000 kB\n")
 	limits := func(when string, want uint64) {
 		t.Helper()
 		if l, err := memlock.OfService(os.DirFS(root)); err != nil || (l == nil) != (want == 0) || l != nil && l.Bytes != want {

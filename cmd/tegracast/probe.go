@@ -34,8 +34,8 @@ files or of one file, are received at the same time, and each gets a report of
 its own. Packets that are under way at the end of the duration are awaited for
 0.2 s. Packets that this machine's kernel dropped, because the receiver was too
 slow, are counted beside the lost ones. Status 0 when every stream is clean; 1
-after loss, damage or silence, or when a sender promises checksums and no pixels
-could be verified.
+after loss, damage, silence or ctrl-C, or when a sender promises checksums and
+no pixels could be verified.
 `
 
 func probe(ctx context.Context, e env, args []string) error {
@@ -68,15 +68,17 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
+	began := time.Now()
 	err = receiveAll(ctx, e, cfg, streams, *duration)
+	cut := verdict.CutOff(ctx, time.Since(began), *duration)
 	if err := errors.Join(err, finish()); err != nil {
 		return err
 	}
-	return judge(e, streams, *asJSON)
+	return judge(e, streams, cut, *asJSON)
 }
 
 // judge prints the result for every stream. It returns terminal.ErrChecked if one is not clean.
-func judge(e env, streams []*probed, asJSON bool) error {
+func judge(e env, streams []*probed, cut verdict.Cut, asJSON bool) error {
 	allClean := true
 	for i, s := range streams {
 		name := s.name
@@ -86,10 +88,10 @@ func judge(e env, streams []*probed, asJSON bool) error {
 			fmt.Fprintln(e.Out)
 		}
 		st := s.receiver.Stats()
-		if err := verdict.Print(e.Out, name, s.media, st, asJSON); err != nil {
+		if err := verdict.Print(e.Out, name, s.media, st, cut, asJSON); err != nil {
 			return err
 		}
-		clean, _ := verdict.Judge(s.media, st)
+		clean, _ := verdict.Judge(s.media, st, cut)
 		allClean = allClean && clean
 	}
 	if !allClean {

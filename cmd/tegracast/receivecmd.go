@@ -33,7 +33,7 @@ A recording (FILE.mcap) has the frames' numbers, times and results; see
 tegracast record. Y4M is for pictures, and for programs such as ffmpeg and mpv.
 
 Status 0 when every frame that was asked for has come and is right; 1 after
-loss, damage, silence, a broken connection, or a refusal.
+loss, damage, silence, a broken connection, a refusal, or ctrl-C.
 `
 
 // buffers is the number of frames for which the receiver has memory: enough for a recording, which keeps several of
@@ -62,7 +62,8 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	ctx, cancel := context.WithTimeout(ctx, *duration)
+	whole, began := ctx, time.Now()
+	ctx, cancel := context.WithTimeout(whole, *duration)
 	defer cancel()
 	r, err := frames.Connect(ctx, c)
 	switch {
@@ -77,14 +78,15 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 		go receiveProgress(ctx, e, r)
 	}
 	err = take(ctx, r)
+	cut := verdict.CutOff(whole, time.Since(began), *duration)
 	st, format := r.Stats(), r.Format()
 	if err := errors.Join(err, r.Close()); err != nil {
 		return err
 	}
-	if err := verdict.PrintFrames(e.Out, c.Address, format, c.Every, st, *asJSON); err != nil {
+	if err := verdict.PrintFrames(e.Out, c.Address, format, c.Every, st, cut, *asJSON); err != nil {
 		return err
 	}
-	if clean, _ := verdict.JudgeFrames(format, c.Every, st); !clean {
+	if clean, _ := verdict.JudgeFrames(format, c.Every, st, cut); !clean {
 		return terminal.ErrChecked
 	}
 	return nil

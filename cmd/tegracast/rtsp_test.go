@@ -12,8 +12,8 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// TestServeRTSP checks that serve prints the page's address and then the URLs, that ffmpeg reads both outputs with the
-// password, and that the readers are in the status, the metrics and the statistics.
+// TestServeRTSP checks that serve prints the page's address and each stream's command once, that ffmpeg reads both
+// outputs with the password, and that the readers are in the status, the metrics and the statistics.
 func TestServeRTSP(t *testing.T) {
 	t.Parallel()
 	p := rtptest.EvenPorts(t, 5)

@@ -22,8 +22,7 @@ import (
 )
 
 // records makes the service record to the machine's disk, under all of the unit's restrictions. Its exports on this host
-// must be the frames that the camera has sent, by number and bit by bit. Its files survive the service and are removed by
-// purge.
+// must be the frames that the camera has sent, by number and bit by bit. Its files survive the service and purge.
 func (a *installed) records(t *testing.T) {
 	const file, dir = "/etc/tegracast/tegracast.yaml", "/var/lib/tegracast"
 	a.must(t, "cp "+file+" /root/kept; echo '  - {name: kept, from: camera, policy: block, record: {directory: "+dir+"}}' >> "+file+"; systemctl reload tegracast")

@@ -222,8 +222,8 @@ func (a *installed) updates(t *testing.T) {
 }
 
 // vanishes removes the packages while the service runs, with an administrator's option set. purge removes the
-// configuration, and leaves only the administrator's files. The service does not start if it was stopped before an
-// update.
+// configuration, and leaves only the administrator's files and recordings. The service does not start if it was stopped
+// before an update.
 func (a *installed) vanishes(t *testing.T) {
 	left := "find / -xdev \\( -name '*tegracast*' -o -name '*tegra_p2p*' \\) ! -path '/root/*' ! -path '/proc/*' ! -path '/lib/modules/*' ! -path '/usr/lib/modules/*' | sort"
 	a.is(t, "systemctl stop tegracast; dpkg -i /root/tegracast_"+newer+"_arm64.deb >/dev/null; systemctl is-active tegracast; systemctl is-enabled tegracast",
@@ -239,8 +239,8 @@ func (a *installed) vanishes(t *testing.T) {
 	const dropIn = "/etc/systemd/system/tegracast.service.d/cpus.conf"
 	a.must(t, "mkdir -p "+filepath.Dir(dropIn)+"; printf '[Service]\\nCPUAffinity=0\\n' > "+dropIn+"; touch /etc/tegracast/mine.cu; dpkg --purge tegracast tegracast-dkms")
 	a.is(t, left+"; ls /etc/tegracast; getent passwd tegracast | cut -d : -f 6; systemctl --failed --plain --no-legend",
-		"/etc/systemd/system/tegracast.service.d\n/etc/tegracast\nmine.cu\n/var/lib/tegracast\n")
-	a.is(t, "ls /etc/systemd/system/tegracast.service.d", "cpus.conf\n")
+		"/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n/var/lib/tegracast\nmine.cu\n/var/lib/tegracast\n")
+	a.is(t, "ls /etc/systemd/system/tegracast.service.d; cd /var/lib/tegracast; ls -A | sed 's/^kept-.*[.]mcap$/a recording/' | sort -u", "cpus.conf\na recording\n")
 	if _, err := os.Stat(a.sdp); err != nil {
 		t.Error(err)
 	}

@@ -85,6 +85,10 @@ func (p *packer) texts() error {
 		if err != nil {
 			return err
 		}
+		if name == "tegracast.yaml" { // in the package the schema is there
+			const line = "# yaml-language-server: $schema=/usr/share/tegracast/schema.json\n"
+			text = line + strings.TrimPrefix(text, line)
+		}
 		if err := p.write(name, text); err != nil {
 			return err
 		}

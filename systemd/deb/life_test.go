@@ -60,6 +60,7 @@ func TestAptLives(t *testing.T) {
 	}
 	const (
 		dropIns = "/etc/systemd/system/tegracast.service.d"
+		units   = "/usr/lib/systemd/system/tegracast-devices.service\n/usr/lib/systemd/system/tegracast.service\n"
 
 		get   = "apt-get -qq -y --no-install-recommends -o Dpkg::Use-Pty=0 "
 		state = "; tegracast version | head -n 1; systemctl is-enabled tegracast; ls /etc/tegracast /etc/systemd/system/tegracast.service.d"
@@ -68,14 +69,16 @@ func TestAptLives(t *testing.T) {
 	for _, step := range []struct{ does, want string }{
 		{"apt-get -qq update && " + get + "install tegracast=" + build + " | grep -c '# systemctl enable --now tegracast'", "1\n"},
 		{"tegracast config default > /etc/tegracast/tegracast.yaml; touch /etc/tegracast/mine.cu; systemctl -q enable tegracast 2>&1", ""},
+		{"cd /var/lib/tegracast; touch front.mcap web.token failures faults/a.txt; ls /usr/lib/systemd/system/tegracast*", units},
 		{"cd " + dropIns + "; touch mine.conf; grep -c ^LimitMEMLOCK=[1-9] 50-memlock.conf; echo LimitMEMLOCK=1G > 50-memlock.conf", "1\n"},
 		{get + "upgrade >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
 		{get + "--allow-downgrades install tegracast=" + build + " >/dev/null" + state, says(build, "mine.cu\ntegracast.yaml")},
 		{"cat " + dropIns + "/50-memlock.conf", "LimitMEMLOCK=1G\n"},
 		{get + "remove tegracast >/dev/null; ls /etc/tegracast; test -e /usr/bin/tegracast || echo gone", "mine.cu\ntegracast.yaml\ngone\n"},
 		{get + "install tegracast >/dev/null" + state, says(release, "mine.cu\ntegracast.yaml")},
-		{get + "purge tegracast >/dev/null; " + left, "/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n"},
-		{"ls /etc/tegracast /etc/systemd/system/tegracast.service.d; dpkg --audit", "/etc/systemd/system/tegracast.service.d:\nmine.conf\n\n/etc/tegracast:\nmine.cu\n"},
+		{get + "purge tegracast >/dev/null; " + left, "/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n/var/lib/tegracast\n"},
+		{"ls -A /etc/tegracast " + dropIns + " /var/lib/tegracast; dpkg --audit", "/etc/systemd/system/tegracast.service.d:\nmine.conf\n\n" +
+			"/etc/tegracast:\nmine.cu\n\n/var/lib/tegracast:\nfront.mcap\n"},
 	} {
 		c := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
 			`mount --make-rprivate / && mount -t proc proc "$0/proc" && mount --bind /dev/null "$0/dev/null" && exec chroot "$0" sh -c "$1"`, root, step.does)

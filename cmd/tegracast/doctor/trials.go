@@ -242,7 +242,7 @@ func (r *receivers) open(streams []appliance.Stream) error {
 		var failed error
 		r.running.Go(func() { failed = receiver.Run(r.ctx) })
 		r.reports = append(r.reports, func() error {
-			return errors.Join(failed, verdict.Print(r.e.Out, "", media[0], receiver.Stats(), false))
+			return errors.Join(failed, verdict.Print(r.e.Out, "", media[0], receiver.Stats(), "", false))
 		})
 	}
 	return nil

@@ -104,7 +104,8 @@ func (s *Set) Remove(name string) {
 	s.list = slices.DeleteFunc(s.list, func(x stream) bool { return x.name == name })
 }
 
-// Listen opens the RTSP server as c configures it. The previous server ends, with its sessions. It is an error if an address from the configuration is in use, but not for the default one.
+// Listen opens the RTSP server as c configures it. The previous server ends, with its sessions. It is an error if an
+// address from the configuration is in use, but not for the default one.
 func (s *Set) Listen(c config.RTSP, log *slog.Logger) error {
 	s.endRTSP()
 	if c.Address() == "" {

@@ -14,7 +14,11 @@ import (
 )
 
 // JudgeFrames reports whether every frame that a receiver requested has arrived correctly, and describes the result.
-func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean bool, verdict string) {
+func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats, cut Cut) (clean bool, verdict string) {
+	return cut.judge(judgeFrames(f, every, st))
+}
+
+func judgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean bool, verdict string) {
 	switch {
 	case st.Frames == 0 && st.Trouble != "":
 		return false, "silence: " + st.Trouble
@@ -40,17 +44,18 @@ func JudgeFrames(f pipeline.Format, every int, st frames.ReceivedStats) (clean b
 
 // Frames is the JSON that receive prints (docs/json.md).
 type Frames struct {
-	Clean   bool   `json:"clean"`   // every frame came and is right
-	Verdict string `json:"verdict"` // the same in words, with advice
-	Format  string `json:"format"`  // pixels, size and rate
+	Clean       bool   `json:"clean"`                 // every frame came and is right
+	Verdict     string `json:"verdict"`               // the same in words, with advice
+	Interrupted bool   `json:"interrupted,omitempty"` // by a signal, before the duration had passed
+	Format      string `json:"format"`                // pixels, size and rate
 	frames.ReceivedStats
 }
 
 // PrintFrames prints a receiver's counters with the verdict.
-func PrintFrames(w io.Writer, address string, f pipeline.Format, every int, st frames.ReceivedStats, asJSON bool) error {
-	clean, verdict := JudgeFrames(f, every, st)
+func PrintFrames(w io.Writer, address string, f pipeline.Format, every int, st frames.ReceivedStats, cut Cut, asJSON bool) error {
+	clean, verdict := JudgeFrames(f, every, st, cut)
 	if asJSON {
-		return terminal.WriteJSON(w, Frames{clean, verdict, f.String(), st})
+		return terminal.WriteJSON(w, Frames{clean, verdict, cut != "", f.String(), st})
 	}
 	times := func(p pipeline.Percentiles) string {
 		if p.Count == 0 {

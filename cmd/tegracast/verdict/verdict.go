@@ -4,6 +4,7 @@
 package verdict
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -17,9 +18,33 @@ import (
 // silenceLimit returns how long a stream may be silent: three frame periods, but at least a second.
 func silenceLimit(m rtp.Media) time.Duration { return max(time.Second, 3*m.Rate.Period()) }
 
+// A Cut describes how a signal ended a reception early, and is empty if none did. What was received until then is not
+// what was asked for, so it is never clean.
+type Cut string
+
+// CutOff returns the Cut of a reception that ended after part of its duration because ctx has ended.
+func CutOff(ctx context.Context, after, duration time.Duration) Cut {
+	if ctx.Err() == nil {
+		return ""
+	}
+	return Cut(fmt.Sprintf("interrupted after %.1f s of %v", after.Seconds(), duration))
+}
+
+// judge returns the verdict on the whole reception, given that on what was received.
+func (c Cut) judge(clean bool, verdict string) (bool, string) {
+	if c == "" {
+		return clean, verdict
+	}
+	return false, string(c) + "; until then " + verdict
+}
+
 // Judge reports whether the reception was clean: everything that was promised has arrived, unchanged and in time, and
 // nothing else came. It also describes the result in words.
-func Judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
+func Judge(m rtp.Media, st receive.Stats, cut Cut) (clean bool, verdict string) {
+	return cut.judge(judge(m, st))
+}
+
+func judge(m rtp.Media, st receive.Stats) (clean bool, verdict string) {
 	switch {
 	case st.Packets == 0:
 		return false, fmt.Sprintf("silence: no packet arrived at port %d: is the sender running, and does it send to this host?", m.Port)
@@ -62,18 +87,19 @@ func whose(st receive.Stats) string {
 
 // Stream is the JSON that probe prints about a stream (docs/json.md).
 type Stream struct {
-	Name     string `json:"stream,omitempty"`  // path of its description's file, then `#2` for the second stream
-	Clean    bool   `json:"clean"`             // all that was promised came
-	Verdict  string `json:"verdict"`           // the same in words, with advice
-	Promised bool   `json:"checksum_promised"` // the description promises checksums
+	Name        string `json:"stream,omitempty"`      // path of its description's file, then `#2` for the second stream
+	Clean       bool   `json:"clean"`                 // all that was promised came
+	Verdict     string `json:"verdict"`               // the same in words, with advice
+	Interrupted bool   `json:"interrupted,omitempty"` // by a signal, before the duration had passed
+	Promised    bool   `json:"checksum_promised"`     // the description promises checksums
 	receive.Stats
 }
 
 // Print prints a receiver's counters with the verdict. name distinguishes several streams, and may be empty.
-func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, asJSON bool) error {
-	clean, verdict := Judge(m, st)
+func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, cut Cut, asJSON bool) error {
+	clean, verdict := Judge(m, st, cut)
 	if asJSON {
-		return terminal.WriteJSON(w, Stream{name, clean, verdict, m.Checksum, st})
+		return terminal.WriteJSON(w, Stream{name, clean, verdict, cut != "", m.Checksum, st})
 	}
 	jitter, latency, last := notMeasured, notMeasured, "never"
 	if st.Packets > 1 {

@@ -3,6 +3,7 @@
 package verdict
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -46,16 +47,34 @@ func TestJudge(t *testing.T) {
 		"promise broken":      {promised, with(func(s *receive.Stats) { s.Matched, s.Unverified = 0, 9 }), false, "promises checksums"},
 		"no promise":          {slow, with(func(s *receive.Stats) { s.Matched, s.Unverified = 0, 9 }), true, "clean, pixels not verified"},
 	} {
-		if clean, verdict := Judge(c.media, c.stats); clean != c.clean || !strings.Contains(verdict, c.says) {
+		if clean, verdict := Judge(c.media, c.stats, ""); clean != c.clean || !strings.Contains(verdict, c.says) {
 			t.Errorf("%s: %v, %q", name, clean, verdict)
 		}
+	}
+}
+
+// TestCutOff checks that an interrupted reception is never clean, and that its verdict says so and for how long it ran.
+func TestCutOff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	if cut := CutOff(ctx, time.Second, time.Minute); cut != "" {
+		t.Errorf("not interrupted: %q", cut)
+	}
+	cancel()
+	cut := CutOff(ctx, 3200*time.Millisecond, 10*time.Second)
+	const want = "interrupted after 3.2 s of 10s; until then clean"
+	if clean, verdict := Judge(rtp.Media{}, receive.Stats{Packets: 100, Frames: 10, Matched: 10}, cut); clean || verdict != want {
+		t.Errorf("%v, %q", clean, verdict)
+	}
+	st := frames.ReceivedStats{Frames: 1, Matched: 1, Traced: 1, Connections: 1, Connected: true}
+	if clean, verdict := JudgeFrames(pipeline.Format{Rate: pipeline.Rate{Num: 30, Den: 1}}, 1, st, cut); clean || verdict != want+" since the FPGA" {
+		t.Errorf("%v, %q", clean, verdict)
 	}
 }
 
 // TestReportOfNothing checks that a missing measurement is not printed as a perfect zero.
 func TestReportOfNothing(t *testing.T) {
 	out := &strings.Builder{}
-	if err := Print(out, "", rtp.Media{}, receive.Stats{}, false); err != nil {
+	if err := Print(out, "", rtp.Media{}, receive.Stats{}, "", false); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"last packet never\n", "jitter      not measured\n", "latency     not measured\n"} {
@@ -69,11 +88,11 @@ func TestReportOfNothing(t *testing.T) {
 func TestForeignNames(t *testing.T) {
 	const hostile = "x\x1b[2J\nclean"
 	var out strings.Builder
-	if err := Print(&out, hostile, rtp.Media{}, receive.Stats{Packets: 1, Foreign: 1, OtherSender: hostile}, false); err != nil {
+	if err := Print(&out, hostile, rtp.Media{}, receive.Stats{Packets: 1, Foreign: 1, OtherSender: hostile}, "", false); err != nil {
 		t.Fatal(err)
 	}
 	st := frames.ReceivedStats{Stream: hostile, SenderUCX: hostile, Trouble: hostile}
-	if err := PrintFrames(&out, "h:1", pipeline.Format{}, 1, st, false); err != nil {
+	if err := PrintFrames(&out, "h:1", pipeline.Format{}, 1, st, "", false); err != nil {
 		t.Fatal(err)
 	}
 	if text := out.String(); strings.Contains(text, "\x1b") || strings.Contains(text, "\nclean") || strings.Count(text, "x?[2J?clean") != 5 {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/printable"
+)
+
+// serviceGroup returns the number of the service's group, for root.
+func serviceGroup() (int, error) {
+	if os.Geteuid() != 0 {
+		return 0, errors.New("--write: only root may write the service's files: use sudo, or leave --write out")
+	}
+	g, err := user.LookupGroup("tegracast")
+	if err != nil {
+		return 0, fmt.Errorf("--write: %w: install the package tegracast, or leave --write out", err)
+	}
+	return strconv.Atoi(g.Gid)
+}
+
+// madeTLS describes the files that makeTLS has made.
+type madeTLS struct {
+	certificate string // path of the certificate's file
+	text        string // for people
+	section     string // of the configuration that uses them
+}
+
+// writeSection adds a section to the end of the service's configuration, and says so. If the result would not be valid,
+// it prints the section and why it was not added, and returns terminal.ErrChecked.
+func (e env) writeSection(path string, made madeTLS) error {
+	added, err := addSection(path, made)
+	switch {
+	case err != nil:
+		fmt.Fprintf(e.Out, "Write into %s, which was not changed:\n\n%s", path, made.section)
+		fmt.Fprintf(e.Err, "tegracast config: %s\n", printable.Lines(err.Error()))
+		return terminal.ErrChecked
+	case added:
+		_, err = fmt.Fprintf(e.Out, "%s has the section web now; to use it: systemctl reload tegracast\n", path)
+	default:
+		_, err = fmt.Fprintf(e.Out, "%s names these files already; to use them: systemctl restart tegracast\n", path)
+	}
+	return err
+}
+
+// addSection adds a section to the end of a configuration, unless its certificate is in use there already. The file keeps
+// its owner and its mode. Nothing is added to a file that has mistakes, or would have any with the section.
+func addSection(path string, made madeTLS) (added bool, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return false, fmt.Errorf("%w: make one with tegracast config default", err)
+	}
+	c, err := config.Parse(path, text)
+	if err != nil || c.Web.Certificate == made.certificate {
+		return false, err
+	}
+	section := "\n" + made.section
+	if !bytes.HasSuffix(text, []byte("\n")) {
+		section = "\n" + section
+	}
+	if _, err := config.Parse(path, append(text, section...)); err != nil {
+		return false, fmt.Errorf("the section does not fit: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return false, err
+	}
+	_, err = f.WriteString(section)
+	return true, errors.Join(err, f.Sync(), f.Close())
+}
