@@ -346,7 +346,8 @@ func (p pilot) marks() {
 	p.sees("troubles", "(7: it was too far behind)")
 	accessible(p.ctx, p.T, "with losses")
 	p.press("seen")
-	awaitPage(p.ctx, p, "no losses but those that were seen", `document.getElementById("trouble").hidden && document.getElementById("lost").textContent.startsWith("none since ")`)
+	awaitPage(p.ctx, p, "no losses but those that were seen", `document.getElementById("trouble").hidden &&
+		document.getElementById("lost").textContent.startsWith("none since ")`)
 	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("honest(); true")); err != nil {
 		p.Fatal(err)
 	}

@@ -175,7 +175,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// maxFaultLog is how many of the latest events FaultLog returns at most.
+// maxFaultLog limits the number of events that FaultLog returns; they are the latest.
 const maxFaultLog = 4096
 
 // FaultEvent is a fault that has happened.

@@ -52,7 +52,7 @@ const (
 	OpRead  Op = "read"  // reads a file to Stdout frames
 )
 
-// Job is what a Request frame asks the agent to do.
+// Job describes the work that a Request frame asks of the agent.
 type Job struct {
 	Op   Op
 	Argv []string `json:",omitempty"` // for OpRun: the program and its arguments

@@ -106,7 +106,7 @@ func (c *copier) copy(ctx context.Context, limit time.Duration) error {
 	return nil
 }
 
-// revocationTime is how long to wait, after an error of the engine, for the report that memory was revoked.
+// revocationTime is the time to wait, after an error of the engine, for the report that memory was revoked.
 const revocationTime = 200 * time.Millisecond
 
 // explained returns err, with the reason if the kernel has revoked the surfaces. The engine may report its own error

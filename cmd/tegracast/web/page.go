@@ -137,8 +137,13 @@ func (c *Config) addPage(mux class) {
 		panic(err) // cannot happen: the name is a constant
 	}
 	page := http.FileServerFS(files)
-	for _, path := range []string{"/{$}", "/page.css", "/page.js", "/watch.js", "/configure.js", "/settings.js", "/feed.js", "/elements.js", "/live.js", "/chain.js", "/outputs.js", "/icon.svg"} {
-		mux.Handle("GET "+path, page)
+	paths := []string{"{$}"}
+	for _, kind := range []string{"*.css", "*.js", "*.svg"} {
+		names, _ := fs.Glob(files, kind) // fails only for a wrong pattern
+		paths = append(paths, names...)
+	}
+	for _, path := range paths {
+		mux.Handle("GET /"+path, page)
 	}
 	mux.Handle("GET /api/v1/openapi.json", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "openapi.json")

@@ -24,7 +24,7 @@ type Part struct {
 	counted bool // it is open, and Frames and Lost are its counters
 }
 
-// A History is what the samples of a part have shown.
+// A History holds what the samples of a part have shown.
 type History struct {
 	Rate   float64    `json:"rate"`              // frames per second, over the last rateSamples samples
 	Since  *time.Time `json:"since,omitempty"`   // when Frames and Lost began to count

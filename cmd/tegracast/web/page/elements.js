@@ -12,7 +12,7 @@ function element(tag, text, attributes) {
 
 const ms = (ns) => (ns / 1e6).toFixed(ns < 1e8 ? 1 : 0) + " ms";
 const clock = (time) => new Date(time).toLocaleTimeString();
-const count = (n, one) => n + " " + one + (n === 1 ? "" : "s");
+const count = (n, one, many) => n + " " + (n === 1 ? one : many || one + "s");
 
 // setText changes a text only if it differs, so that screen readers are not told again.
 function setText(e, text) {

@@ -97,7 +97,7 @@ function showSummary(s) {
   const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + (o.to || []).length, 0);
   const readers = outputs.reduce((n, o) => n + (o.readers || []).length, 0);
   get("summary").hidden = false;
-  setText(get("receivers"), [addresses && count(addresses, "address").replace("addresss", "addresses"), readers && count(readers, "reader")].filter(Boolean).join(", ") || "nobody");
+  setText(get("receivers"), [addresses && count(addresses, "address", "addresses"), readers && count(readers, "reader")].filter(Boolean).join(", ") || "nobody");
   const last = samples.at(-1);
   const slowest = Math.max(-1, ...parts.filter((p) => p.kind === "output").map((p) => last && last.parts[p.name] ? last.parts[p.name][2] : -1));
   setText(get("delay"), slowest < 0 ? "–" : (slowest / 1000).toFixed(1) + " ms");
