@@ -118,8 +118,8 @@ func pageError(err error) error {
 func pageOutputs(all []outputReport) (list []web.Output) {
 	for _, o := range all {
 		x := web.Output{
-			Name: o.Name, From: o.From, Sends: o.Sends, To: o.To, Added: o.Added, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP, Picture: o.Picture, Samples: o.Samples,
-			Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
+			Name: o.Name, From: o.From, Sends: o.Sends, To: o.To, Added: o.Added, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP,
+			Picture: o.Picture, Samples: o.Samples, Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
 		}
 		for _, r := range o.Readers {
 			x.Readers = append(x.Readers, web.Reader(r))
