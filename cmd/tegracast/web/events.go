@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
-	"sync"
 	"time"
 )
 
@@ -21,47 +19,15 @@ const (
 
 // Events holds the latest log records for /api/v1/events. As an io.Writer it takes one record per call, as a line of
 // JSON, as slog.JSONHandler writes them.
-type Events struct {
-	mu   sync.Mutex
-	list [][]byte      // the latest events
-	last uint64        // total number of events
-	more chan struct{} // closed by the next event
-}
+type Events struct{ *tail[[]byte] }
 
 // NewEvents returns an Events without events.
-func NewEvents() *Events { return &Events{more: make(chan struct{})} }
+func NewEvents() *Events { return &Events{newTail[[]byte](maxEvents)} }
 
 // Write implements io.Writer.
 func (e *Events) Write(b []byte) (int, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.list) == maxEvents {
-		e.list = slices.Delete(e.list, 0, 1)
-	}
-	e.list = append(e.list, bytes.TrimSpace(bytes.Clone(b)))
-	e.last++
-	close(e.more)
-	e.more = make(chan struct{})
+	e.add(bytes.TrimSpace(bytes.Clone(b)))
 	return len(b), nil
-}
-
-// number returns the number of the latest event, or 0 if there is none.
-func (e *Events) number() uint64 {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.last
-}
-
-// after returns the kept events after number n, the number of the last event, and a channel that the next event closes.
-// An n above the number of the last event counts as 0.
-func (e *Events) after(n uint64) (list [][]byte, last uint64, more <-chan struct{}) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if n > e.last { // from an earlier process
-		n = 0
-	}
-	kept := min(e.last-n, uint64(len(e.list)))
-	return slices.Clone(e.list[uint64(len(e.list))-kept:]), e.last, e.more
 }
 
 // events returns a handler that answers with the events after the number in the parameter since, or without it sends

@@ -31,22 +31,21 @@ type Change [3]int64
 
 // A sampler takes a sample once per samplePeriod and keeps the latest ones.
 type sampler struct {
+	*tail[Sample]
 	stats func() pipeline.Stats
 	list  func() []Output
 	now   func() time.Time
 
-	mu      sync.Mutex
-	samples []Sample
-	last    map[string]counters // of each part, at the latest sample
-	taken   time.Time           // time of the latest sample
-	more    chan struct{}       // closed by the next sample
+	counting sync.Mutex
+	counters map[string]counters // of each part, at the latest sample
+	taken    time.Time           // time of the latest sample; zero: none
 
 	sharing  sync.Mutex
 	shared   json.RawMessage // Config.sharedStatus
 	sharedAt uint64          // number of the sample for which shared was taken
 }
 
-// counters are those of a part, with the times that History reports.
+// counters holds the counters of a part, and the times that History reports.
 type counters struct {
 	frames, lost, delays uint64
 	delay                time.Duration // sum
@@ -55,7 +54,7 @@ type counters struct {
 }
 
 func newSampler(stats func() pipeline.Stats, list func() []Output) *sampler {
-	return &sampler{stats: stats, list: list, now: time.Now, more: make(chan struct{})}
+	return &sampler{tail: newTail[Sample](keptSamples), stats: stats, list: list, now: time.Now}
 }
 
 // run takes samples until ctx ends.
@@ -76,40 +75,32 @@ func (s *sampler) run(ctx context.Context) {
 func (s *sampler) take() {
 	st := s.stats()
 	parts := newParts(&st, s.list())
-	delays := delaysOf(&st)
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.counting.Lock()
+	defer s.counting.Unlock()
 	now := s.now()
-	sample := Sample{Number: 1, Time: now, Parts: map[string]Change{}}
-	if n := len(s.samples); n > 0 {
-		sample.Number, sample.Seconds = s.samples[n-1].Number+1, now.Sub(s.taken).Seconds()
+	sample := Sample{Number: s.number() + 1, Time: now, Parts: map[string]Change{}}
+	if !s.taken.IsZero() {
+		sample.Seconds = now.Sub(s.taken).Seconds()
 	}
 	next := make(map[string]counters, len(parts))
 	for _, p := range parts {
-		if was, known := s.last[p.Name]; !p.counted {
-			if known {
-				next[p.Name] = was // it goes on counting from there when it is opened again
-			}
-			continue
+		was, known := s.counters[p.Name]
+		if p.counted {
+			c := counters{frames: p.Frames, lost: p.Lost, delays: p.delays.Count, delay: p.delays.Sum, since: now}
+			sample.Parts[p.Name] = c.follow(was, known, now)
+			next[p.Name] = c
+		} else if known {
+			next[p.Name] = was // it goes on counting from there when it is opened again
 		}
-		c := counters{frames: p.Frames, lost: p.Lost, delays: delays[p.Name].Count, delay: delays[p.Name].Sum}
-		sample.Parts[p.Name] = c.follow(s.last, p.Name, now)
-		next[p.Name] = c
 	}
-	if len(s.samples) == keptSamples {
-		s.samples = append(s.samples[:0], s.samples[1:]...)
-	}
-	s.samples, s.last, s.taken = append(s.samples, sample), next, now
-	close(s.more)
-	s.more = make(chan struct{})
+	s.counters, s.taken = next, now
+	s.add(sample)
 }
 
-// follow sets the times of c, and returns the change since the sample before. A part whose counters have fallen was
-// opened anew, and counts from now on.
-func (c *counters) follow(last map[string]counters, name string, now time.Time) Change {
-	was, known := last[name]
+// follow takes the times over from the sample before, and returns the change since then. The counters of a part that was
+// reopened are new: they are below those of the sample before.
+func (c *counters) follow(was counters, known bool, now time.Time) Change {
 	if !known || c.frames < was.frames || c.lost < was.lost {
-		c.since = now
 		return Change{0, 0, -1}
 	}
 	c.since, c.lostAt = was.since, was.lostAt
@@ -117,35 +108,24 @@ func (c *counters) follow(last map[string]counters, name string, now time.Time) 
 		c.lostAt = &now
 	}
 	change := Change{int64(c.frames - was.frames), int64(c.lost - was.lost), -1}
-	if n := c.delays - was.delays; c.delays > was.delays {
-		change[2] = (c.delay - was.delay).Microseconds() / int64(n)
+	if c.delays > was.delays {
+		change[2] = (c.delay - was.delay).Microseconds() / int64(c.delays-was.delays)
 	}
 	return change
 }
 
-// delaysOf returns the latencies of stages and outputs by name.
-func delaysOf(st *pipeline.Stats) map[string]pipeline.Distribution {
-	delays := map[string]pipeline.Distribution{}
-	for _, s := range st.Stages {
-		delays[s.Name] = s.Latencies
-	}
-	for _, o := range st.Outputs {
-		delays[o.Name] = o.Latencies
-	}
-	return delays
-}
-
 // addHistory completes parts by what the samples have shown.
 func (s *sampler) addHistory(parts []Part) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.counting.Lock()
+	defer s.counting.Unlock()
+	latest, _, _ := s.after(max(s.number(), rateSamples) - rateSamples)
 	for i := range parts {
 		p := &parts[i]
-		if c, known := s.last[p.Name]; known && p.counted && p.Frames >= c.frames && p.Lost >= c.lost {
+		if c, known := s.counters[p.Name]; known && p.counted && p.Frames >= c.frames && p.Lost >= c.lost {
 			p.Since, p.LostAt = &c.since, c.lostAt
 		}
 		frames, seconds := int64(0), 0.0
-		for _, x := range s.samples[max(0, len(s.samples)-rateSamples):] {
+		for _, x := range latest {
 			if change, has := x.Parts[p.Name]; has {
 				frames, seconds = frames+change[0], seconds+x.Seconds
 			}
@@ -154,20 +134,4 @@ func (s *sampler) addHistory(parts []Part) {
 			p.Rate = float64(frames) / seconds
 		}
 	}
-}
-
-// after returns the samples after number n, and a channel that the next sample closes. An n above the number of the
-// latest sample counts as 0.
-func (s *sampler) after(n uint64) (list []Sample, more <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.samples) == 0 {
-		return nil, s.more
-	}
-	latest := s.samples[len(s.samples)-1].Number
-	if n > latest { // from an earlier process
-		n = 0
-	}
-	kept := min(latest-n, uint64(len(s.samples)))
-	return append(list, s.samples[uint64(len(s.samples))-kept:]...), s.more
 }

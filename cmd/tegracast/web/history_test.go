@@ -65,7 +65,7 @@ func (c *counted) now(t *testing.T, s *sampler, name string) Part {
 }
 
 // TestHistory checks what samples say of rates, losses and delays, also of an output that is stopped and started, and of
-// one that is opened anew.
+// one that is reopened.
 func TestHistory(t *testing.T) {
 	c := newCounted()
 	s := c.sampler()
@@ -83,7 +83,7 @@ func TestHistory(t *testing.T) {
 	if p := c.now(t, s, "raw"); p.Rate != 28 || p.Lost != 6 || p.Losses["late"] != 6 || len(p.Losses) != 1 || !p.LostAt.Equal(lossy) {
 		t.Errorf("%+v", p)
 	}
-	list, _ := s.after(5)
+	list, _, _ := s.after(5)
 	if len(list) != 3 || list[1].Parts["raw"] != (Change{24, 6, 2000}) || list[2].Parts["camera"] != (Change{30, 0, -1}) || list[0].Seconds != 1 {
 		t.Errorf("%+v", list)
 	}
@@ -100,7 +100,7 @@ func TestHistory(t *testing.T) {
 	}
 	c.st.Outputs, c.list[0].State = stopped, pipeline.Running
 	c.second(s, 0)
-	list, _ = s.after(10)
+	list, _, _ = s.after(10)
 	if p := c.now(t, s, "raw"); len(list) != 1 || list[0].Parts["raw"] != (Change{30, 0, 2000}) || !p.Since.Equal(begin) {
 		t.Errorf("after a stop: %+v %+v", list, p)
 	}
@@ -108,15 +108,15 @@ func TestHistory(t *testing.T) {
 	c.st.Outputs[0] = pipeline.OutputStats{Name: "raw", Dropped: map[string]uint64{}}
 	c.second(s, 1)
 	if p := c.now(t, s, "raw"); p.Lost != 1 || p.LostAt != nil || !p.Since.Equal(c.at) {
-		t.Errorf("opened anew: %+v", p)
+		t.Errorf("reopened: %+v", p)
 	}
 	for range keptSamples {
 		c.second(s, 0)
 	}
-	if list, _ = s.after(0); len(list) != keptSamples || list[0].Number != 13 || list[keptSamples-1].Number != keptSamples+12 {
+	if list, _, _ = s.after(0); len(list) != keptSamples || list[0].Number != 13 || list[keptSamples-1].Number != keptSamples+12 {
 		t.Errorf("%d samples, %d to %d", len(list), list[0].Number, list[len(list)-1].Number)
 	}
-	if list, _ = s.after(keptSamples + 13); len(list) != keptSamples {
+	if list, _, _ = s.after(keptSamples + 13); len(list) != keptSamples {
 		t.Errorf("for a number of an earlier process: %d samples", len(list))
 	}
 }

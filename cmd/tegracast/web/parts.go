@@ -21,7 +21,8 @@ type Part struct {
 	P50    time.Duration     `json:"p50_ns"`           // delay of half of the frames, from the end of DMA or replay
 	P99    time.Duration     `json:"p99_ns"`           // delay of 99 % of the frames
 	History
-	counted bool // it is open, and Frames and Lost are its counters
+	counted bool                  // it is open, and Frames and Lost are its counters
+	delays  pipeline.Distribution // of stages and outputs
 }
 
 // A History holds what the samples of a part have shown.
@@ -50,7 +51,7 @@ func newParts(st *pipeline.Stats, list []Output) (parts []Part) {
 	for _, s := range st.Stages {
 		parts = append(parts, Part{
 			Kind: "stage", Name: s.Name, From: s.From, State: "running", Frames: s.Delivered, Lost: s.Drops(), Losses: s.Dropped,
-			P50: s.Latency.P50, P99: s.Latency.P99, counted: true,
+			P50: s.Latency.P50, P99: s.Latency.P99, counted: true, delays: s.Latencies,
 		})
 	}
 	books := map[string]*pipeline.OutputStats{}
@@ -60,7 +61,7 @@ func newParts(st *pipeline.Stats, list []Output) (parts []Part) {
 	for _, o := range list {
 		p := Part{Kind: "output", Name: o.Name, From: o.From, State: string(o.State)}
 		if b := books[o.Name]; b != nil {
-			p.counted = true
+			p.counted, p.delays = true, b.Latencies
 			p.Frames, p.P50, p.P99 = b.Delivered, b.Latency.P50, b.Latency.P99
 			p.Lost, p.Losses = ownLosses(b)
 		}

@@ -106,7 +106,7 @@ func (x *stateStream) run(ctx context.Context, w http.ResponseWriter, notices <-
 
 // addSamples adds the new samples, followed by the status if there are any.
 func (x *stateStream) addSamples() (more <-chan struct{}) {
-	list, more := x.config.sampler.after(x.sample)
+	list, _, more := x.config.sampler.after(x.sample)
 	for _, s := range list {
 		x.sample = s.Number
 		x.add("sample", s)
