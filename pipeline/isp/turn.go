@@ -25,26 +25,18 @@ func (t Turn) Size(width, height int) (int, int) {
 	return width, height
 }
 
-// Orientation returns the value of the tag Orientation (TIFF 6.0 §8) of a frame whose pictures are turned so.
-func (t Turn) Orientation() int {
-	switch {
-	case !t.Transpose && !t.ReverseX && !t.ReverseY:
-		return 1
-	case !t.Transpose && !t.ReverseY:
-		return 2
-	case !t.Transpose && t.ReverseX:
-		return 3
-	case !t.Transpose:
-		return 4
-	case !t.ReverseX && !t.ReverseY:
-		return 5
-	case !t.ReverseX:
-		return 6
-	case t.ReverseY:
-		return 7
+// Bits returns t as a number: bit 0 is ReverseX, bit 1 ReverseY, and bit 2 Transpose.
+func (t Turn) Bits() (n int) {
+	for i, is := range [3]bool{t.ReverseX, t.ReverseY, t.Transpose} {
+		if is {
+			n |= 1 << i
+		}
 	}
-	return 8
+	return n
 }
+
+// Orientation returns the value of the tag Orientation (TIFF 6.0 §8) of a frame whose pictures are turned so.
+func (t Turn) Orientation() int { return [8]int{1, 2, 4, 3, 5, 8, 6, 7}[t.Bits()] }
 
 // Whole reports whether the picture's first line is known only when the last line of the frame is: such pictures cannot
 // be handed on while the frame arrives.

@@ -171,7 +171,7 @@ func (a *Appliance) addControl(closed *closedOutputs, o Options) {
 	}
 	a.reloader = &reloader{
 		opener: a.opener, flows: a.flows, closed: closed, streams: a.sinks.streams, announcer: a.announcer,
-		start: a.runner.startFlows, openPage: a.openPage, out: a.env.Out, log: a.env.Log,
+		start: a.runner.startFlows, openPage: a.site.Open, out: a.env.Out, log: a.env.Log,
 	}
 	a.supervisor = &supervisor{
 		reloader: a.reloader, requests: a.requests, flows: a.flows, closed: closed, reports: a.reports, log: a.env.Log,

@@ -103,7 +103,7 @@ func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 	watch, stop := context.WithCancel(ctx)
 	defer stop()
 	a.site.Config = a.pageConfig()
-	if err := a.openPage(watch, a.reloader.cfg.Web); err != nil {
+	if err := a.site.Open(watch, a.reloader.cfg.Web); err != nil {
 		return err
 	}
 	defer a.site.Close()

@@ -4,15 +4,11 @@ package appliance
 
 import (
 	"context"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -78,27 +74,6 @@ func (a *Appliance) pageConfig() web.Config {
 func hostName() string {
 	name, _ := os.Hostname()
 	return name
-}
-
-// openPage opens the HTTP server, and warns if its certificate expires soon.
-func (a *Appliance) openPage(ctx context.Context, c config.Web) error {
-	if err := a.site.Open(ctx, c); err != nil || !c.TLS() {
-		return err
-	}
-	warnExpiry(a.env.Log, c.Certificate, time.Now())
-	return nil
-}
-
-// warnExpiry warns if the certificate in a file expires within 30 days.
-func warnExpiry(log *slog.Logger, file string, now time.Time) {
-	text, _ := os.ReadFile(file) // the server has read it, too
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return
-	}
-	if c, err := x509.ParseCertificate(block.Bytes); err == nil && now.AddDate(0, 0, 30).After(c.NotAfter) {
-		log.Warn("the page's certificate expires soon, or has expired: renew it (tegracast help config tls)", "file", file, "expires", c.NotAfter)
-	}
 }
 
 // pageError converts the errors that the page distinguishes to those of package web, and returns other errors

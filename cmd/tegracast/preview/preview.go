@@ -24,8 +24,8 @@ type Picture struct {
 	JPEG     []byte
 }
 
-// A Sink keeps the newest picture. It encodes a frame only if a viewer has called Next since the picture before. Slow
-// viewers miss pictures and delay nobody else.
+// A Sink keeps the newest picture. It encodes a frame only if a viewer has waited for one since the picture before.
+// Slow viewers miss pictures and delay nobody else.
 type Sink struct {
 	encoder rtp.JPEGEncoder
 	room    []byte // memory for one encoded picture
@@ -33,7 +33,7 @@ type Sink struct {
 	mu     sync.Mutex
 	newest *Picture      // nil: none yet
 	next   chan struct{} // closed when newest is replaced, and when the sink ends
-	asked  bool          // Next was called since newest was made
+	asked  bool          // a viewer has waited for a picture since newest was made
 	ended  bool
 }
 
@@ -92,7 +92,7 @@ func (s *Sink) Next(ctx context.Context, old *Picture) (*Picture, error) {
 	for {
 		s.mu.Lock()
 		newest, next, ended := s.newest, s.next, s.ended
-		s.asked = true
+		s.asked = s.asked || newest == nil || newest == old // this viewer waits
 		s.mu.Unlock()
 		switch {
 		case ended:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -49,9 +50,15 @@ func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	return nil
 }
 
-// TestNewestPicture checks that a viewer gets each picture once and learns of the end, and that a frame that cannot be
-// encoded is counted and followed by the next one.
-// comes.
+// awaitAsked waits until a viewer waits for a picture.
+func (s *Sink) awaitAsked() {
+	for !s.isAsked() {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// TestNewestPicture checks that a viewer gets each picture once and learns of the end, that a frame that cannot be encoded
+// is counted and followed by the next one, and that a frame that no viewer waits for is not encoded.
 func TestNewestPicture(t *testing.T) {
 	format, err := pipeline.NewFormat(pipeline.I420, 16, 16, pipeline.Rate{Num: 30, Den: 1})
 	if err != nil {
@@ -69,15 +76,28 @@ func TestNewestPicture(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- g.Run(t.Context()) }()
 	var last *Picture
-	for _, n := range []uint64{1, 2, 3, 4} {
-		c.numbers <- n
-		if n == 3 {
-			continue
+	for _, n := range []uint64{1, 2, 4} {
+		shown := make(chan *Picture, 1)
+		go func() {
+			p, err := s.Next(t.Context(), last)
+			if err != nil {
+				t.Error(err)
+			}
+			shown <- p
+		}()
+		s.awaitAsked()
+		if n == 4 {
+			c.numbers <- 3
 		}
-		if last, err = s.Next(t.Context(), last); err != nil || last.Sequence != n || last.JPEG[0] != byte(n) {
-			t.Fatalf("picture %d: %+v %v", n, last, err)
+		c.numbers <- n
+		if last = <-shown; last == nil || last.Sequence != n || last.JPEG[0] != byte(n) {
+			t.Fatalf("picture %d: %+v", n, last)
+		}
+		if p, err := s.Next(t.Context(), nil); err != nil || p != last {
+			t.Fatalf("the newest picture is %+v, %v", p, err)
 		}
 	}
+	c.numbers <- 5 // nobody waits
 	close(c.numbers)
 	if err := errors.Join(<-ended, g.Close()); err != nil {
 		t.Error(err)
@@ -85,7 +105,10 @@ func TestNewestPicture(t *testing.T) {
 	if _, err := s.Next(t.Context(), nil); !errors.Is(err, ErrEnded) {
 		t.Error(err)
 	}
-	if st := o.Stats(); st.Delivered != 3 || st.Dropped["view/sink"] != 1 {
+	if s.newest != last {
+		t.Errorf("a frame was encoded for nobody: %+v", s.newest)
+	}
+	if st := o.Stats(); st.Delivered != 4 || st.Dropped["view/sink"] != 1 {
 		t.Errorf("%+v", st)
 	}
 }

@@ -5,15 +5,18 @@ package web
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/token"
 
@@ -148,6 +151,7 @@ func (w *Site) access(c config.Web, a *Access) (err error) {
 		if err != nil {
 			return fmt.Errorf("web.certificate, web.key: %w", err)
 		}
+		warnExpiry(w.Config.Logger, c.Certificate, pair.Leaf, time.Now())
 		a.Certificate = &pair
 	}
 	if c.PasswordFile != "" {
@@ -156,4 +160,11 @@ func (w *Site) access(c config.Web, a *Access) (err error) {
 		}
 	}
 	return nil
+}
+
+// warnExpiry warns if the certificate in a file expires within 30 days.
+func warnExpiry(log *slog.Logger, file string, c *x509.Certificate, now time.Time) {
+	if now.AddDate(0, 0, 30).After(c.NotAfter) {
+		log.Warn("the page's certificate expires soon, or has expired: renew it (tegracast help config tls)", "file", file, "expires", c.NotAfter)
+	}
 }

@@ -4,10 +4,13 @@ package web
 
 import (
 	"bytes"
+	"crypto/x509"
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
@@ -32,6 +35,18 @@ func TestLock(t *testing.T) {
 		w.Close()
 		if answer.StatusCode != want {
 			t.Errorf("locked: %v: status %d, want %d: %s", lock, answer.StatusCode, want, &log)
+		}
+	}
+}
+
+// TestCertificateExpires checks that a warning comes within the last 30 days of a certificate, and not before.
+func TestCertificateExpires(t *testing.T) {
+	end := time.Date(2030, 3, 31, 12, 0, 0, 0, time.UTC)
+	for now, want := range map[time.Time]bool{end.AddDate(0, 0, -31): false, end.AddDate(0, 0, -29): true, end.AddDate(0, 0, 1): true} {
+		var log bytes.Buffer
+		warnExpiry(slog.New(slog.NewTextHandler(&log, nil)), "web.crt", &x509.Certificate{NotAfter: end}, now)
+		if strings.Contains(log.String(), "file=web.crt expires=2030-03-31") != want {
+			t.Errorf("%v: %q, want a warning %v", now, &log, want)
 		}
 	}
 }

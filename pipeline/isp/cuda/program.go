@@ -60,16 +60,10 @@ func needsColors(r *isp.Recipe) bool { return r.Sharpen > 0 || r.Turn != isp.Tur
 
 // turnOption returns the compiler option TURN of kernels/args.cu, or nothing.
 func turnOption(t isp.Turn) []string {
-	bits := 0
-	for i, is := range []bool{t.ReverseX, t.ReverseY, t.Transpose} {
-		if is {
-			bits |= 1 << i
-		}
-	}
-	if bits == 0 {
+	if t == (isp.Turn{}) {
 		return nil
 	}
-	return []string{fmt.Sprintf("-DTURN=%d", bits)}
+	return []string{fmt.Sprintf("-DTURN=%d", t.Bits())}
 }
 
 // needsPlane reports whether samples must be written to memory for the repair of defects, which needs neighbouring
