@@ -21,7 +21,7 @@ type emulator struct {
 	at    int      // the cursor's line
 }
 
-// resize changes the width and breaks all lines anew, as most terminals do.
+// resize changes the width and reflows all lines, as most terminals do.
 func (e *emulator) resize(width int) {
 	var text strings.Builder
 	for i, line := range e.lines {

@@ -92,7 +92,7 @@ func (s *Screen) End() error {
 func (s *Screen) draw(text []byte) error {
 	var b bytes.Buffer
 	width, height := s.size()
-	above := 0 // a terminal breaks its lines anew when its width changes
+	above := 0 // a terminal reflows its lines when its width changes
 	for _, n := range s.drawn {
 		above += rows(n, width)
 	}

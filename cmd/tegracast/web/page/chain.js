@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
 
-const keptSamples = 300; // five minutes
 const chartWidth = 300, chartHeight = 24;
 
 let samples = []; // of the last minutes, the newest last
 const nodes = new Map(); // by the part's name: what changes in its box
-
-function addSample(s) {
-  if (samples.length && s.number <= samples.at(-1).number) samples = []; // the appliance was started again
-  samples.push(s);
-  if (samples.length > keptSamples) samples.shift();
-}
 
 const svg = (tag, attributes) => {
   const e = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -82,7 +75,7 @@ function showChain(parts) {
   }
   for (const p of all) showPart(nodes.get(p.name), p);
   const since = parts.map((p) => p.since).filter(Boolean).sort()[0];
-  setText(get("counted"), since ? "Losses are counted since " + clock(since) + ", or since a step was opened anew." : "");
+  setText(get("counted"), since ? "Losses are counted since " + clock(since) + ", or since a step was reopened." : "");
 }
 
 function showPart(n, p) {

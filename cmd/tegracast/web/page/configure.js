@@ -63,7 +63,7 @@ function wait(on) {
   if (!on && document.activeElement === document.body && buttons.includes(wait.pressed)) wait.pressed.focus();
 }
 
-// ask makes a request of the editor, and says what came of it. done is said of a good text, and refused of another one.
+// ask sends a request of the editor and shows the result: done for a text without mistakes, refused for another one.
 async function ask(method, path, headers, refused, done, follow) {
   const verdict = get("verdict");
   verdict.textContent = "asking";

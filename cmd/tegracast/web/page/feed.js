@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 "use strict";
 
+const keptSamples = 300; // five minutes
 const silence = 5000; // ms without an event; then the connection is opened again
 const forgotten = 15000; // ms without a word of a tab; then it is gone
+
+// withSample returns the samples of the last minutes with a new one. Numbers that begin again belong to a new run of the appliance.
+function withSample(samples, s) {
+  return samples.length && s.number <= samples.at(-1).number ? [s] : [...samples.slice(1 - keptSamples), s];
+}
 
 // A Feed receives the appliance's state over one connection (GET api/v1/stream) and passes it on to tabs. In a shared worker it serves
 // all tabs of the browser: a browser has only six HTTP/1.1 connections to a host.
@@ -58,11 +64,7 @@ class Feed {
     });
     on("status");
     on("picture");
-    // Numbers that begin again are those of an appliance that has been started again.
-    on("sample", (s) => {
-      if (this.samples.length && s.number <= this.samples.at(-1).number) this.samples = [];
-      this.samples = [...this.samples.slice(-299), s];
-    });
+    on("sample", (s) => { this.samples = withSample(this.samples, s); });
     on("log", (r) => { this.records = [...this.records.slice(-199), r]; });
     source.addEventListener("error", () => this.explain(source));
   }
@@ -95,7 +97,7 @@ if ("SharedWorkerGlobalScope" in self) {
   });
 }
 
-// openFeed returns a function that says what this tab wants. told is called with each message.
+// openFeed returns a function that sends the feed what this tab wants. The feed calls told with each message.
 function openFeed(told) {
   try {
     const worker = new SharedWorker("feed.js");

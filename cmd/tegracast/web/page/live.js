@@ -154,7 +154,7 @@ function showChoice(outputs, parts) {
   } else if (shown === everyView) showWall();
 }
 
-// showAge says how old the shown pictures are, and dims old ones.
+// showAge shows how old the pictures are, and dims old ones.
 function showAge() {
   const now = performance.now();
   const text = (at) => at === null ? "waiting for a picture" : now - at > patience ? "no new picture for " + Math.round((now - at) / 1000) + " s" : "";

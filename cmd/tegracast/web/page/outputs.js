@@ -10,7 +10,7 @@ function answerOf(name, text) {
   if (answer) answer.textContent = text;
 }
 
-// ask makes a request for an output, and shows what came of it. It returns the answer, or null.
+// askOutput sends a request for an output and shows the result. It returns the answer, or null if the request failed.
 async function askOutput(o, b, path, method, done) {
   b.setAttribute("aria-disabled", "true");
   const r = await fetch(path, { method }).catch((e) => e);
@@ -60,7 +60,7 @@ function address(o, text, what, remove) {
   return item;
 }
 
-// destinations returns the form that adds a destination.
+// adder returns the form that adds a destination.
 function adder(o, name) {
   const form = element("form"), id = "to-" + o.name, b = element("button", "Add", { "aria-label": "Add a destination of " + o.name });
   const field = element("input", undefined, { id, placeholder: "192.168.1.20:5004", autocomplete: "off", spellcheck: "false", required: "" });
@@ -88,11 +88,13 @@ function addresses(o, name) {
   return list;
 }
 
-// readers returns the clients that receive an output.
+const readerText = (r) => r.address + " by " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", lost " + r.lost : "");
+
+// readers returns the list of the clients that receive an output.
 function readers(o) {
   const list = o.readers || [], details = element("details", undefined, { id: "readers-" + o.name });
   const rows = element("ul");
-  rows.append(...list.map((r) => element("li", r.address + " by " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", lost " + r.lost : ""))));
+  rows.append(...list.map((r) => element("li", readerText(r))));
   details.append(element("summary", count(list.length, "reader")), rows);
   return details;
 }
@@ -133,7 +135,7 @@ function showOutputs(outputs) {
     setText(get("is-" + o.name), o.state === "retrying" ? retryText(o) : o.state + (o.error ? ": " + o.error : ""));
     (o.readers || []).forEach((r, i) => {
       const row = get("readers-" + o.name).querySelectorAll("li")[i];
-      if (row) setText(row, r.address + " by " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", lost " + r.lost : ""));
+      if (row) setText(row, readerText(r));
     });
   }
 }

@@ -172,7 +172,7 @@ function showRecord({ time, level, msg, ...rest }) {
 // say tells the feed what this tab wants, which is nothing while nobody sees it.
 const say = openFeed((m) => {
   if (m.kind === "status") showState(m.data);
-  else if (m.kind === "sample") addSample(m.data);
+  else if (m.kind === "sample") samples = withSample(samples, m.data);
   else if (m.kind === "log") showRecord(m.data);
   else if (m.kind === "picture") showPicture(m.data);
   else if (m.kind === "trouble") age(m.why);
