@@ -22,7 +22,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/guesses"
 )
 
 // certificateTime is the validity of the certificate. Some clients refuse certificates that are valid for longer.
@@ -119,11 +121,28 @@ func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
 			paths[0], paths[1], paths[2]),
 	}
 	if _, err := os.Stat(paths[2]); err == nil {
+		if err := keepPassword(paths[2], group); err != nil {
+			return madeTLS{}, err
+		}
 		made.text += "the password in " + paths[2] + " stays\n"
 		paths = paths[:2]
 	}
 	made.text += "\n"
 	return made, writeNew(paths, content, group)
+}
+
+// keepPassword checks that the password in a file will be accepted, and lets the group, unless that is -1, read it.
+func keepPassword(path string, group int) error {
+	password, err := config.Password(path)
+	switch {
+	case err != nil:
+		return err
+	case len(password) < guesses.LeastPassword:
+		return fmt.Errorf("%s: the password has %d characters: write at least %d, or remove the file", path, len(password), guesses.LeastPassword)
+	case group < 0:
+		return nil
+	}
+	return errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o640))
 }
 
 // ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It

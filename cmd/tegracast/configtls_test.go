@@ -86,6 +86,27 @@ func TestConfigTLSWrites(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, i, err)
 		}
 	}
+	password := filepath.Join(dir, "web.password")
+	for text, want := range map[string]string{"": "the first line is empty", "short\n": "the password has 5 characters", "long enough a password\n": ""} {
+		if err := errors.Join(os.Remove(made.certificate), os.Remove(filepath.Join(dir, "web.key")), os.WriteFile(password, []byte(text), 0o600), os.Chmod(password, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		again, err := makeTLS(dir, nil, os.Getgid())
+		if want == "" {
+			if i, _ := os.Stat(password); err != nil || i.Mode().Perm() != 0o640 || !strings.Contains(again.text, "stays") {
+				t.Errorf("%v, %v: %s", err, i.Mode(), again.text)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", text, err, want)
+		}
+		for _, name := range []string{made.certificate, filepath.Join(dir, "web.key")} { // as before
+			if err := os.WriteFile(name, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	file := filepath.Join(dir, "tegracast.yaml")
 	writes := func(want string, bad bool) {
 		t.Helper()
@@ -107,7 +128,19 @@ func TestConfigTLSWrites(t *testing.T) {
 			t.Errorf("it was changed: %v\n%s", err, after)
 		}
 	}
-	for _, text := range []string{good, strings.TrimSuffix(good, "\n")} {
+	if err := errors.Join(os.WriteFile(file, []byte(good), 0o640), os.Mkdir(file+".new", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	writes("is a directory", true) // so the new text cannot be written
+	link := filepath.Join(dir, "link.yaml")
+	if after, err := os.ReadFile(file); string(after) != good || errors.Join(err, os.Remove(file+".new"), os.Symlink(file, link)) != nil {
+		t.Fatalf("%v: it was changed:\n%s", err, after)
+	}
+	real := file
+	for i, text := range []string{good, strings.TrimSuffix(good, "\n")} {
+		if file = real; i == 1 {
+			file = link
+		}
 		if err := os.WriteFile(file, []byte(text), 0o640); err != nil {
 			t.Fatal(err)
 		}
@@ -115,6 +148,9 @@ func TestConfigTLSWrites(t *testing.T) {
 		writes("names these files already", false)
 		if status, _, errw := runs(t, "config", "check", file); status != exitOK {
 			t.Error(errw)
+		}
+		if i, err := os.Lstat(real); err != nil || i.Mode() != 0o640 {
+			t.Errorf("%v: its mode is %v", err, i.Mode())
 		}
 	}
 }

@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
+	"syscall"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
@@ -69,10 +72,23 @@ func addSection(path string, made madeTLS) (added bool, err error) {
 	if _, err := config.Parse(path, append(text, section...)); err != nil {
 		return false, fmt.Errorf("the section does not fit: %w", err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	return true, replaceText(path, append(text, section...))
+}
+
+// replaceText replaces the text of a file, or of the file that a link leads to, and keeps owner and mode. If it fails, the
+// text is as before.
+func replaceText(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return false, err
+		return err
 	}
-	_, err = f.WriteString(section)
-	return true, errors.Join(err, f.Sync(), f.Close())
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if err := files.WriteLasting(path, st.Mode().Perm(), text); err != nil {
+		return err
+	}
+	owner := st.Sys().(*syscall.Stat_t)
+	return errors.Join(os.Chown(path, int(owner.Uid), int(owner.Gid)), os.Chmod(path, st.Mode().Perm()))
 }
