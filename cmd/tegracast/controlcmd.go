@@ -79,7 +79,7 @@ func setCommand(ctx context.Context, e env, args []string) error {
 		return terminal.UsageError{Err: errors.New("name a source or an isp: try tegracast set --help")}
 	case camera && balance, *auto && (camera || balance), !*auto && !camera && !balance:
 		return terminal.UsageError{Err: errors.New("give --exposure and --gain, or --red and --blue, or --auto")}
-	case f.Changed("exposure") && *exposure <= 0, f.Changed("gain") && *gain <= 0:
+	case f.Changed("exposure") && *exposure <= 0, f.Changed("gain") && !(*gain > 0): // not a number is refused, too
 		return terminal.UsageError{Err: errors.New("--exposure and --gain must be above 0")}
 	case f.Changed("red") != f.Changed("blue"):
 		return terminal.UsageError{Err: errors.New("give --red and --blue together")}

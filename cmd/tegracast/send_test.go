@@ -151,7 +151,7 @@ func controls(t *testing.T, file string) {
 	}
 	for args, want := range map[string]string{
 		"stop": "name an output", "set camera": "give --exposure", "set isp --red 2": "--red and --blue together", "set camera --auto --gain 2": "give --exposure",
-		"set camera --gain 0": "above 0",
+		"set camera --gain 0": "above 0", "set camera --gain NaN": "above 0",
 	} {
 		says(t, args, append(strings.Fields(args), "--config", file), exitUsage, want)
 	}

@@ -121,7 +121,10 @@ func (s *sampler) addHistory(parts []Part) {
 	latest, _, _ := s.after(max(s.number(), rateSamples) - rateSamples)
 	for i := range parts {
 		p := &parts[i]
-		if c, known := s.counters[p.Name]; known && p.counted && p.Frames >= c.frames && p.Lost >= c.lost {
+		if !p.counted {
+			continue
+		}
+		if c, known := s.counters[p.Name]; known && p.Frames >= c.frames && p.Lost >= c.lost {
 			p.Since, p.LostAt = &c.since, c.lostAt
 		}
 		frames, seconds := int64(0), 0.0

@@ -94,10 +94,10 @@ func TestHistory(t *testing.T) {
 	stopped := c.st.Outputs
 	c.st.Outputs, c.list[0].State = nil, pipeline.Stopped
 	c.second(s, 0)
-	c.second(s, 0)
-	if p := c.now(t, s, "raw"); p.State != "stopped" || p.Since != nil {
+	if p := c.now(t, s, "raw"); p.State != "stopped" || p.Since != nil || p.Rate != 0 {
 		t.Errorf("%+v", p)
 	}
+	c.second(s, 0)
 	c.st.Outputs, c.list[0].State = stopped, pipeline.Running
 	c.second(s, 0)
 	list, _, _ = s.after(10)

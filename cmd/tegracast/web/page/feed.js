@@ -97,14 +97,22 @@ if ("SharedWorkerGlobalScope" in self) {
   });
 }
 
-// openFeed returns a function that sends the feed what this tab wants. The feed calls told with each message.
+// openFeed returns a function that sends the feed what this tab wants. The feed calls told with each message. A tab whose browser has no
+// shared workers, as on some phones, or cannot load this one, has a feed of its own.
 function openFeed(told) {
+  let send, wanted = null;
+  const own = () => {
+    const feed = new Feed(), port = { postMessage: told };
+    send = (message) => feed.hear(port, message);
+    if (wanted) send(wanted);
+  };
   try {
     const worker = new SharedWorker("feed.js");
     worker.port.onmessage = (m) => told(m.data);
-    return (message) => worker.port.postMessage(message);
-  } catch { // some browsers of phones have none: the tab has a connection of its own
-    const feed = new Feed(), port = { postMessage: told };
-    return (message) => feed.hear(port, message);
+    worker.onerror = own;
+    send = (message) => worker.port.postMessage(message);
+  } catch {
+    own();
   }
+  return (message) => send(wanted = message);
 }

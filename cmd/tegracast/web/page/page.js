@@ -37,15 +37,24 @@ function age(trouble) {
 }
 
 // unseen returns the losses of a part that nobody has marked as seen. A mark holds for counters that began at the same time.
-const marks = JSON.parse(localStorage.getItem("seen") || "{}");
+// A browser may refuse to store them: then they last as long as the page.
+const marks = (() => {
+  try {
+    return JSON.parse(localStorage.getItem("seen")) || {};
+  } catch {
+    return {};
+  }
+})();
 function unseen(p) {
   const mark = marks[p.name];
-  return p.lost - (mark && mark.since === p.since ? mark.lost : 0);
+  return Math.max(0, p.lost - (mark && mark.since === p.since ? mark.lost : 0));
 }
 
 function markSeen(parts) {
   for (const p of parts) marks[p.name] = { since: p.since, lost: p.lost };
-  localStorage.setItem("seen", JSON.stringify(marks));
+  try {
+    localStorage.setItem("seen", JSON.stringify(marks));
+  } catch {} // they last as long as the page
 }
 
 // reasons says in words why frames were dropped.
