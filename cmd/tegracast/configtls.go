@@ -11,9 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/big"
 	"net"
 	"os"
@@ -22,9 +20,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
-	"github.com/tegracast/tegracast/pipeline/guesses"
 )
 
 // certificateTime is the validity of the certificate. Some clients refuse certificates that are valid for longer.
@@ -131,20 +127,6 @@ func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
 	return made, writeNew(paths, content, group)
 }
 
-// keepPassword checks that the password in a file will be accepted, and lets the group, unless that is -1, read it.
-func keepPassword(path string, group int) error {
-	password, err := config.Password(path)
-	switch {
-	case err != nil:
-		return err
-	case len(password) < guesses.LeastPassword:
-		return fmt.Errorf("%s: the password has %d characters: write at least %d, or remove the file", path, len(password), guesses.LeastPassword)
-	case group < 0:
-		return nil
-	}
-	return errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o640))
-}
-
 // ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It
 // returns an error if an element of extra is neither a name nor an address, or if this machine's are unknown.
 func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
@@ -175,38 +157,4 @@ func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 		}
 	}
 	return names, addresses, nil
-}
-
-// writeNew creates new files, readable only by their owner and the group, unless that is -1: all of them, or none.
-func writeNew(paths []string, content [][]byte, group int) error {
-	for i, path := range paths {
-		made, err := writeOne(path, content[i], group)
-		if err == nil {
-			continue
-		}
-		if made {
-			i++
-		}
-		for _, path := range paths[:i] {
-			err = errors.Join(err, os.Remove(path))
-		}
-		return err
-	}
-	return nil
-}
-
-// writeOne creates a file. made reports whether the file exists now, even if there is an error.
-func writeOne(path string, content []byte, group int) (made bool, err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	switch {
-	case errors.Is(err, fs.ErrExist):
-		return false, fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
-	case err != nil:
-		return false, fmt.Errorf("%w: name a folder that can be written to with --dir", err)
-	}
-	if group >= 0 {
-		err = errors.Join(f.Chown(-1, group), f.Chmod(0o640))
-	}
-	_, failed := f.Write(content)
-	return true, errors.Join(err, failed, f.Close())
 }

@@ -88,7 +88,8 @@ func TestConfigTLSWrites(t *testing.T) {
 	}
 	password := filepath.Join(dir, "web.password")
 	for text, want := range map[string]string{"": "the first line is empty", "short\n": "the password has 5 characters", "long enough a password\n": ""} {
-		if err := errors.Join(os.Remove(made.certificate), os.Remove(filepath.Join(dir, "web.key")), os.WriteFile(password, []byte(text), 0o600), os.Chmod(password, 0o600)); err != nil {
+		if err := errors.Join(os.Remove(made.certificate), os.Remove(filepath.Join(dir, "web.key")),
+			os.WriteFile(password, []byte(text), 0o600), os.Chmod(password, 0o600)); err != nil {
 			t.Fatal(err)
 		}
 		again, err := makeTLS(dir, nil, os.Getgid())

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline/files"
+	"github.com/tegracast/tegracast/pipeline/guesses"
 	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
@@ -91,4 +93,52 @@ func replaceText(path string, text []byte) error {
 	}
 	owner := st.Sys().(*syscall.Stat_t)
 	return errors.Join(os.Chown(path, int(owner.Uid), int(owner.Gid)), os.Chmod(path, st.Mode().Perm()))
+}
+
+// keepPassword checks that the password in a file will be accepted, and lets the group, unless that is -1, read it.
+func keepPassword(path string, group int) error {
+	password, err := config.Password(path)
+	switch {
+	case err != nil:
+		return err
+	case len(password) < guesses.LeastPassword:
+		return fmt.Errorf("%s: the password has %d characters: write at least %d, or remove the file", path, len(password), guesses.LeastPassword)
+	case group < 0:
+		return nil
+	}
+	return errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o640))
+}
+
+// writeNew creates new files, readable only by their owner and the group, unless that is -1: all of them, or none.
+func writeNew(paths []string, content [][]byte, group int) error {
+	for i, path := range paths {
+		made, err := writeOne(path, content[i], group)
+		if err == nil {
+			continue
+		}
+		if made {
+			i++
+		}
+		for _, path := range paths[:i] {
+			err = errors.Join(err, os.Remove(path))
+		}
+		return err
+	}
+	return nil
+}
+
+// writeOne creates a file. made reports whether the file exists now, even if there is an error.
+func writeOne(path string, content []byte, group int) (made bool, err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return false, fmt.Errorf("%w: remove it, or write to another folder (--dir)", err)
+	case err != nil:
+		return false, fmt.Errorf("%w: name a folder that can be written to with --dir", err)
+	}
+	if group >= 0 {
+		err = errors.Join(f.Chown(-1, group), f.Chmod(0o640))
+	}
+	_, failed := f.Write(content)
+	return true, errors.Join(err, failed, f.Close())
 }
