@@ -85,7 +85,7 @@ func TestExposureSettles(t *testing.T) {
 				for range n {
 					st := s.frame()
 					errs = append(errs, Level(st)/0.18-1)
-					if w, changed := e.Step(st); changed {
+					if w, changed := e.Step(st, 1); changed {
 						s.set(w)
 						e.Holds(st.Sequence + uint64(delay))
 					}
@@ -120,7 +120,7 @@ func TestExposureLimits(t *testing.T) {
 	run := func() (w Setting) {
 		for range 50 {
 			var changed bool
-			if w, changed = e.Step(s.frame()); changed {
+			if w, changed = e.Step(s.frame(), 1); changed {
 				s.set(w)
 			}
 			if w.Exposure < limits.Min.Exposure || w.Exposure > limits.Max.Exposure || w.Gain < 1 || w.Gain > 16 || w.Gain*256 != math.Floor(w.Gain*256) {
@@ -147,7 +147,7 @@ func TestExposureLimits(t *testing.T) {
 	if w := run(); w != before {
 		t.Errorf("frozen at %v, became %v", before, w)
 	}
-	if w, changed := e.Step(&isp.Statistics{}); changed || w != before {
+	if w, changed := e.Step(&isp.Statistics{}, 1); changed || w != before {
 		t.Errorf("without samples: %v", w)
 	}
 	e.Freeze(false)
@@ -166,7 +166,7 @@ func TestExposureHoldsStill(t *testing.T) {
 	s.light = 100
 	changes := 0
 	for i := range 200 {
-		w, changed := e.Step(s.frame())
+		w, changed := e.Step(s.frame(), 1)
 		if changed {
 			s.set(w)
 		}

@@ -105,10 +105,10 @@ func (e *Exposure) Limit() int { return e.limit }
 func (e *Exposure) Freeze(frozen bool) { e.frozen = frozen }
 
 // Step processes a frame's statistics and returns the setting that the sensor should have, and whether it has changed.
-// Frames may be missing, but must not be repeated or out of order.
-func (e *Exposure) Step(s *isp.Statistics) (Setting, bool) {
+// green is the gain by which the isp multiplies green. Frames may be missing, but must not be repeated or out of order.
+func (e *Exposure) Step(s *isp.Statistics, green float64) (Setting, bool) {
 	last := e.last()
-	level := Level(s)
+	level := green * Level(s)
 	if e.frozen || level < 0 {
 		return last, false
 	}

@@ -33,14 +33,14 @@ type LoopConfig struct {
 	Camera       Camera // required for Exposure
 	Exposure     *ExposureConfig
 	WhiteBalance *WhiteBalanceConfig
-	Gains        isp.Gains    // initial gains of the white balance
+	Gains        isp.Gains    // initial gains of the isp; 0 means 1
 	Logger       *slog.Logger // nil: slog.Default()
 }
 
 // A State is the current state of a Loop.
 type State struct {
 	Frame           uint64  // number of the frame with the latest statistics
-	Level           float64 // mean of green, 0 to 1; -1 if unknown
+	Level           float64 // mean of the sensor's green, 0 to 1; -1 if unknown
 	Setting         Setting // current setting of the camera
 	Limit           int     // -1: the scene is too bright for the limits of exposure and gain; 1: too dark; 0: neither
 	ExposureFrozen  bool
@@ -56,6 +56,7 @@ type Loop struct {
 	config   LoopConfig
 	exposure *Exposure
 	balance  *WhiteBalance
+	green    float64 // the isp's gain of green
 
 	// Three buffers: Observe fills one, Run reads one, and between holds the newest complete one.
 	filling, reading *isp.Statistics
@@ -75,7 +76,7 @@ func NewLoop(c LoopConfig) (*Loop, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	l := &Loop{config: c, filling: &isp.Statistics{}, reading: &isp.Statistics{}, news: make(chan struct{}, 1)}
+	l := &Loop{config: c, green: cmp.Or(c.Gains.G, 1), filling: &isp.Statistics{}, reading: &isp.Statistics{}, news: make(chan struct{}, 1)}
 	l.between.Store(&isp.Statistics{})
 	l.state = State{Level: -1, Gains: c.Gains}
 	if c.Exposure != nil {
@@ -141,7 +142,7 @@ func (l *Loop) SetGains(stage Balancer, red, blue float64) error {
 	l.stepping.Lock()
 	defer l.stepping.Unlock()
 	gains := isp.Gains{R: red, G: 1, B: blue}
-	if err := stage.SetGains(raised(gains)); err != nil {
+	if err := l.balanceBy(stage, gains); err != nil {
 		return err
 	}
 	l.balance.gains = gains
@@ -196,7 +197,7 @@ func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	next.ExposureFrozen, next.GainsFrozen = l.freezeExposure.Load(), l.freezeGains.Load()
 	if l.exposure != nil {
 		l.exposure.Freeze(next.ExposureFrozen)
-		if wanted, changed := l.exposure.Step(s); changed {
+		if wanted, changed := l.exposure.Step(s, l.green); changed {
 			l.set(wanted, &next)
 		}
 		next.Limit = l.exposure.Limit()
@@ -204,7 +205,7 @@ func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	if l.balance != nil {
 		l.balance.Freeze(next.GainsFrozen)
 		if gains := l.balance.Step(s); gains != next.Gains {
-			if err := stage.SetGains(raised(gains)); err != nil {
+			if err := l.balanceBy(stage, gains); err != nil {
 				l.complain("white balance", err)
 			}
 			next.Gains = gains
@@ -214,6 +215,16 @@ func (l *Loop) step(stage Balancer, s *isp.Statistics) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = next
+}
+
+// balanceBy sets the gains of a stage, raised so that none is below 1.
+func (l *Loop) balanceBy(stage Balancer, gains isp.Gains) error {
+	gains = raised(gains)
+	if err := stage.SetGains(gains); err != nil {
+		return err
+	}
+	l.green = gains.G
+	return nil
 }
 
 // set changes the camera's setting, and records in next the change or the failure.

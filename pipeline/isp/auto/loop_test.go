@@ -112,6 +112,30 @@ func TestLoop(t *testing.T) {
 	}
 }
 
+// TestExposureKnowsTheGains checks that pictures are as bright as the target where the isp multiplies green: because red
+// needs less than green and no gain may be below 1, or because the configuration says so.
+func TestExposureKnowsTheGains(t *testing.T) {
+	start := Setting{5 * time.Millisecond, 1}
+	for name, c := range map[string]LoopConfig{
+		"automatic white balance": {WhiteBalance: &WhiteBalanceConfig{Min: isp.Gains{R: 0.25, B: 0.25}}},
+		"configured":              {Gains: isp.Gains{G: 2}},
+	} {
+		b := &bench{sensor: newSensor(1, 2, start), now: start, gains: c.Gains}
+		b.light, b.color = 100, [3]float64{2, 1, 1}
+		c.Camera, c.Exposure, c.Logger = b, &limits, slog.New(slog.DiscardHandler)
+		l, err := NewLoop(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 60 {
+			l.step(b, b.frame())
+		}
+		if off := b.gains.G*Level(b.frame())/0.18 - 1; b.gains.G < 1.8 || math.Abs(off) > 0.1 {
+			t.Errorf("%s: gains %v: the picture is off by %.2f", name, b.gains, off)
+		}
+	}
+}
+
 // Observe is called on the path of frames.
 func TestObserveAllocatesNothing(t *testing.T) {
 	l, err := NewLoop(LoopConfig{WhiteBalance: &WhiteBalanceConfig{}})
