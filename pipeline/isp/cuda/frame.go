@@ -223,6 +223,9 @@ func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) e
 	*made = lines
 	width := int(a.outWidth)
 	a.stripLines = int32(stripLines(width, height, s.warps()))
+	if s.plan.recipe.Turn.Transpose {
+		a.stripLines = (a.stripLines + 3) &^ 3 // keepColumns
+	}
 	strips := over(width, stripWidth) * over(height, int(a.stripLines))
 	return s.launch(k, j, over(strips, threadsY), 1)
 }

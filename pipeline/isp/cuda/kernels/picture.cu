@@ -28,6 +28,12 @@ INLINE uint2 kept(const Color &p)
 	return v;
 }
 
+// Colours of two lines of a strip that are not in memory yet, and the strip's lines.
+struct Held {
+	uint2 v[2][LANE];
+	int begin, end;
+};
+
 #ifdef TURN
 // The pixel of the turned picture that pixel (x, y) is; §9a.
 INLINE size_t turned(const Args &a, int x, int y)
@@ -37,8 +43,47 @@ INLINE size_t turned(const Args &a, int x, int y)
 	return TURN & 4 ? (size_t)x * a.outHeight + y : (size_t)y * a.outWidth + x;
 }
 
-INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
+INLINE uint4 pairOf(const uint2 &a, const uint2 &b)
 {
+	uint4 both;
+	both.x = a.x;
+	both.y = a.y;
+	both.z = b.x;
+	both.w = b.y;
+	return both;
+}
+
+// Of exchanged lines and columns, four lines are written together, which are 32 bytes of a column: memory is slow with
+// fewer. The first two wait in held.
+INLINE void keepColumns(const Args &a, const Patch &q, Held &held, int x, int y)
+{
+	const bool waits = ((y - held.begin) & 2) == 0;
+	if (waits && y + 2 < held.end) {
+#pragma unroll
+		for (int c = 0; c < LANE; c++) {
+			held.v[0][c] = kept(q.p[0][1 + c]);
+			held.v[1][c] = kept(q.p[1][1 + c]);
+		}
+		return;
+	}
+#pragma unroll
+	for (int c = 0; c < LANE; c++) {
+		if (x + c >= a.outWidth)
+			continue;
+		const uint2 v = kept(q.p[0][1 + c]), w = kept(q.p[1][1 + c]);
+		uint4 *to = (uint4 *)(a.colors + 4 * turned(a, x + c, TURN & 2 ? y + 1 : y));
+		*to = TURN & 2 ? pairOf(w, v) : pairOf(v, w);
+		if (!waits)
+			to[TURN & 2 ? 1 : -1] = TURN & 2 ? pairOf(held.v[1][c], held.v[0][c]) : pairOf(held.v[0][c], held.v[1][c]);
+	}
+}
+
+INLINE void keepColors(const Args &a, const Patch &q, Held &held, int x, int y)
+{
+	if (TURN & 4 && a.outHeight % 2 == 0) {
+		keepColumns(a, q, held, x, y);
+		return;
+	}
 #pragma unroll
 	for (int c = 0; c < LANE; c++)
 #pragma unroll
@@ -47,7 +92,7 @@ INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 				*(uint2 *)(a.colors + 4 * turned(a, x + c, y + r)) = kept(q.p[r][1 + c]);
 }
 #else
-INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
+INLINE void keepColors(const Args &a, const Patch &q, Held &, int x, int y)
 {
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
@@ -77,7 +122,7 @@ INLINE void keepColors(const Args &a, const Patch &q, int x, int y)
 
 // A lane's patch, as bytes in staged.
 template <int SIZE, int FORMAT, bool KEPT, bool FAST>
-INLINE void makePatch(const Args &a, const Window &w, const void *tone, Staged<FORMAT> &staged, int x, int y)
+INLINE void makePatch(const Args &a, const Window &w, const void *tone, Staged<FORMAT> &staged, Held &held, int x, int y)
 {
 	Patch q;
 	if (KEPT)
@@ -94,7 +139,7 @@ INLINE void makePatch(const Args &a, const Window &w, const void *tone, Staged<F
 				q.p[r][c] = toned(a, q.p[r][c], (const typename Tone<FORMAT, KEPT>::Code *)tone);
 	}
 	if (FORMAT == COLOR) {
-		keepColors(a, q, x, y);
+		keepColors(a, q, held, x, y);
 		return;
 	}
 	stageLine<FORMAT, KEPT>(a, staged.line[0], q.p[0]);
@@ -110,6 +155,9 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 	const int x = strip * STRIP + LANE * threadIdx.x;
 	const bool works = x < a.outWidth, looks = SIZE == 0 && !KEPT;
 	Window w;
+	Held held;
+	held.begin = y0;
+	held.end = y1;
 	Words next[2];
 	const int start = FAST || !looks ? y0 : y0 - 2 * BESIDE;
 	if (looks) {
@@ -129,7 +177,7 @@ INLINE void makeStrip(const Args &a, const void *tone, Staged<FORMAT> &staged, i
 			next[1] = fetch<FAST>(a, x, y + BESIDE + 3);
 		}
 		if (works && y >= y0)
-			makePatch<SIZE, FORMAT, KEPT, FAST>(a, w, tone, staged, x, y);
+			makePatch<SIZE, FORMAT, KEPT, FAST>(a, w, tone, staged, held, x, y);
 		if (FORMAT != COLOR && y >= y0) {
 			__syncwarp();
 			writeStaged<FORMAT>(a, staged, strip, y);
