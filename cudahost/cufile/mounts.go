@@ -4,6 +4,7 @@ package cufile
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"sync"
@@ -119,8 +120,12 @@ func trial(folder string, flags int, memory []byte) (best time.Duration, err err
 	for range 2 {
 		start := time.Now()
 		for at := int64(0); at < trialBytes; at += int64(len(memory)) {
-			if n, err := unix.Pwrite(fd, memory, at); err != nil || n < len(memory) {
-				return 0, fmt.Errorf("%d bytes were written: %w", n, os.NewSyscallError("pwrite", err))
+			n, err := unix.Pwrite(fd, memory, at)
+			if err != nil {
+				return 0, os.NewSyscallError("pwrite", err)
+			}
+			if n < len(memory) {
+				return 0, io.ErrShortWrite
 			}
 		}
 		if err := unix.Fdatasync(fd); err != nil {

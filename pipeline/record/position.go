@@ -36,9 +36,13 @@ func (p *Position) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// MarshalText implements encoding.TextMarshaler. The text is that of String; UnmarshalText does not accept that of a
-// frame's number.
-func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
+// MarshalText implements encoding.TextMarshaler. UnmarshalText accepts the text, unless it is empty.
+func (p Position) MarshalText() ([]byte, error) {
+	if p.given && p.time < 0 {
+		return strconv.AppendUint(nil, p.frame, 10), nil
+	}
+	return []byte(p.String()), nil
+}
 
 func (p Position) String() string {
 	switch {

@@ -71,7 +71,9 @@ func (s *server) add(conn net.Conn) {
 	from := guesses.Site(conn.RemoteAddr().String())
 	if s.clients == nil || len(s.clients) == maxClients || s.of(from) == maxOfAddress {
 		if left, due := s.refused.Due("", time.Now()); due {
-			s.log.Warn("results: client refused", pipeline.Unlogged([]any{"client", conn.RemoteAddr(), "most", maxClients}, left)...)
+			s.log.Warn("results: client refused", pipeline.Unlogged([]any{
+				"client", conn.RemoteAddr(), "clients", len(s.clients), "most", maxClients, "most of an address", maxOfAddress,
+			}, left)...)
 		}
 		_ = conn.Close()
 		return
