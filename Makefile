@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 # What one clone compiles serves another.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
@@ -16,8 +16,8 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
-test-units test-programs check: SHELL := /bin/bash
-test-units test-programs check: .SHELLFLAGS := -o pipefail -c
+test-units test-programs test-short: SHELL := /bin/bash
+test-units test-programs test-short: .SHELLFLAGS := -o pipefail -c
 # When go test takes a package for hung. It decides nothing else: tests have bounds of their own, and a machine whose load is 10 gets through.
 TIMEOUT := 75m
 # What of $(1) is missing is installed.
@@ -37,7 +37,7 @@ WORDS := 36000
 NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/client cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
-LONG_MACHINE := TestKernels|TestSeries|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
+LONG_MACHINE := TestKernels|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
 LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
 LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
@@ -85,21 +85,24 @@ run: build ## stream the test chart to this machine; prints how to watch (stop w
 	@$(BIN) config default > run/tegracast.yaml
 	$(BIN) serve --config run/tegracast.yaml --sdp-dir run
 
-check: setup-test build lint ## the quick round: build, lint, tests without race detector and virtual machine
-	go -C systemd/deb test -short .
+check: setup-test build ## the quick round: build, lint, tests without race detector and virtual machine
+	@$(MAKE) --no-print-directory --jobs 2 lint test-short
+
+test-short:
 	@$(call gotest,-short -p 4 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
+	go -C systemd/deb test -short .
 
-test: setup-test lint ## everything: lint, tests with the race detector, the long runs in virtual time without it
-	@$(MAKE) --no-print-directory --jobs 2 test-units test-programs
+test: setup-test ## everything: lint, tests with the race detector, the long runs in virtual time without it
+	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs
 
-# The two halves of make test, side by side: programs wait for machines while units compute.
+# The halves of make test, side by side: programs wait for machines while units compute.
 test-units:
 	@$(call gotest,-race -p 1 -timeout $(TIMEOUT) $(UNITS))
 
 test-programs:
 	@$(call gotest,-count=1 -p 1 -timeout $(TIMEOUT) ./cmd/...)
 	env -u MAKEFLAGS go -C systemd/deb test -timeout 15m .
-	@$(call gotest,-timeout 15m -run 'TestFaults' ./capture)
+	@$(call gotest,-timeout 15m -run 'TestFaults|TestOutputSurvivesFaults|TestRevocationsUnderRefusals' ./capture)
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi

@@ -142,7 +142,7 @@ func TestFaultsOnABareStream(t *testing.T) {
 		if id == model.F10 {
 			continue
 		}
-		for seed := range uint64(3) {
+		for seed := range uint64(faultSeeds) {
 			t.Run(fmt.Sprintf("%v/%d", id, seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { checkBareFault(t, id, seed) })
 			})

@@ -161,7 +161,7 @@ var faultCases = map[model.FaultID]struct {
 func TestFaultsWhileStreaming(t *testing.T) {
 	for _, id := range model.FaultIDs() {
 		for _, rate := range []float64{0.01, 0.1} {
-			for seed := range uint64(3) {
+			for seed := range uint64(faultSeeds) {
 				t.Run(fmt.Sprintf("%v/%g/%d", id, rate, seed), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) { checkFault(t, id, rate, seed) })
 				})

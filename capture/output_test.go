@@ -164,7 +164,7 @@ func TestOutputSurvivesFaults(t *testing.T) {
 		if id == model.F3 { // ends everything; see TestStuckEngineComesBackAfterAReset
 			continue
 		}
-		for seed := range uint64(3) {
+		for seed := range uint64(faultSeeds) {
 			t.Run(fmt.Sprint(id, "/", seed), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newTwoWay(t, model.FaultPlan{Seed: seed, Rates: map[model.FaultID]float64{id: 0.01}})

@@ -88,7 +88,7 @@ func refusing(sim *tegrasim.Sim, seed uint64, rate float64) {
 // TestRevocationsUnderRefusals revokes memory again and again while the module refuses some of the following calls. The
 // device never accesses memory that it has lost, no frame is wrong, and the camera recovers.
 func TestRevocationsUnderRefusals(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(4 * faultSeeds) {
 		synctest.Test(t, func(t *testing.T) {
 			b := newFaultyBench(t, 64, 320, faultyRate, model.FaultPlan{Seed: seed, Rates: map[model.FaultID]float64{model.F11: 0.01}})
 			refusing(b.sim, seed, 0.05)

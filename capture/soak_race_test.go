@@ -9,4 +9,6 @@ import "time"
 const (
 	soakSeeds = 2
 	soakTime  = 2 * time.Minute
+
+	faultSeeds = 1
 )

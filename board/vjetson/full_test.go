@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestFull covers the full root: systemd starts, the journal can be read, and a power cut loses nothing that was synced.
+// TestFull covers the full root: systemd starts, the journal can be read, the kernel paces packets, and a power cut loses
+// nothing that was synced.
 func TestFull(t *testing.T) {
 	before := findTraces(t)
 	t.Cleanup(func() { leavesNothing(t, before) })
@@ -23,7 +24,8 @@ func TestFull(t *testing.T) {
 	defer keys.Close()
 	defer keyboard.Close()
 	disk := filepath.Join(t.TempDir(), "disk")
-	cfg := Config{Full: true, Disk: disk, Network: true, Keyboard: keys, Files: map[string]string{"/etc/motd": "testdata/motd"}}
+	cfg := Config{Full: true, Disk: disk, Network: true, Keyboard: keys, Files: pacedFiles(t)}
+	cfg.Files["/etc/motd"] = "testdata/motd"
 	m := StartTest(t, cfg)
 	ctx := t.Context()
 	shell := func(m *Machine, line, want string) {
@@ -58,6 +60,7 @@ func TestFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	t.Run("pacing", func(t *testing.T) { kernelPacing(t, m) })
 	shell(m, "echo written before the cut | systemd-cat -t seed && journalctl --sync && "+
 		"echo kept > /var/lib/kept && sync && journalctl -q -o cat -t seed", "written before the cut\n")
 	if err := m.PowerCut(ctx); err != nil {

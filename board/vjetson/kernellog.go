@@ -43,6 +43,7 @@ var panicLine = regexp.MustCompile(`Kernel panic - not syncing`)
 // kernelLog receives a console's bytes and finds faults in its lines.
 type kernelLog struct {
 	also io.Writer // nil: none
+	most int       // number of lines kept
 
 	mu       sync.Mutex
 	part     []byte // of an unfinished line
@@ -55,7 +56,7 @@ type kernelLog struct {
 }
 
 func newKernelLog(also io.Writer) *kernelLog {
-	return &kernelLog{also: also, panicked: make(chan struct{})}
+	return &kernelLog{also: also, most: maxLines, panicked: make(chan struct{})}
 }
 
 // Write implements io.Writer and never fails.
@@ -77,9 +78,9 @@ func (l *kernelLog) Write(p []byte) (int, error) {
 }
 
 func (l *kernelLog) line(s string) {
-	if len(l.lines) == maxLines {
-		n := copy(l.lines, l.lines[maxLines/2:])
-		l.lines, l.dropped = l.lines[:n], l.dropped+maxLines-n
+	if len(l.lines) == l.most {
+		n := copy(l.lines, l.lines[l.most/2:])
+		l.lines, l.dropped = l.lines[:n], l.dropped+l.most-n
 	}
 	l.lines = append(l.lines, s)
 	expected := false
@@ -94,7 +95,7 @@ func (l *kernelLog) line(s string) {
 			close(l.panicked)
 		}
 	}
-	if !expected && faults.MatchString(s) && len(l.faults) < maxLines {
+	if !expected && faults.MatchString(s) && len(l.faults) < l.most {
 		l.faults = append(l.faults, s)
 	}
 }

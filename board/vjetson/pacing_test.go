@@ -9,18 +9,24 @@ import (
 	"testing"
 )
 
-// TestKernelPacing streams through the queueing disciplines that hold packets until their time, which this host's own
-// kernel may lack, and through one that does not.
-func TestKernelPacing(t *testing.T) {
+// pacedFiles returns the files that kernelPacing needs in its machine.
+func pacedFiles(t *testing.T) map[string]string {
 	dir := t.TempDir()
-	inside, outside, config := filepath.Join(dir, "arm64"), filepath.Join(dir, "host"), filepath.Join(dir, "config.yaml")
+	inside, config := filepath.Join(dir, "arm64"), filepath.Join(dir, "config.yaml")
 	build(t, "arm64", inside)
-	build(t, "", outside)
 	narrow := strings.NewReplacer("payload: raw,", "payload: raw, pacing: narrow,", "rate: 5", "rate: 4").Replace(serveConfig)
 	if err := os.WriteFile(config, []byte(narrow), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	m := StartTest(t, Config{Full: true, Network: true, Files: map[string]string{"/usr/bin/tegracast": inside, "/etc/tegracast.yaml": config}})
+	return map[string]string{"/usr/bin/tegracast": inside, "/etc/tegracast.yaml": config}
+}
+
+// kernelPacing streams through the queueing disciplines that hold packets until their time, which this host's own kernel
+// may lack, and through one that does not.
+func kernelPacing(t *testing.T, m *Machine) {
+	dir := t.TempDir()
+	outside := filepath.Join(dir, "host")
+	build(t, "", outside)
 	ctx := t.Context()
 	const etf = "prio && tc qdisc add dev eth0 parent 1:1 etf clockid CLOCK_TAI delta 10000000 && " +
 		"for port in 5004 5006; do tc filter add dev eth0 parent 1: protocol ip u32 match ip dport $port 0xffff flowid 1:1; done"

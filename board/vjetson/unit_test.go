@@ -80,16 +80,18 @@ func TestCPIO(t *testing.T) {
 }
 
 func TestKernelLogIsBounded(t *testing.T) {
+	const most = 1000
 	l := newKernelLog(nil)
+	l.most = most
 	_, _ = l.Write(bytes.Repeat([]byte{'x'}, 10*maxLine))
 	_, _ = l.Write([]byte("\n"))
 	if got := l.all(); len(got) != 1 || len(got[0]) != maxLine {
 		t.Errorf("%d lines of %d bytes", len(got), len(got[0]))
 	}
-	for range 3 * maxLines {
+	for range 3 * most {
 		_, _ = l.Write([]byte("WARNING: again\n"))
 	}
-	if n, f := len(l.all()), len(l.found()); n > maxLines || f > maxLines {
+	if n, f := len(l.all()), len(l.found()); n > most || f > most {
 		t.Errorf("%d lines and %d faults are kept", n, f)
 	}
 	if _, err := l.expect("("); err == nil {
@@ -105,9 +107,11 @@ func TestKernelLogIsBounded(t *testing.T) {
 
 // TestTailAfterAPanic checks that an error shows the panic, however much the kernel logs after it.
 func TestTailAfterAPanic(t *testing.T) {
-	for _, after := range []int{0, 1, tailSize, maxLines / 2} { // from the second on, half of the lines are dropped
+	const most = 1000
+	for _, after := range []int{0, 1, tailSize, most / 2} { // from the second on, half of the lines are dropped
 		l := newKernelLog(nil)
-		_, _ = io.WriteString(l, strings.Repeat("before\n", maxLines-1)+"Kernel panic - not syncing: because\n"+strings.Repeat("after\n", after))
+		l.most = most
+		_, _ = io.WriteString(l, strings.Repeat("before\n", most-1)+"Kernel panic - not syncing: because\n"+strings.Repeat("after\n", after))
 		if tail := l.tail(); !strings.Contains(tail, "because") || strings.Count(tail, "\n") != tailSize {
 			t.Errorf("%d lines later: %s", after, tail)
 		}
