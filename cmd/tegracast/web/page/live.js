@@ -11,10 +11,10 @@ let pictured = new Set(); // outputs that have JPEG pictures
 let wall = []; // outputs on the wall: the first that can be shown of each source
 let still = null; // when the shown picture came, in ms; null: none has come
 
-// wantedPictures returns what this tab wants of the feed.
+// wantedPictures returns what this tab wants of the feed: the least time between two pictures in ms, by output.
 function wantedPictures() {
-  if (shown === everyView) return { pictures: wall, every: wallRate };
-  return { pictures: shown && !watch && pictured.has(shown) ? [shown] : [], every: watch ? wallRate : 0 };
+  if (shown === everyView) return { pictures: new Map(wall.map((name) => [name, wallRate])) };
+  return { pictures: new Map(shown && !watch && pictured.has(shown) ? [[shown, 0]] : []) };
 }
 
 // An Easel shows pictures in an image. While one loads, only the newest of those that come is kept. One that does not come is given up.
