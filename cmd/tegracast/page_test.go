@@ -127,6 +127,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.sees("host", hostOf(t))
 	p.switches("raw")
 	p.switches("kept")
+	p.returns("raw")
 	p.seesAll()
 	p.sends()
 	p.marks()
@@ -135,6 +136,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.edits(state)
 	p.hangs(appliance)
 	p.hasTabs(base)
+	p.losesWorker()
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}
