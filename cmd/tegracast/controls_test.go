@@ -18,6 +18,7 @@ import (
 
 	cdpbrowser "github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -73,6 +74,20 @@ func (p pilot) switches(name string) {
 	p.press("switch-" + name)
 	p.sees("said-"+name, "started at")
 	awaitPage(p.ctx, p, "the button to stop", fmt.Sprintf(`document.getElementById("switch-%s").textContent.startsWith("Stop")`, name))
+}
+
+// returns stops the output that is shown, and starts it again. The page says that it is stopped, and shows it again.
+func (p pilot) returns(name string) {
+	p.Helper()
+	pressed(p.ctx, p, fmt.Sprintf(`[...document.querySelectorAll("#choice button")].find((b) => b.textContent === %q)`, name))
+	shown := fmt.Sprintf(`!document.getElementById("picture").hidden && document.getElementById("caption").textContent.startsWith("%[1]s, frame ") &&
+		document.querySelector("#choice [aria-pressed=true]").textContent === %[1]q`, name)
+	awaitPage(p.ctx, p, "the output", shown)
+	p.press("switch-" + name)
+	p.sees("caption", name+" is stopped")
+	awaitPage(p.ctx, p, "no picture", `document.getElementById("picture").hidden && document.getElementById("full").hidden`)
+	p.press("switch-" + name)
+	awaitPage(p.ctx, p, "the output again", shown)
 }
 
 // recorded waits until a folder has n recordings.
@@ -285,6 +300,21 @@ func (p pilot) hangs(appliance *programtest.Process) {
 	}
 	awaitPage(p.ctx, p, "it answers again", `document.getElementById("state").textContent === "streaming" && !document.querySelector("main").inert &&
 		document.querySelectorAll("main button:not(:disabled)").length > 0`)
+}
+
+// losesWorker ends the shared worker that has the feed. Numbers must move on in the tab.
+func (p pilot) losesWorker() {
+	p.Helper()
+	browser := chromedp.FromContext(p.ctx).Browser
+	all, err := cdp.Call(p.ctx, browser, target.GetTargets, target.GetTargetsParams{Filter: target.Filter{{Type: "shared_worker"}}})
+	if err != nil || len(all.TargetInfos) != 1 {
+		p.Fatalf("shared workers: %+v %v", all, err)
+	}
+	if _, err := cdp.Call(p.ctx, browser, target.CloseTarget, target.CloseTargetParams{TargetID: all.TargetInfos[0].TargetID}); err != nil {
+		p.Fatal(err)
+	}
+	awaitPage(p.ctx, p, "the end of the worker", `document.getElementById("state").textContent.startsWith("no answer for ")`)
+	awaitPage(p.ctx, p, "a feed without it", `document.getElementById("state").textContent === "streaming"`)
 }
 
 // someRate is true when the page shows a frame rate.

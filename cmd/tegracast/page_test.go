@@ -4,9 +4,11 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"image/jpeg"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -22,7 +24,9 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 var screenshots = flag.String("screenshots", "", "folder in which TestPageInABrowser keeps pictures of the page")
@@ -127,6 +131,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.sees("host", hostOf(t))
 	p.switches("raw")
 	p.switches("kept")
+	p.returns("raw")
 	p.seesAll()
 	p.sends()
 	p.marks()
@@ -135,6 +140,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.edits(state)
 	p.hangs(appliance)
 	p.hasTabs(base)
+	p.losesWorker()
 	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
 		t.Fatal(err)
 	}
@@ -242,4 +248,51 @@ func accessible(ctx context.Context, t *testing.T, how string) {
 	for _, v := range found {
 		t.Errorf("%s: %s", how, v)
 	}
+}
+
+// TestStatusTells checks that the status tells, without a break, that nobody listens at a destination, until somebody does,
+// and what a recording does.
+func TestStatusTells(t *testing.T) {
+	t.Parallel()
+	appliance, base, recordings := shown(t, 320, 240)
+	var s web.Status
+	raw := func() web.Output {
+		t.Helper()
+		s = web.Status{}
+		_, text := fetch(t, base+"/api/v1/status")
+		if err := json.Unmarshal([]byte(text), &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range s.Outputs {
+			if o.Name == "kept" && (o.Recording == nil || !o.Recording.Waiting || o.Recording.Folder != recordings || o.Recording.Free == nil) {
+				t.Errorf("the recording: %+v", o.Recording)
+			}
+		}
+		return s.Outputs[slices.IndexFunc(s.Outputs, func(o web.Output) bool { return o.Name == "raw" })]
+	}
+	to := raw().To[0]
+	until := func(what string, true func() bool) {
+		t.Helper()
+		for began := time.Now(); !true(); time.Sleep(20 * time.Millisecond) {
+			if time.Since(began) > time.Minute {
+				t.Fatalf("not %s: %+v", what, raw())
+			}
+		}
+	}
+	until("told", func() bool { return raw().Troubles[to] == send.NobodyListens })
+	sent := func() uint64 {
+		return s.Parts[slices.IndexFunc(s.Parts, func(p web.Part) bool { return p.Name == "raw" })].Frames
+	}
+	for frames := sent(); sent() < frames+20; time.Sleep(20 * time.Millisecond) {
+		if o := raw(); o.Troubles[to] != send.NobodyListens {
+			t.Fatalf("%+v", o)
+		}
+	}
+	receiver, err := net.ListenPacket("udp4", to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer receiver.Close()
+	until("over", func() bool { return len(raw().Troubles) == 0 })
+	appliance.Stop(t)
 }

@@ -45,6 +45,18 @@ func (w *openFiles) open() (list []string) {
 	return list
 }
 
+// newest returns the newest file that is not closed, or nil if there is none.
+func (w *openFiles) newest() *segment {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, g := range slices.Backward(w.list) {
+		if !g.closed.Load() {
+			return g
+		}
+	}
+	return nil
+}
+
 // ErrFull means that the disk is full.
 var ErrFull = errors.New("the disk is full")
 

@@ -47,6 +47,15 @@ func (r *Recordings) Triggered(name string) bool {
 	return slices.ContainsFunc(r.named(name), func(s *Sink) bool { return s.config.Window != nil })
 }
 
+// State returns the state of the recording of an output, or nil if there is none.
+func (r *Recordings) State(name string) *State {
+	for _, s := range r.named(name) {
+		st := s.State()
+		return &st
+	}
+	return nil
+}
+
 // Trigger triggers the recording of the output with that name or, if the name is empty, the first recording. found is
 // false if there is none. The error is that of Sink.Trigger.
 func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {

@@ -114,6 +114,7 @@ func (r *ring) full(c *Config, at int64) bool {
 func (r *ring) wrote(n uint64, at, begin int64) {
 	r.entries = append(r.entries, entry{at: at, begin: begin})
 	r.last, r.newest, r.begun = at, n, true
+	r.run.sink.saving.Store(r.open && at <= r.until)
 	if !r.open {
 		r.expire()
 	}
@@ -203,15 +204,17 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	if err := s.prune(); err != nil {
 		return err
 	}
-	begins, old := at, g.path()
+	begins, old, size := at, g.path(), g.head
 	if i := r.first(); i < len(r.entries) {
 		begins = r.entries[i].at
+		size += int64(g.writer.Offset) - r.entries[i].begin
 	}
 	path, err := s.names(time.Unix(0, begins), func(path string) error { return os.Link(old, path) })
 	if err != nil {
 		return err
 	}
 	g.name.Store(&path)
+	g.size.Store(size)
 	g.idle.Store(false)
 	s.files.Add(1)
 	s.log.Info("recording triggered", "file", path, "cause", t.Cause)

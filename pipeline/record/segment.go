@@ -39,6 +39,7 @@ type segment struct {
 	written   int64 // offset up to which everything is written
 	allocated int64
 	head      int64          // bytes before the first frame or, in a ring's file, before the gap
+	size      atomic.Int64   // bytes so far, of a ring's file those of the event
 	pending   sync.WaitGroup // jobs being written
 	idle      atomic.Bool    // of a ring: no trigger has requested any of it yet
 	listed    atomic.Bool    // the folder's entry was made durable
@@ -149,6 +150,7 @@ func (s *Sink) writeHead(g *segment) (err error) {
 		return err
 	}
 	g.written, g.head = int64(len(b)), int64(len(b))
+	g.size.Store(g.head)
 	return nil
 }
 

@@ -72,6 +72,8 @@ type Sink struct {
 	ending   sync.WaitGroup // completion of the previous file
 	triggers chan Trigger
 	ended    atomic.Bool
+	saving   atomic.Bool // of a ring: the newest frame belongs to an event
+	space    space
 	longest  int64 // the constant longest, except in tests
 
 	waits    waits
@@ -126,6 +128,7 @@ func (s *Sink) checkFolder() error {
 		if err != nil {
 			return fmt.Errorf("%w: create it, or name another one", err)
 		}
+		s.space.look(c.Directory)
 		return nil
 	})
 	if err != nil {
@@ -276,6 +279,7 @@ func (r *run) record(ctx context.Context, f *pipeline.Frame) error {
 		return err
 	}
 	r.segment.pending.Add(1)
+	r.segment.size.Add(j.end - j.begin)
 	begin := j.begin
 	r.writing <- j
 	if r.ring != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -16,20 +17,22 @@ var errNoOutput = errors.New("there is no output of that name")
 
 // An outputReport describes an output and the operations that it allows.
 type outputReport struct {
-	Name    string
-	From    string // the source or stage that it reads from
-	Sends   string // description of the payload
-	To      []string
-	Added   []string         // those of To that clients have added
-	RTSP    string           // URL for reading it; empty: none
-	Readers []streams.Reader // those that receive it by RTSP, WHEP or WHIP
-	SDP     bool             // it is a stream with destinations, which an SDP file describes
-	WHEP    bool             // it can be watched by WebRTC
-	Picture bool             // it can be viewed
-	Samples bool             // its source is a sensor, whose samples can be downloaded
-	Record  bool             // it is a recording
-	Trigger bool             // it is a recording with triggers
-	Stopped bool             // a client has stopped it; a client or the next reload starts it again
+	Name      string
+	From      string // the source or stage that it reads from
+	Sends     string // description of the payload
+	To        []string
+	Added     []string          // those of To that clients have added
+	Troubles  map[string]string // destinations of To that get no whole frames, and why
+	RTSP      string            // URL for reading it; empty: none
+	Readers   []streams.Reader  // those that receive it by RTSP, WHEP or WHIP
+	SDP       bool              // it is a stream with destinations, which an SDP file describes
+	WHEP      bool              // it can be watched by WebRTC
+	Picture   bool              // it can be viewed
+	Samples   bool              // its source is a sensor, whose samples can be downloaded
+	Record    bool              // it is a recording
+	Trigger   bool              // it is a recording with triggers
+	Stopped   bool              // a client has stopped it; a client or the next reload starts it again
+	Recording *record.State     // of an open recording; nil for others
 	pipeline.OutputStatus
 }
 

@@ -47,11 +47,17 @@ func (r *reports) output(f *flow, o *output) outputReport {
 	if o.stream != nil {
 		x.RTSP, x.Readers, x.WHEP = r.streams.URL(o.name), r.streams.Readers(o.name), o.stream.sink.Payload() == rtp.H264
 		x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
+		published := ""
 		if p := o.stream.config.Publish; p != nil {
-			x.To = append(slices.Clone(x.To), p.URL)
+			published = p.URL
+			x.To = append(slices.Clone(x.To), published)
 		}
+		x.Troubles = r.streams.Troubles(o.name, published)
 		x.Added = r.streams.Guests(o.name)
 		x.To = append(slices.Clone(x.To), x.Added...)
+	}
+	if o.records {
+		x.Recording = r.recordings.State(o.name)
 	}
 	x.Sends = cmp.Or(x.Sends, o.sends, map[bool]string{true: "a recording", false: "frames"}[o.records])
 	return x

@@ -95,6 +95,13 @@ func pageOutputs(all []outputReport) (list []web.Output) {
 		x := web.Output{
 			Name: o.Name, From: o.From, Sends: o.Sends, To: o.To, Added: o.Added, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP,
 			Picture: o.Picture, Samples: o.Samples, Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
+			Troubles: o.Troubles,
+		}
+		if r := o.Recording; r != nil {
+			x.Recording = &web.Recording{Waiting: r.Waiting, File: r.File, Bytes: r.Bytes, Folder: r.Folder}
+			if r.Free >= 0 {
+				x.Recording.Free = &r.Free
+			}
 		}
 		for _, r := range o.Readers {
 			x.Readers = append(x.Readers, web.Reader(r))

@@ -17,6 +17,8 @@ func (p together) Close() {
 	p.all.Wait()
 }
 
+func (p together) Trouble() string { return "" }
+
 // TestClose checks that publishers are closed concurrently.
 func TestClose(t *testing.T) {
 	s := New(slog.New(slog.DiscardHandler))

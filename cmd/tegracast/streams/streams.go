@@ -53,7 +53,10 @@ type stream struct {
 }
 
 // publisher publishes a stream to a server until Close.
-type publisher interface{ Close() }
+type publisher interface {
+	Close()
+	Trouble() string // why the server does not take the stream, or ""
+}
 
 // publish starts to publish a stream.
 func (s *Set) publish(name string, sink *send.Sink, p *config.Publish, log *slog.Logger) (publisher, error) {
@@ -183,6 +186,7 @@ func (s *Set) open() []stream {
 type Reader struct {
 	Address string
 	By      string // protocol by which it receives
+	Session string // last element of the URL of its WHEP session; empty for others
 	Frames  uint64 // sent completely
 	Lost    uint64 // frames of which packets were not sent
 }
@@ -194,10 +198,32 @@ func (s *Set) Readers(name string) (list []Reader) {
 			continue
 		}
 		for _, r := range s.readers(x) {
-			list = append(list, Reader{Address: r.Address, By: r.Reader, Frames: r.Frames, Lost: r.Cut})
+			list = append(list, Reader{Address: r.Address, By: r.Reader, Session: r.Session, Frames: r.Frames, Lost: r.Cut})
 		}
 	}
 	return list
+}
+
+// Troubles returns the destinations that get no whole frames of a stream, each with the reason. published is the server
+// to which it is published.
+func (s *Set) Troubles(name, published string) map[string]string {
+	all := map[string]string{}
+	for _, x := range s.open() {
+		if x.name != name {
+			continue
+		}
+		for _, d := range x.sink.Stats().Destinations {
+			if d.Reader == "" && d.Trouble != "" {
+				all[d.Address] = d.Trouble
+			}
+		}
+		if x.publisher != nil {
+			if why := x.publisher.Trouble(); why != "" {
+				all[published] = why
+			}
+		}
+	}
+	return all
 }
 
 func (s *Set) readers(x stream) []send.DestinationStats {

@@ -68,7 +68,7 @@ func receivers(all []send.DestinationStats) (string, bool) {
 		text := d.Address
 		r, reports := d.LastReport()
 		switch {
-		case d.LastError == send.NobodyListens:
+		case d.Trouble == send.NobodyListens:
 			text, bad = text+": nobody listens", true
 		case d.LastError != "":
 			text, bad = text+": "+d.LastError, true

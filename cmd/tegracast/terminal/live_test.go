@@ -120,7 +120,7 @@ func TestBlock(t *testing.T) {
 			},
 		},
 		Receivers: map[string][]send.DestinationStats{
-			"raw":   {{Address: "10.0.0.1:5004", Cut: 60, Refused: 60, LastError: send.NobodyListens}},
+			"raw":   {{Address: "10.0.0.1:5004", Cut: 60, Refused: 60, Trouble: send.NobodyListens}},
 			"small": {{Address: "10.0.0.1:5006", Frames: 30}, {Address: "10.0.0.2:1", Reader: "RTSP over TCP", Cut: 7}},
 		},
 		Takers:     map[string]string{"taken": "2 receivers, lost 0"},

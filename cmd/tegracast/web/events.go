@@ -46,7 +46,7 @@ func (c *Config) events(ended <-chan struct{}) http.Handler {
 			return
 		}
 		list, last, _ := c.Events.after(known)
-		answer := EventList{Last: last, Events: make([]json.RawMessage, len(list))}
+		answer := EventList{Start: c.start, Last: last, Events: make([]json.RawMessage, len(list))}
 		for i, event := range list {
 			answer.Events[i] = event
 		}
@@ -56,31 +56,33 @@ func (c *Config) events(ended <-chan struct{}) http.Handler {
 
 // An EventList lists the events after a given number.
 type EventList struct {
-	Last   uint64            `json:"last"` // number of the latest event
+	Start  int64             `json:"start"` // when the server began, in ms of Unix time; then the numbers begin again
+	Last   uint64            `json:"last"`  // number of the latest event
 	Events []json.RawMessage `json:"events"`
 }
 
 // streamEvents returns a handler that sends events as they occur (text/event-stream, HTML Living Standard §9.2),
-// beginning after Last-Event-ID, or with all events kept.
+// beginning after Last-Event-ID, START.RECORD, if it is one of this process, or with all events kept.
 func (c *Config) streamEvents(ended <-chan struct{}) http.Handler {
 	return atMost(maxListeners, "listen", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		beat := time.NewTicker(heartbeat)
 		defer beat.Stop()
-		known, _ := strconv.ParseUint(r.Header.Get("Last-Event-ID"), 10, 64) // 0: none
-		text := bytes.NewBufferString(": events\n\n")                        // starts the answer
+		var start int64
+		var known uint64
+		if _, _ = fmt.Sscanf(r.Header.Get("Last-Event-ID"), "%d.%d", &start, &known); start != c.start {
+			known = 0
+		}
+		text := bytes.NewBufferString(": events\n\n") // starts the answer
 		for {
 			list, last, more := c.Events.after(known)
 			for i, event := range list {
-				fmt.Fprintf(text, "id: %d\ndata: %s\n\n", last-uint64(len(list)-1-i), event)
+				fmt.Fprintf(text, "id: %d.%d\ndata: %s\n\n", c.start, last-uint64(len(list)-1-i), event)
 			}
 			known = last
-			limit(w)
-			_, err := w.Write(text.Bytes())
-			if err != nil || http.NewResponseController(w).Flush() != nil {
+			if !sendText(w, text) {
 				return
 			}
-			text.Reset()
 			select {
 			case <-more:
 			case <-beat.C:

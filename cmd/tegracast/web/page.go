@@ -26,11 +26,14 @@ var ErrNoOutput = errors.New("there is no output of that name")
 
 // An Output describes an output and the operations that it allows.
 type Output struct {
-	Name    string   `json:"name"`
-	From    string   `json:"from"`  // the source or stage that it reads from
-	Sends   string   `json:"sends"` // description of the payload
-	To      []string `json:"to,omitempty"`
-	Added   []string `json:"added,omitempty"`   // those of To that clients have added, and can remove
+	Name  string   `json:"name"`
+	From  string   `json:"from"`  // the source or stage that it reads from
+	Sends string   `json:"sends"` // description of the payload
+	To    []string `json:"to,omitempty"`
+	Added []string `json:"added,omitempty"` // those of To that clients have added, and can remove
+	// Troubles has the destinations in To that get no whole frames, and why, for as long as that lasts.
+	Troubles map[string]string `json:"troubles,omitempty"`
+
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
 	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
 	SDP     bool     `json:"sdp"`               // it is a stream with destinations, which an SDP file describes
@@ -40,15 +43,27 @@ type Output struct {
 	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording with triggers
 	Stopped bool     `json:"stopped"`           // a client has stopped it; a client or the next reload starts it again
+
+	Recording *Recording `json:"recording,omitempty"` // nil: it is not an open recording
 	pipeline.OutputStatus
+}
+
+// A Recording is the state of an open recording.
+type Recording struct {
+	Waiting bool   `json:"waiting"` // it waits for a trigger, and nothing is being saved
+	File    string `json:"file"`    // path of the file that is being written; empty: none
+	Bytes   int64  `json:"bytes"`   // of that file so far
+	Folder  string `json:"folder"`
+	Free    *int64 `json:"free_bytes,omitempty"` // of the folder's file system; nil: the disk does not answer
 }
 
 // A Reader receives an output by RTSP or WHEP, or is the server to which it is published by WHIP.
 type Reader struct {
 	Address string `json:"address"`
-	By      string `json:"by"`     // protocol by which it receives
-	Frames  uint64 `json:"frames"` // frames sent completely
-	Lost    uint64 `json:"lost"`   // frames of which packets were not sent
+	By      string `json:"by"`                // protocol by which it receives
+	Session string `json:"session,omitempty"` // last element of the URL of its WHEP session
+	Frames  uint64 `json:"frames"`            // frames sent completely
+	Lost    uint64 `json:"lost"`              // frames of which packets were not sent
 }
 
 // A Reading is a value of one of the board's sensors.

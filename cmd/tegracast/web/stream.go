@@ -31,13 +31,13 @@ type PictureNotice struct {
 }
 
 // streamState returns a handler that sends the state as it changes (text/event-stream, HTML Living Standard §9.2): each
-// second an event "sample" (Sample) and an event "status" (Status), an event "log" for each log record, and for each
-// output named in the parameter pictures, separated by commas, an event "picture" (PictureNotice) for each picture, at
-// most one per milliseconds in the parameter every. The id of the last event lets a client resume: it gets all samples
-// and records that it does not have and that are still kept. A client without an id gets all that are kept.
+// second an event "sample" (Sample) and an event "status" (Status), an event "log" for each log record, and an event
+// "picture" (PictureNotice) for each picture of the outputs in the parameter pictures (picturesAsked). The id of the last
+// event lets a client resume: it gets all samples and records that it does not have and that are still kept. A client
+// without an id, or with one of an earlier process, gets all that are kept.
 func (c *Config) streamState(ended <-chan struct{}) http.Handler {
 	return atMost(maxStreams, "follow the state", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		names, every, err := picturesAsked(r.URL.Query())
+		pictures, err := picturesAsked(r.URL.Query().Get("pictures"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
@@ -45,33 +45,37 @@ func (c *Config) streamState(ended <-chan struct{}) http.Handler {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		notices := make(chan PictureNotice)
-		for _, name := range names {
+		for name, every := range pictures {
 			go c.followPictures(ctx, name, every, notices)
 		}
 		x := stateStream{config: c}
-		id := cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after"))
-		_, _ = fmt.Sscanf(id, "%d.%d", &x.sample, &x.record) // 0: none
+		x.resume(cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after")))
 		w.Header().Set("Content-Type", "text/event-stream")
 		x.text.WriteString("retry: 1000\n\n")
 		x.run(ctx, w, notices, ended)
 	}))
 }
 
-// picturesAsked returns the outputs of which a client asks for pictures, and the shortest time between two pictures.
-func picturesAsked(query url.Values) (names []string, every time.Duration, err error) {
-	if list := query.Get("pictures"); list != "" {
-		names = strings.Split(list, ",")
-	}
-	if len(names) > maxPictured {
-		return nil, 0, fmt.Errorf("pictures: there are %d outputs: at most %d can be followed", len(names), maxPictured)
-	}
-	if text := query.Get("every"); text != "" {
-		every, err = time.ParseDuration(text + "ms")
-		if err != nil || every < 0 || every > time.Minute {
-			return nil, 0, fmt.Errorf("every: write a number of milliseconds from 0 to %d", time.Minute.Milliseconds())
+// picturesAsked parses a list NAME:MS,NAME:MS of the outputs of which a client asks for pictures. It returns for each the
+// shortest time between two pictures. Without :MS it is 0.
+func picturesAsked(list string) (map[string]time.Duration, error) {
+	pictures := map[string]time.Duration{}
+	for element := range strings.SplitSeq(list, ",") {
+		name, ms, timed := strings.Cut(element, ":")
+		if name == "" && !timed {
+			continue
 		}
+		every, err := time.ParseDuration(cmp.Or(ms, "0") + "ms")
+		if err != nil || every < 0 || every > time.Minute {
+			return nil, fmt.Errorf("pictures: %q: write the output's name, a colon and a number of milliseconds from 0 to %d",
+				element, time.Minute.Milliseconds())
+		}
+		pictures[name] = every
 	}
-	return names, every, nil
+	if len(pictures) > maxPictured {
+		return nil, fmt.Errorf("pictures: there are %d outputs: at most %d can be followed", len(pictures), maxPictured)
+	}
+	return pictures, nil
 }
 
 // A stateStream is one client's stream of the state.
@@ -81,16 +85,23 @@ type stateStream struct {
 	text           bytes.Buffer
 }
 
+// resume continues after the event with an id, START.SAMPLE.RECORD, if it is one of this process.
+func (x *stateStream) resume(id string) {
+	var start int64
+	var sample, record uint64
+	if n, _ := fmt.Sscanf(id, "%d.%d.%d", &start, &sample, &record); n == 3 && start == x.config.start {
+		x.sample, x.record = sample, record
+	}
+}
+
 // run sends events until the client leaves or the server ends.
 func (x *stateStream) run(ctx context.Context, w http.ResponseWriter, notices <-chan PictureNotice, ended <-chan struct{}) {
 	for {
 		moreSamples := x.addSamples()
 		moreRecords := x.addRecords()
-		limit(w)
-		if _, err := w.Write(x.text.Bytes()); err != nil || http.NewResponseController(w).Flush() != nil {
+		if !sendText(w, &x.text) {
 			return
 		}
-		x.text.Reset()
 		select {
 		case <-moreSamples:
 		case <-moreRecords:
@@ -102,6 +113,13 @@ func (x *stateStream) run(ctx context.Context, w http.ResponseWriter, notices <-
 			return
 		}
 	}
+}
+
+// sendText sends and empties a text, and reports whether the client has taken it within maxAnswer.
+func sendText(w http.ResponseWriter, text *bytes.Buffer) bool {
+	limit(w)
+	_, err := text.WriteTo(w)
+	return err == nil && http.NewResponseController(w).Flush() == nil
 }
 
 // addSamples adds the new samples, followed by the status if there are any.
@@ -147,7 +165,7 @@ func (x *stateStream) add(event string, data any) {
 	if err != nil {
 		return // cannot happen: the types can be encoded, and records are JSON
 	}
-	fmt.Fprintf(&x.text, "event: %s\nid: %d.%d\ndata: %s\n\n", event, x.sample, x.record, b)
+	fmt.Fprintf(&x.text, "event: %s\nid: %d.%d.%d\ndata: %s\n\n", event, x.config.start, x.sample, x.record, b)
 }
 
 // followPictures sends a notice of each picture of an output, at most one per the time every, until ctx ends.

@@ -6,11 +6,17 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 )
@@ -84,7 +90,7 @@ func TestStream(t *testing.T) {
 		Outputs: func() []Output { return []Output{{Name: "raw"}} },
 		View:    func(string) (View, error) { return &gallery{}, nil },
 	})
-	f := follow(t, base, "pictures=raw&every=1", "")
+	f := follow(t, base, "pictures=raw:1", "")
 	var sample Sample
 	var record struct{ Msg string }
 	var status Status
@@ -98,7 +104,8 @@ func TestStream(t *testing.T) {
 		t.Errorf("%+v", status.Parts)
 	}
 	f.next(t, "log", &record)
-	if record.Msg != "first" || f.id != "1.1" {
+	start, position, _ := strings.Cut(f.id, ".")
+	if record.Msg != "first" || position != "1.1" {
 		t.Errorf("%+v, id %s", record, f.id)
 	}
 	known := f.id
@@ -121,14 +128,80 @@ func TestStream(t *testing.T) {
 			t.Errorf("after %s: %+v, sample %d", known, record, sample.Number)
 		}
 	}
+	other := follow(t, base, "after=1"+start+".1.1", "") // of another process
+	other.next(t, "log", &record)
+	if record.Msg != "first" {
+		t.Errorf("a client of an earlier process gets %+v first", record)
+	}
+}
+
+// TestStreamPaces checks that pictures of each output come at its own rate.
+func TestStreamPaces(t *testing.T) {
+	base := startServer(t, Config{
+		listen: "127.0.0.1:0", Stats: stats, Health: (&state{ready: true}).health,
+		View: func(string) (View, error) { return &gallery{}, nil },
+	})
+	f := follow(t, base, "pictures=often:1,seldom:60000", "")
+	got := map[string]int{}
+	var picture PictureNotice
+	for got["often"] < 20 || got["seldom"] == 0 {
+		f.next(t, "picture", &picture)
+		got[picture.Output]++
+	}
+	if got["seldom"] != 1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// TestStalledStreams checks that clients that read nothing lose their places, although the buffers of their connections have
+// room for minutes of events.
+func TestStalledStreams(t *testing.T) {
+	events := NewEvents()
+	for range maxEvents {
+		fmt.Fprintf(events, `{"msg":%q}`, strings.Repeat("long", 300))
+	}
+	base := startServer(t, Config{
+		listen: "127.0.0.1:0", Stats: stats, Health: (&state{ready: true}).health, Events: events, patience: time.Second,
+	})
+	small := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVBUF, 4096) })
+		return errors.Join(failed, err)
+	}}
+	for path, places := range map[string]int{"/api/v1/stream": maxStreams, "/api/v1/events": maxListeners} {
+		for range places {
+			conn, err := small.DialContext(t.Context(), "tcp", strings.TrimPrefix(base, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n", path, testToken)
+			begin := make([]byte, len("HTTP/1.1 200"))
+			if _, err := io.ReadFull(conn, begin); err != nil || string(begin) != "HTTP/1.1 200" {
+				t.Fatalf("%s: %s %v", path, begin, err)
+			}
+		}
+		for began := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+			r, err := holder.Get(base + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Body.Close()
+			if r.StatusCode == http.StatusOK {
+				break
+			}
+			if time.Since(began) > 30*time.Second {
+				t.Fatalf("%s: %s after %v", path, r.Status, time.Since(began))
+			}
+		}
+	}
 }
 
 // TestStreamRefuses checks that wrong parameters are refused by name.
 func TestStreamRefuses(t *testing.T) {
 	base := serveState(t, &state{}, false)
 	for query, want := range map[string]string{
-		"every=often": "every: ", "every=-1": "every: ", "every=60001": "every: ",
-		"pictures=" + strings.Repeat("a,", maxPictured) + "a": "pictures: there are 17 outputs",
+		"pictures=a:often": `pictures: "a:often"`, "pictures=a,b:-1": `pictures: "b:-1"`, "pictures=a:60001": `pictures: "a:60001"`,
+		"pictures=a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q": "pictures: there are 17 outputs",
 	} {
 		if status, text := get(t, base+"/api/v1/stream?"+query); status != http.StatusBadRequest || !strings.HasPrefix(text, want) {
 			t.Errorf("%s: %d %s", query, status, text)

@@ -3,6 +3,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,13 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/accept"
@@ -63,6 +66,7 @@ type Config struct {
 	Logger *slog.Logger
 
 	sampler *sampler
+	start   int64  // when the server began, in ms of Unix time: numbers of samples and records begin again with it
 	listen  string // host:port
 	profile bool   // also serve /debug/pprof/
 
@@ -108,7 +112,7 @@ func New(c Config) (*Server, error) {
 			return nil, fmt.Errorf("metrics: %w", err)
 		}
 	}
-	l, err := net.Listen("tcp", c.listen)
+	l, err := c.listenTCP()
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +124,7 @@ func New(c Config) (*Server, error) {
 	if c.Outputs == nil {
 		c.Outputs = func() []Output { return nil }
 	}
-	c.sampler = newSampler(c.Stats, c.Outputs)
+	c.sampler, c.start = newSampler(c.Stats, c.Outputs), time.Now().UnixMilli()
 	d := c.newDoor(l.Addr())
 	answers := c.handler(promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errorLog}), d, ended)
 	s := &Server{addr: l.Addr(), sampler: c.sampler}
@@ -142,6 +146,20 @@ func New(c Config) (*Server, error) {
 		add(accept.Listener(local, c.Logger), newConnections(nil))
 	}
 	return s, nil
+}
+
+// listenTCP opens the address. The kernel closes a connection whose client takes nothing for maxAnswer: without that, the
+// buffers of a connection would keep a place for minutes, as events fill them slowly.
+func (c *Config) listenTCP() (net.Listener, error) {
+	most := cmp.Or(c.patience, maxAnswer)
+	listen := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) (err error) {
+		failed := raw.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(most.Milliseconds()))
+		})
+		return errors.Join(failed, err)
+	}}
+	listen.SetMultipathTCP(false) // it does not know the option
+	return listen.Listen(context.Background(), "tcp", c.listen)
 }
 
 func (c *Config) newDoor(listen net.Addr) *door {

@@ -54,6 +54,8 @@ type Publisher struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 	clear  sync.Once // for the warning that the password is sent in clear text
+
+	send.Standing
 }
 
 // Publish starts publishing a sink's stream. The caller must close the Publisher.
@@ -75,7 +77,7 @@ func (p *Publisher) Close() {
 
 func (p *Publisher) run(ctx context.Context) {
 	defer close(p.done)
-	send.Persist(ctx, p.remote.Logger, p.remote.URL, p.once)
+	send.Persist(ctx, p.remote.Logger, p.remote.URL, &p.Standing, p.once)
 }
 
 // once publishes until the session ends, and returns the reason.
@@ -126,6 +128,7 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err := packets.Begin(); err != nil {
 		return err
 	}
+	p.Taken()
 	p.remote.Logger.Info("rtsp: the server accepted the stream", "server", p.remote.URL)
 	err = c.Wait()
 	if wire.Stalled() {

@@ -29,6 +29,7 @@ type destination struct {
 	socket socket
 	way    way
 	reach  reach
+	got    reception
 	closed bool // written with the transmitter's lock held as well
 
 	log    *slog.Logger
@@ -74,7 +75,7 @@ func newDestination(to Destination, c Config, buffer int, ready bool) (*destinat
 func (d *destination) beginTrain(t *train) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.progress = progress{}
+	d.progress, d.got.spoilt = progress{}, false
 	if d.skips = d.paused; d.closed || d.skips {
 		d.progress.why = errRemoved
 		return
@@ -152,6 +153,7 @@ func (d *destination) offer(t *train, to int) {
 			return
 		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at the start of a train possibly an old one
 			d.counters.refused.Add(1)
+			d.refuse()
 			if p.next > 0 || p.stale {
 				d.giveUp(t, errno)
 			}
@@ -211,10 +213,35 @@ func (d *destination) endTrain() (failed bool) {
 	if why == 0 && !d.progress.stale {
 		d.taken++
 	}
+	d.judge(why)
 	if why != d.told {
 		d.logState(why)
 	}
 	return why != 0 && why != unix.ECONNREFUSED
+}
+
+// judge records the result of a train.
+func (d *destination) judge(why unix.Errno) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if why == 0 {
+		d.got.sent(time.Now())
+	} else {
+		d.got.lost(why, time.Now())
+	}
+}
+
+// refuse records an answer that nobody listens. One that comes before a train's first packet concerns an earlier train.
+func (d *destination) refuse() {
+	d.got.refused(unix.ECONNREFUSED)
+	d.got.spoilt = d.progress.next > 0
+}
+
+// trouble returns why the destination gets no whole frames, and the remedy, or "".
+func (d *destination) trouble() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return reason(d.got.trouble(time.Now()))
 }
 
 // logEvery is the minimum time between log messages about a destination, or about a reduced bit rate: a host without a
@@ -241,7 +268,7 @@ func (d *destination) logState(why unix.Errno) {
 	}
 }
 
-// NobodyListens is the LastError of a destination whose host refuses the packets.
+// NobodyListens is the Trouble of a destination whose host refuses the packets.
 const NobodyListens = "no receiver listens on this port: start one"
 
 // reason returns why a train was given up, and the remedy, or "" for a whole train.
@@ -289,8 +316,11 @@ func (d *destination) poll() {
 
 // reap is poll with mu held.
 func (d *destination) reap() {
-	if d.way.reap(d.socket.fd) == unix.EHOSTUNREACH {
+	switch d.way.reap(d.socket.fd) {
+	case unix.EHOSTUNREACH:
 		d.lose()
+	case unix.ECONNREFUSED:
+		d.refuse()
 	}
 }
 

@@ -5,6 +5,7 @@ package send
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,10 +14,24 @@ const (
 	againLate = 30 * time.Second // maximum pause
 )
 
+// A Standing tells whether a server takes a stream. The zero Standing is that of one that has not answered yet.
+type Standing struct{ why atomic.Pointer[string] }
+
+// Taken records that the server has accepted the stream.
+func (s *Standing) Taken() { s.why.Store(new(string)) }
+
+// Trouble returns why the server does not take the stream, or "" if it does.
+func (s *Standing) Trouble() string {
+	if why := s.why.Load(); why != nil {
+		return *why
+	}
+	return "the server has not accepted the stream yet"
+}
+
 // Persist sends a stream to a server until ctx ends. Each session is one call of the given function, which must return
-// an error: the reason why the session ended. The reason is logged if it differs from the previous one, or if the
+// an error: the reason why the session ended, which goes into at. The reason is logged if it differs from the previous one, or if the
 // session was longer than againLate. The pauses between sessions grow, and are short again after such a session.
-func Persist(ctx context.Context, log *slog.Logger, server string, once func(context.Context) error) {
+func Persist(ctx context.Context, log *slog.Logger, server string, at *Standing, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {
 		begin := time.Now()
@@ -27,8 +42,10 @@ func Persist(ctx context.Context, log *slog.Logger, server string, once func(con
 		if time.Since(begin) > againLate {
 			wait, said = againSoon, ""
 		}
-		if err.Error() != said {
-			said = err.Error()
+		why := err.Error()
+		at.why.Store(&why)
+		if why != said {
+			said = why
 			log.Warn("the server refused or dropped the stream; it will be tried again", "server", server, "error", err)
 		}
 		select {

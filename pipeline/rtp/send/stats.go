@@ -26,6 +26,7 @@ type Stats struct {
 type DestinationStats struct {
 	Address    string   `json:"address"`              // as configured, or the address of a reader
 	Reader     string   `json:"reader,omitempty"`     // protocol by which a reader requested the stream; empty if configured
+	Session    string   `json:"session,omitempty"`    // last element of the URL of a viewer's WHEP session
 	Packets    uint64   `json:"packets"`              // accepted by the kernel
 	Bytes      uint64   `json:"bytes"`                // UDP payload of these packets
 	Frames     uint64   `json:"frames"`               // sent completely
@@ -34,6 +35,7 @@ type DestinationStats struct {
 	Refused    uint64   `json:"refused"`              // answers that no program listens there
 	Errors     uint64   `json:"errors"`               // failed system calls, and RTCP packets that were not sent
 	LastError  string   `json:"last_error,omitempty"` // why the last frame was not sent completely, and the remedy; empty if it was
+	Trouble    string   `json:"trouble,omitempty"`    // why it gets no whole frames, and the remedy, for as long as that lasts; empty if it gets some
 	SendBuffer int      `json:"send_buffer"`          // bytes of socket buffer granted by the kernel
 	Reports    []Report `json:"reports,omitempty"`    // the receivers' latest reports
 }
@@ -50,7 +52,7 @@ func (x *transmitter) Stats() []DestinationStats {
 
 func (d *destination) stats() DestinationStats {
 	st := d.counters.stats()
-	st.Address, st.Reader, st.SendBuffer = d.name, d.reader, d.socket.buffer
+	st.Address, st.Reader, st.SendBuffer, st.Trouble = d.name, d.reader, d.socket.buffer, d.trouble()
 	return st
 }
 

@@ -67,6 +67,8 @@ type Publisher struct {
 	client *http.Client
 	stop   context.CancelFunc
 	done   chan struct{}
+
+	send.Standing
 }
 
 // Publish starts publishing the stream with the given name, which must have been added. The caller must close the
@@ -92,7 +94,7 @@ func (s *Server) Publish(name string, r Remote) (*Publisher, error) {
 	}
 	go func() {
 		defer close(p.done)
-		send.Persist(ctx, s.log, r.URL, p.once)
+		send.Persist(ctx, s.log, r.URL, &p.Standing, p.once)
 	}()
 	return p, nil
 }
@@ -136,6 +138,7 @@ func (p *Publisher) once(ctx context.Context) error {
 		return err
 	}
 	v.by, v.begins = "WHIP", func() {
+		p.Taken()
 		p.server.log.Info("webrtc: the server accepted the stream", "output", p.stream.name, "server", p.remote.URL)
 	}
 	place, err := p.offerStream(ctx, v, to)

@@ -125,8 +125,11 @@ func TestPublish(t *testing.T) {
 	if refused, taken := <-said, <-said; !strings.Contains(refused, "later") || !strings.Contains(taken, "accepted the stream") {
 		t.Errorf("the log says %s and %s", refused, taken)
 	}
+	if why := p.Trouble(); why != "" {
+		t.Errorf("the stream is taken, and the trouble is %s", why)
+	}
 	list := server.Viewers("camera")
-	if len(list) != 1 || list[0].Reader != "WHIP" {
+	if len(list) != 1 || list[0].Reader != "WHIP" || list[0].Session != "" {
 		t.Errorf("%+v", list)
 	} else if _, err := netip.ParseAddrPort(list[0].Address); err != nil { // one of this machine's addresses: that of the first pair of candidates
 		t.Error(err)
@@ -189,6 +192,9 @@ func TestPublishInVain(t *testing.T) {
 			case line := <-said:
 				if !strings.Contains(line, tt.want) || strings.Contains(line, "secret") {
 					t.Errorf("%s, want %q", line, tt.want)
+				}
+				if why := p.Trouble(); !strings.Contains(why, tt.want) || strings.Contains(why, "secret") {
+					t.Errorf("the trouble is %s, want %q", why, tt.want)
 				}
 			case <-time.After(patience):
 				t.Error("the log does not hear of it")

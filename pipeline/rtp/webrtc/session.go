@@ -26,6 +26,7 @@ const (
 	pause     = time.Millisecond // length of the pause after together packets
 	behind    = 256 << 10        // bytes of results that may wait in a data channel; further results are skipped
 	results   = "results"        // label of the data channel for results
+	byWHEP    = "WebRTC"         // how viewers receive a stream
 	streamTag = "tegracast"      // name of the stream in the answer
 )
 
@@ -98,7 +99,7 @@ func newSession(st *stream, codec pion.RTPCodecParameters, w way, l limits) (v *
 		return nil, nil, err
 	}
 	v = &session{
-		id: rand.Text(), stream: st, peer: peer, by: "WebRTC", begins: func() {}, pictures: make(chan *picture, waiting), lost: true,
+		id: rand.Text(), stream: st, peer: peer, by: byWHEP, begins: func() {}, pictures: make(chan *picture, waiting), lost: true,
 		up: make(chan struct{}), ended: make(chan struct{}), over: make(chan struct{}),
 	}
 	v.track, err = pion.NewTrackLocalStaticRTP(codec.RTPCodecCapability, "video", streamTag)
@@ -290,10 +291,14 @@ func (x heads) stamp(h *packets.Header, now time.Time) {
 
 // stats returns the session's counters in the form of a destination's.
 func (v *session) stats() send.DestinationStats {
-	return send.DestinationStats{
+	st := send.DestinationStats{
 		Address: v.address(), Reader: v.by, Packets: v.sent.Load(), Bytes: v.bytes.Load(), Frames: v.frames.Load(), Cut: v.cut.Load(),
 		Dropped: v.dropped.Load(),
 	}
+	if v.by == byWHEP {
+		st.Session = v.id
+	}
+	return st
 }
 
 // address returns the destination address of the packets, or "not connected".

@@ -5,6 +5,7 @@ package webrtc
 import (
 	"encoding/binary"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +60,7 @@ func TestWatched(t *testing.T) {
 		t.Errorf("a key frame was asked for: after frame %d the first is %d", began, asked)
 	}
 	list := server.Viewers("camera")
-	if len(list) != 1 || list[0].Reader != "WebRTC" || list[0].Frames < 40 || list[0].Bytes == 0 {
+	if len(list) != 1 || list[0].Reader != "WebRTC" || list[0].Frames < 40 || list[0].Bytes == 0 || !strings.HasSuffix(v.session, "/"+list[0].Session) || list[0].Session == "" {
 		t.Errorf("%+v", list)
 	}
 }

@@ -4,17 +4,19 @@
 const wallRate = 1000; // ms between two pictures of the wall
 const everyView = "\n"; // shown instead of an output: the wall
 
-let shown = null; // the output that is shown, or everyView
+let chosen = null; // the output that is to be shown, or everyView
+let shown = null; // what is shown: another one while the chosen one does not exist; null: nothing can be
+let known = new Map(); // the outputs, by name
 let watch = null; // by WebRTC, if it is
 let streams = new Set(); // outputs that can be watched by WebRTC
 let pictured = new Set(); // outputs that have JPEG pictures
 let wall = []; // outputs on the wall: the first that can be shown of each source
 let still = null; // when the shown picture came, in ms; null: none has come
 
-// wantedPictures returns what this tab wants of the feed.
+// wantedPictures returns what this tab wants of the feed: the least time between two pictures in ms, by output.
 function wantedPictures() {
-  if (shown === everyView) return { pictures: wall, every: wallRate };
-  return { pictures: shown && !watch && pictured.has(shown) ? [shown] : [], every: watch ? wallRate : 0 };
+  if (shown === everyView) return { pictures: new Map(wall.map((name) => [name, wallRate])) };
+  return { pictures: new Map(shown && !watch && pictured.has(shown) ? [[shown, 0]] : []) };
 }
 
 // An Easel shows pictures in an image. While one loads, only the newest of those that come is kept. One that does not come is given up.
@@ -67,6 +69,20 @@ function showPicture(p) {
   }
 }
 
+// playable says whether an output can be shown by WebRTC, which this browser may not be able to.
+const playable = (name) => streams.has(name) && Watch.possible();
+
+// showable says whether an output can be shown now.
+const showable = (name) => pictured.has(name) || playable(name);
+
+// hiddenText says why an output cannot be shown now.
+function hiddenText(o) {
+  if (o.stopped) return o.name + " is stopped";
+  if (o.state === "retrying") return o.name + " is " + retryText(o);
+  if (o.state === "ended") return o.name + " has ended" + (o.error ? ": " + o.error : "");
+  return o.name + " cannot be shown" + (o.whep ? ": this browser cannot play WebRTC" : ": only an output that reads from an isp can");
+}
+
 // show shows an output, by WebRTC if that is possible, or as JPEG pictures. pictures forbids WebRTC.
 function show(name, pictures) {
   hideLive();
@@ -77,13 +93,13 @@ function show(name, pictures) {
   get("wall").hidden = !all;
   if (all) showWall();
   else {
-    const only = !pictured.has(name), stream = streams.has(name) && (only || !pictures) && Watch.possible();
+    const only = !pictured.has(name), stream = playable(name) && (only || !pictures);
     easel.clear();
     picture.hidden = true;
     canvas.hidden = !stream;
     picture.alt = "Live picture of output " + name;
     canvas.setAttribute("aria-label", picture.alt);
-    get("full").hidden = false;
+    get("full").hidden = !showable(name);
     if (stream && !document.hidden)
       watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
   }
@@ -110,7 +126,7 @@ function showWall() {
     const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button" }), age = element("small", "");
     b.append(image, element("span", name), age);
     b.addEventListener("click", () => {
-      show(name);
+      choose(name);
       get("choice").querySelector("[aria-pressed=true]").focus();
     });
     easels.set(name, { easel: new Easel(image), image, age, at: null });
@@ -127,31 +143,35 @@ function sourceOf(name, parts) {
   return name;
 }
 
-// showChoice offers the outputs that can be shown, and the wall if they show several sources.
+function choose(name) {
+  chosen = name;
+  show(name);
+}
+
+// showChoice offers the outputs that can be shown, and the wall if they show several sources. The chosen one keeps its place while it cannot
+// be shown, and is shown again when it can.
 function showChoice(outputs, parts) {
+  const could = showable(shown);
+  known = new Map(outputs.map((o) => [o.name, o]));
   pictured = new Set(outputs.filter((o) => o.picture).map((o) => o.name));
   streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
-  const names = outputs.map((o) => o.name).filter((name) => pictured.has(name) || streams.has(name) && Watch.possible());
+  const names = outputs.map((o) => o.name).filter((name) => showable(name) || name === chosen);
   const bySource = new Map();
   for (const name of names) if (pictured.has(name) && !bySource.has(sourceOf(name, parts))) bySource.set(sourceOf(name, parts), name);
   wall = [...bySource.values()].slice(0, 16);
   const all = wall.length > 1 ? [everyView, ...names] : names, choice = get("choice");
-  if (choice.dataset.key === JSON.stringify(all)) return;
-  choice.dataset.key = JSON.stringify(all);
-  choice.replaceChildren(...all.map((name) => {
-    const b = element("button", name === everyView ? "All cameras" : name, { type: "button", "aria-pressed": String(name === shown), "data-name": name });
-    b.addEventListener("click", () => show(name));
-    return b;
-  }));
-  if (!all.includes(shown)) {
-    if (all.length) show(all[0]);
-    else {
-      hideLive();
-      shown = null; // it is shown again when it comes back
-      get("picture").hidden = get("canvas").hidden = get("full").hidden = true;
-      setText(get("caption"), "No output can be shown: only those that read from an isp can.");
-    }
-  } else if (shown === everyView) showWall();
+  if (choice.dataset.key !== JSON.stringify(all)) {
+    choice.dataset.key = JSON.stringify(all);
+    choice.replaceChildren(...all.map((name) => {
+      const b = element("button", name === everyView ? "All cameras" : name, { type: "button", "aria-pressed": String(name === shown), "data-name": name });
+      b.addEventListener("click", () => choose(name));
+      return b;
+    }));
+  }
+  if (chosen === null && all.length) chosen = all[0];
+  const best = all.includes(chosen) ? chosen : all.length ? all[0] : null;
+  if (best !== shown || could !== showable(best)) show(best);
+  else if (shown === everyView) showWall();
 }
 
 // showAge shows how old the pictures are, and dims old ones.
@@ -162,10 +182,14 @@ function showAge() {
     setText(e.age, text(e.at));
     e.image.classList.toggle("old", text(e.at) !== "");
   }
-  if (shown === null || shown === everyView) return;
+  if (shown === everyView) return;
+  if (shown === null || !showable(shown)) {
+    const reasons = [...known.values()].filter((o) => shown === null ? o.state !== "running" : o.name === shown).map(hiddenText);
+    return setText(get("caption"), reasons.join("; ") || "No output can be shown: only those that read from an isp can.");
+  }
   const at = watch ? watch.drawnAt : still, old = text(at), frame = (watch ? get("canvas") : get("picture")).dataset.frame;
   get("single").classList.toggle("old", old !== "");
-  setText(get("caption"), shown + (watch ? " by WebRTC" : streams.has(shown) && Watch.possible() ? " as JPEG pictures, because WebRTC does not get through" : "") +
+  setText(get("caption"), shown + (watch ? " by WebRTC" : playable(shown) ? " as JPEG pictures, because WebRTC does not get through" : "") +
     (old ? ": " + old : frame ? ", frame " + frame : ""));
 }
 
