@@ -24,8 +24,8 @@ var may = map[string][]string{
 	"pipeline":            {},
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
-	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
-	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest"},
+	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                         // its tests encode
+	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
 	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
