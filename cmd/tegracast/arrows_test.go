@@ -24,15 +24,15 @@ var may = map[string][]string{
 	"pipeline":            {},
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
-	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
-	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest"},
+	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                         // its tests encode
+	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
 	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
 	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/results":    {"pipeline"},
-	"pipeline/ucx":        {"pipeline", "cudahost/headertest"},
-	"pipeline/share":      {"pipeline", "cudahost"}, // its tests share such memory
+	"pipeline/ucx":        {"pipeline", "cudahost/headertest", "board/vjetson"}, // its tests fetch headers
+	"pipeline/share":      {"pipeline", "cudahost"},                             // its tests share such memory
 	"pipeline/rtp/rtsp":   {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
 	"pipeline/rtp/webrtc": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
 	"pipeline/record":     {"pipeline", "cudahost"},

@@ -8,9 +8,10 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/doctor"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/distribution"
 )
 
-const doctorUsage = `Usage: tegracast doctor [--service] [--json]
+var doctorUsage = `Usage: tegracast doctor [--service] [--json]
        tegracast doctor --report FILE.tar
 
 Describes this machine, lists what it lacks to stream from a camera of a real
@@ -31,7 +32,10 @@ stopped. Names, addresses and passwords are removed as far as they are
 recognised; the first file, README.txt, lists which. Read it all first. A part
 that fails is replaced by the reason, and the rest is written. FILE must not
 exist yet.
-`
+
+Packages of the libraries that the program opens at run time, by distribution:
+
+` + distribution.Table()
 
 func doctorCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("doctor", doctorUsage)

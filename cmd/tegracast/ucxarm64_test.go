@@ -19,7 +19,7 @@ import (
 // ucxFiles returns Debian's UCX for the machine.
 func ucxFiles(t *testing.T) map[string]string {
 	t.Helper()
-	u, err := vjetson.FetchUCX(t.Context(), "arm64", "bookworm", slog.Default())
+	u, err := vjetson.FetchPackages(t.Context(), "arm64", "bookworm", slog.Default(), "libucx0")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestReleasesOfUCX(t *testing.T) {
 	if !longRun {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
-	other, err := vjetson.FetchUCX(t.Context(), runtime.GOARCH, "trixie", slog.Default())
+	other, err := vjetson.FetchPackages(t.Context(), runtime.GOARCH, "trixie", slog.Default(), "libucx0")
 	if err != nil {
 		t.Fatal(err)
 	}

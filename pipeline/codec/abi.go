@@ -2,8 +2,9 @@
 
 package codec
 
-// The structs and constants of wels/codec_app_def.h and wels/codec_def.h as of release 2.3 (libopenh264.so.7).
-// TestLayout compares them with the headers.
+// The structs and constants of wels/codec_app_def.h and wels/codec_def.h in the releases from 2.1 (libopenh264.so.6) to
+// 2.6 (libopenh264.so.8). Where releases only append fields, the struct has those of all, so that every release finds the
+// memory that it reads and writes. TestLayout compares the structs with the headers.
 
 const (
 	maxSlices       = 35  // MAX_SLICES_NUM_TMP
@@ -94,14 +95,15 @@ type parameters struct {
 	cropping           bool
 	sceneChange        bool
 	losslessLink       bool
-	fixOvershoot       bool
-	idrRatio           int32
+	fixOvershoot       bool    // since libopenh264.so.7
+	idrRatio           int32   // since libopenh264.so.7
+	psnr               [3]bool // since libopenh264.so.8
 }
 
 // bitrateInfo is SBitrateInfo.
 type bitrateInfo struct{ layer, bits int32 }
 
-// layerInfo is SLayerBSInfo.
+// layerInfo is SLayerBSInfo up to libopenh264.so.7.
 type layerInfo struct {
 	temporal, spatial, quality uint8
 	frameType                  int32
@@ -112,10 +114,16 @@ type layerInfo struct {
 	data                       uintptr
 }
 
-// frameInfo is SFrameBSInfo.
-type frameInfo struct {
+// measuredLayerInfo is SLayerBSInfo since libopenh264.so.8.
+type measuredLayerInfo struct {
+	layerInfo
+	psnr [3]float32
+}
+
+// frameInfo is SFrameBSInfo with the library's SLayerBSInfo.
+type frameInfo[Layer layerInfo | measuredLayerInfo] struct {
 	count     int32
-	layers    [maxFrameLayers]layerInfo
+	layers    [maxFrameLayers]Layer
 	frameType int32
 	size      int32
 	timestamp int64
@@ -128,6 +136,7 @@ type sourcePicture struct {
 	planes        [4]uintptr
 	width, height int32
 	timestamp     int64
+	psnr          [3]bool // since libopenh264.so.8
 }
 
 // method is an index into the table ISVCEncoderVtbl.

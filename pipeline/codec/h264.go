@@ -22,7 +22,7 @@ type H264 struct {
 	sps, pps []byte
 	picture  sourcePicture
 	bits     bitrateInfo
-	info     frameInfo
+	out      bitstream
 	taken    int64 // number of pictures encoded
 }
 
@@ -76,11 +76,15 @@ func NewH264(f pipeline.Format, bitrate int) (*H264, error) {
 	if err != nil {
 		return nil, err
 	}
+	return l.newH264(f, bitrate)
+}
+
+func (l *library) newH264(f pipeline.Format, bitrate int) (*H264, error) {
 	e, err := l.newEncoder()
 	if err != nil {
 		return nil, err
 	}
-	h := &H264{library: l, encoder: e, format: f}
+	h := &H264{library: l, encoder: e, format: f, out: bitstream{measured: l.measures}}
 	if err := h.start(bitrate); err != nil {
 		return nil, errors.Join(err, h.Close())
 	}
@@ -104,7 +108,7 @@ func (h *H264) start(bitrate int) error {
 	if err := e.call(setOption, "pixels", optionFormat, uintptr(unsafe.Pointer(&format))); err != nil {
 		return err
 	}
-	if err := e.call(encodeParameterSets, "parameter sets", uintptr(unsafe.Pointer(&h.info)), 0); err != nil {
+	if err := e.call(encodeParameterSets, "parameter sets", uintptr(unsafe.Pointer(&h.out.info)), 0); err != nil {
 		return err
 	}
 	return h.keepSets()
@@ -142,23 +146,11 @@ func (p *parameters) set(f pipeline.Format, bitrate int) {
 	}
 }
 
-// units returns the data of layer i, which begins with a start code, and the lengths of its units. Both are in C
-// memory.
-func (h *H264) units(i int) (data []byte, lengths []int32) {
-	l := &h.info.layers[i]
-	lengths = unsafe.Slice(*(**int32)(unsafe.Pointer(&l.lengths)), l.units)
-	size := 0
-	for _, n := range lengths {
-		size += int(n)
-	}
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&l.data)), size), lengths
-}
-
-// keepSets copies the parameter sets from h.info to h.
+// keepSets copies the parameter sets from h.out to h.
 func (h *H264) keepSets() error {
 	const startCode, kinds, sps, pps = 4, 0x1f, 7, 8
-	for i := range int(h.info.count) {
-		data, lengths := h.units(i)
+	for i := range int(h.out.info.count) {
+		data, lengths := h.out.units(i)
 		for _, n := range lengths {
 			unit := append([]byte(nil), data[startCode:n]...)
 			switch unit[0] & kinds {
@@ -207,16 +199,16 @@ func (h *H264) Encode(dst []byte, f *pipeline.Frame, key bool) ([]byte, error) {
 		planes:  [4]uintptr{base, base + uintptr(luma), base + uintptr(luma+chroma)},
 	}
 	h.taken++
-	err := h.encoder.call(encodeFrame, "encode", uintptr(unsafe.Pointer(&h.picture)), uintptr(unsafe.Pointer(&h.info)))
+	err := h.encoder.call(encodeFrame, "encode", uintptr(unsafe.Pointer(&h.picture)), uintptr(unsafe.Pointer(&h.out.info)))
 	runtime.KeepAlive(f)
-	if err == nil && h.info.frameType == frameSkipped {
+	if err == nil && h.out.frameType() == frameSkipped {
 		err = fmt.Errorf("%w: the picture is skipped", ErrEncode)
 	}
 	if err != nil {
 		return dst, fmt.Errorf("frame %d: %w", f.Sequence, err)
 	}
-	for i := range int(h.info.count) {
-		data, _ := h.units(i)
+	for i := range int(h.out.info.count) {
+		data, _ := h.out.units(i)
 		if len(data) > cap(dst)-len(dst) {
 			return dst, fmt.Errorf("%w: frame %d: more than %d bytes", ErrEncode, f.Sequence, cap(dst))
 		}

@@ -55,43 +55,68 @@ func decode(t testing.TB, stream []byte, f pipeline.Format) [][]byte {
 	return list
 }
 
-// TestH264 decodes openh264's output with ffmpeg. Every picture must come back, in order and similar to the original,
-// for sizes that are no whole number of blocks, with one slice and with several.
+// sizes are those of the pictures of TestH264: also no whole number of blocks, with one slice and with several.
+var sizes = [][2]int{{16, 16}, {322, 182}, {480, 270}, {1280, 722}}
+
+// TestH264 decodes openh264's output with ffmpeg.
 func TestH264(t *testing.T) {
-	const frames, keyAt = 14, 8
-	for _, size := range [][2]int{{16, 16}, {322, 182}, {480, 270}, {1280, 722}} {
+	l, err := load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range sizes {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			t.Parallel()
-			f := rtptest.Format(t, pipeline.I420, size[0], size[1], 30)
-			h := testEncoder(t, f, size[0]*size[1]*30/4+200_000)
-			dst := make([]byte, 0, 2*f.Size()+4096)
-			var stream []byte
-			var fill [5]*pipeline.Frame
-			for n := range fill {
-				fill[n] = rtptest.Frame(f, n)
-			}
-			for n := range frames {
-				unit, err := h.Encode(dst, fill[n%5], n == 0 || n == keyAt)
-				if err != nil {
-					t.Fatal(err)
-				}
-				sps, pps := h.ParameterSets()
-				sets := fmt.Sprintf("\x00\x00\x00\x01%s\x00\x00\x00\x01%s\x00\x00\x00\x01", sps, pps)
-				if key := bytes.HasPrefix(unit, []byte(sets)); key != (n == 0 || n == keyAt) || key && unit[len(sets)]&31 != 5 || !key && unit[4]&31 != 1 {
-					t.Errorf("unit %d begins with % x", n, unit[:8])
-				}
-				stream = append(stream, unit...)
-			}
-			got := decode(t, stream, f)
-			if len(got) != frames {
-				t.Fatalf("%d of %d pictures", len(got), frames)
-			}
-			for n, picture := range got {
-				if db := rtptest.PSNR(picture, fill[n%5].Bytes); db < 30 {
-					t.Errorf("picture %d: %.1f dB", n, db)
-				}
-			}
+			encodes(t, l, size[0], size[1])
 		})
+	}
+}
+
+// encodes encodes pictures, also after a change of the bit rate. Every picture must come back from ffmpeg, in order and
+// similar to the original.
+func encodes(t *testing.T, l *library, width, height int) {
+	t.Helper()
+	const frames, keyAt = 14, 8
+	f := rtptest.Format(t, pipeline.I420, width, height, 30)
+	bitrate := width*height*30/4 + 200_000
+	h, err := l.newH264(f, bitrate)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	dst := make([]byte, 0, 2*f.Size()+4096)
+	var stream []byte
+	var fill [5]*pipeline.Frame
+	for n := range fill {
+		fill[n] = rtptest.Frame(f, n)
+	}
+	for n := range frames {
+		if err := h.SetBitrate(bitrate + n%2*1000); err != nil {
+			t.Fatal(err)
+		}
+		unit, err := h.Encode(dst, fill[n%5], n == 0 || n == keyAt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sps, pps := h.ParameterSets()
+		sets := fmt.Sprintf("\x00\x00\x00\x01%s\x00\x00\x00\x01%s\x00\x00\x00\x01", sps, pps)
+		if key := bytes.HasPrefix(unit, []byte(sets)); key != (n == 0 || n == keyAt) || key && unit[len(sets)]&31 != 5 || !key && unit[4]&31 != 1 {
+			t.Errorf("unit %d begins with % x", n, unit[:8])
+		}
+		stream = append(stream, unit...)
+	}
+	got := decode(t, stream, f)
+	if len(got) != frames {
+		t.Fatalf("%d of %d pictures", len(got), frames)
+	}
+	for n, picture := range got {
+		if db := rtptest.PSNR(picture, fill[n%5].Bytes); db < 30 {
+			t.Errorf("picture %d: %.1f dB", n, db)
+		}
 	}
 }
 
@@ -170,9 +195,6 @@ func TestH264Refuses(t *testing.T) {
 		if _, err := NewH264(bad, 1e6); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
-	}
-	if _, err := open("libopenh264.so.none"); !errors.Is(err, ErrNoLibrary) || !strings.Contains(err.Error(), "apt-get install libopenh264-7") {
-		t.Errorf("no library: %v", err)
 	}
 	h := testEncoder(t, f, 1e6)
 	if _, err := h.Encode(make([]byte, 0, 100), rtptest.Frame(f, 0), true); !errors.Is(err, ErrEncode) {

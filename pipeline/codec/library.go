@@ -5,17 +5,19 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/pipeline/distribution"
 )
 
-// LibraryName is the soname of openh264; Package is the Debian package that contains it.
-const (
-	LibraryName = "libopenh264.so.7"
-	Package     = "libopenh264-7"
-)
+// Libraries are the sonames of openh264 that can be used, in the order in which they are looked for. The number in one
+// grows with each change of the structs (abi.go).
+var Libraries = []string{"libopenh264.so.8", "libopenh264.so.7", "libopenh264.so.6"}
 
 // Errors that callers distinguish. They are wrapped with the details.
 var (
@@ -27,6 +29,7 @@ var (
 // library holds the functions of openh264. It is never unloaded.
 type library struct {
 	create, destroy uintptr
+	measures        bool // its SLayerBSInfo is measuredLayerInfo
 }
 
 // loaded holds openh264 after it has been loaded. A failure is not remembered, because the library may be installed
@@ -39,23 +42,25 @@ var loaded struct {
 func load() (*library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
-	if loaded.library == nil {
-		l, err := open(LibraryName)
-		if err != nil {
-			return nil, err
-		}
-		loaded.library = l
+	if loaded.library != nil {
+		return loaded.library, nil
 	}
-	return loaded.library, nil
+	err := fmt.Errorf("%w: %s", ErrNoLibrary, distribution.OpenH264.Advice(os.DirFS("/")))
+	for _, name := range Libraries {
+		l, failed := open(name)
+		if failed == nil {
+			loaded.library = l
+			return l, nil
+		}
+		err = fmt.Errorf("%w; %w", err, failed)
+	}
+	return nil, err
 }
 
-// open loads openh264 under the given name.
+// open loads openh264 from a file, or by a soname, which must end with one of the numbers in Libraries.
 func open(name string) (*library, error) {
-	l := &library{}
-	if err := symbols(name, map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy}); err != nil {
-		return nil, fmt.Errorf("%w: install openh264 (apt-get install %s): %w", ErrNoLibrary, Package, err)
-	}
-	return l, nil
+	l := &library{measures: strings.HasSuffix(name, ".8")}
+	return l, symbols(name, map[string]*uintptr{"WelsCreateSVCEncoder": &l.create, "WelsDestroySVCEncoder": &l.destroy})
 }
 
 // symbols loads a library and looks up functions in it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"runtime"
 	"sync"
 	"unsafe"
@@ -13,13 +14,11 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/distribution"
 )
 
-// TurboJPEGName is the soname of libjpeg-turbo's TurboJPEG; TurboJPEGPackage is the Debian package that contains it.
-const (
-	TurboJPEGName    = "libturbojpeg.so.0"
-	TurboJPEGPackage = "libturbojpeg0"
-)
+// TurboJPEGName is the soname of libjpeg-turbo's TurboJPEG, of which release 2.0 suffices.
+const TurboJPEGName = "libturbojpeg.so.0"
 
 // ErrNoTurboJPEG means that TurboJPEG could not be loaded; the error that wraps it gives the reason.
 var ErrNoTurboJPEG = errors.New("no TurboJPEG")
@@ -43,7 +42,7 @@ func loadTurbo() (*turboLibrary, error) {
 			"tjInitCompress": &l.init, "tjDestroy": &l.destroy, "tjBufSize": &l.size, "tjCompressFromYUVPlanes": &l.compress,
 			"tjGetErrorStr2": &l.trouble,
 		}); err != nil {
-			return nil, fmt.Errorf("%w: install libjpeg-turbo (apt-get install %s): %w", ErrNoTurboJPEG, TurboJPEGPackage, err)
+			return nil, fmt.Errorf("%w: %s: %w", ErrNoTurboJPEG, distribution.TurboJPEG.Advice(os.DirFS("/")), err)
 		}
 		loadedTurbo.library = l
 	}

@@ -3,7 +3,8 @@
 package ucx
 
 // Structures of ucp/api/ucp.h, version 1.13. Most begin with a mask that says which fields are set. Later versions only
-// append fields; tail leaves room for the ones that they write.
+// append fields; tail leaves room for the ones that they write. Version 1.12 does not know opMemh and ignores it: it
+// registers memory itself.
 
 type tail [32]uint64
 
@@ -23,7 +24,7 @@ const (
 	featureWakeup = 1 << 4
 	featureAM     = 1 << 6
 	versionMajor  = 1
-	versionMinor  = 13
+	versionMinor  = 12
 	threadsSerial = 1 // UCS_THREAD_MODE_SERIALIZED
 	datatypeIOV   = 2
 	datatypeBytes = 8 // ucp_dt_make_contig(1)

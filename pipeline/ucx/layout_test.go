@@ -3,14 +3,19 @@
 package ucx
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
 
+	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/cudahost/headertest"
 )
 
@@ -23,16 +28,28 @@ func needHeaders(t *testing.T) {
 	}
 }
 
-// TestLayout compares the structures passed to libucp with its header.
+// TestLayout compares the structures passed to libucp with the headers of 1.13, and of Debian 13's 1.18.
 func TestLayout(t *testing.T) {
 	needHeaders(t)
-	out := headertest.Output(t, "testdata/layout.c")
 	text := ""
 	for _, f := range append(layout(), constants()...) {
 		text += fmt.Sprintf("%s %d\n", f.name, f.n)
 	}
-	if out != text {
-		t.Errorf("ucp.h has\n%s, and the package\n%s", out, text)
+	for release, folder := range map[string]func() string{
+		"1.13": func() string { return "/usr/include" },
+		"1.18": func() string {
+			p, err := vjetson.FetchPackages(t.Context(), runtime.GOARCH, "trixie", slog.Default(), "libucx-dev")
+			if errors.Is(err, vjetson.ErrUnreachable) {
+				t.Skipf("NEEDS Debian 13's libucx-dev: %v", err)
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			return filepath.Join(p.Dir, "usr/include")
+		},
+	} {
+		if out := headertest.Output(t, "testdata/layout.c", "-I"+folder()); out != text {
+			t.Errorf("ucp.h of %s has\n%s, and the package\n%s", release, out, text)
+		}
 	}
 }
 

@@ -4,10 +4,15 @@ package ucx
 
 import (
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
+
+	"github.com/tegracast/tegracast/pipeline/distribution"
 )
 
 // LibraryName is the soname of libucp, which is also its file name.
@@ -106,6 +111,21 @@ var libraries struct {
 	loaded map[string]*library
 }
 
+// newer says what to do about a libucp that cannot be used.
+const newer = "install NVIDIA's UCX (package ucx of DOCA), or that of a later distribution"
+
+// CheckRelease returns an error if a release of UCX, of this side or of the other one, cannot be used. Releases before
+// 1.12 begin a connection in another way.
+func CheckRelease(release string) error {
+	major, rest, _ := strings.Cut(release, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	if m, bad := strconv.Atoi(major); bad != nil || err != nil || m != versionMajor || n < versionMinor {
+		return fmt.Errorf("release %q of UCX: it must be %d.%d or a later %d on both sides", release, versionMajor, versionMinor, versionMajor)
+	}
+	return nil
+}
+
 // load loads libucp, or returns it if it has already been loaded under this name.
 func load(name string) (*library, error) {
 	libraries.Lock()
@@ -118,16 +138,19 @@ func load(name string) (*library, error) {
 	}
 	handle, err := purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
-		return nil, fmt.Errorf("%w: install UCX (Debian: libucx0; NVIDIA: the package ucx of DOCA): %w", ErrNoLibrary, err)
+		return nil, fmt.Errorf("%w: %s: %w", ErrNoLibrary, distribution.UCX.Advice(os.DirFS("/")), err)
 	}
 	l := &library{}
 	for i, name := range symbolNames {
 		if l.symbols[i], err = purego.Dlsym(handle, name); err != nil {
-			return nil, fmt.Errorf("%w: it is too old, 1.13 is needed: %w", ErrNoLibrary, err)
+			return nil, fmt.Errorf("%w: %s is too old, %d.%d is needed: %s: %w", ErrNoLibrary, LibraryName, versionMajor, versionMinor, newer, err)
 		}
 	}
 	at := l.call(symGetVersionString)
 	l.release = goString(*(**byte)(unsafe.Pointer(&at)))
+	if err := CheckRelease(l.release); err != nil {
+		return nil, fmt.Errorf("%w: %w: %s", ErrNoLibrary, err, newer)
+	}
 	if libraries.loaded == nil {
 		libraries.loaded = map[string]*library{}
 	}

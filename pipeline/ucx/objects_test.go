@@ -6,11 +6,14 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"hash/crc32"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -145,8 +148,31 @@ func netDevices(t *testing.T) {
 func missing(t *testing.T) {
 	_, err := Open(Config{Library: "libnosuch.so.0"})
 	wantError(t, err, ErrNoLibrary)
-	if err == nil || !bytes.Contains([]byte(err.Error()), []byte("libucx0")) {
-		t.Errorf("%v does not say what to install", err)
+	if err == nil || !strings.Contains(err.Error(), "install ") {
+		t.Errorf("%v does not say what to do", err)
+	}
+}
+
+// TestRelease checks that a release that is too old or unknown is refused, with what to do, when the library is opened.
+func TestRelease(t *testing.T) {
+	var source strings.Builder
+	for _, name := range symbolNames[1:] {
+		fmt.Fprintf(&source, "int %s(void) { return -22; }\n", name)
+	}
+	source.WriteString("const char *ucp_get_version_string(void) { return RELEASE; }\n")
+	file := filepath.Join(t.TempDir(), "ucp.c")
+	if err := os.WriteFile(file, []byte(source.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for release, suffices := range map[string]bool{"1.10.0": false, "1.11.2": false, "1.12.1": true, "1.18.1": true, "2.0.0": false, "": false} {
+		library := filepath.Join(t.TempDir(), "libucp.so.0")
+		if out, err := exec.Command("gcc", "-shared", "-fPIC", "-DRELEASE=\""+release+"\"", "-o", library, file).CombinedOutput(); err != nil {
+			t.Fatalf("gcc: %v (make setup-test installs gcc)\n%s", err, out)
+		}
+		_, err := Open(Config{Library: library})
+		if refused := errors.Is(err, ErrNoLibrary); err == nil || refused == suffices || refused && !strings.Contains(err.Error(), "install NVIDIA's UCX") {
+			t.Errorf("release %q: %v", release, err)
+		}
 	}
 }
 

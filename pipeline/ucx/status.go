@@ -116,7 +116,7 @@ var (
 	// ErrOpen is wrapped by the error of a Close that had to close other objects first.
 	ErrOpen = errors.New("ucx: closed while in use")
 	// ErrThreadMode means that the library cannot be used by several threads.
-	ErrThreadMode = errors.New("ucx: libucp grants only one thread: it was built without thread support")
+	ErrThreadMode = errors.New("ucx: libucp grants only one thread: it was built without thread support: " + newer)
 	// ErrFamily means that an address is IPv6 while the library uses IPv4, or the reverse.
 	ErrFamily = errors.New("ucx: for IPv6 set UCX_TCP_AF_PRIO=inet6, which excludes IPv4")
 	// ErrHeader means that a message's header is longer than Worker.MaxHeader.

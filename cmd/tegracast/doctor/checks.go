@@ -12,6 +12,7 @@ import (
 	"github.com/tegracast/tegracast/board"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/pipeline/codec"
+	"github.com/tegracast/tegracast/pipeline/distribution"
 )
 
 func (p patient) board() finding {
@@ -67,17 +68,26 @@ func (p patient) turboJPEG() finding {
 	if found := p.library(codec.TurboJPEGName); found != "" {
 		return finding{"libjpeg-turbo", isGood, "/" + found, ""}
 	}
-	absent := codec.TurboJPEGName + " is not installed: JPEG on the CPU, and so the page's pictures, take several times as long"
-	return finding{"libjpeg-turbo", isNote, absent, "apt-get install " + codec.TurboJPEGPackage}
+	return p.lacks(distribution.TurboJPEG, "JPEG on the CPU, and so the page's pictures, take several times as long")
 }
 
 // h264 checks for openh264, which payload h264 needs.
 func (p patient) h264() finding {
-	if found := p.library(codec.LibraryName); found != "" {
-		return finding{"openh264", isGood, "/" + found, ""}
+	for _, name := range codec.Libraries {
+		if found := p.library(name); found != "" {
+			return finding{"openh264", isGood, "/" + found, ""}
+		}
 	}
-	absent := codec.LibraryName + " is not installed: nothing can be sent as H.264 (payload: h264)"
-	return finding{"openh264", isNote, absent, "apt-get install " + codec.Package}
+	return p.lacks(distribution.OpenH264, "nothing can be sent as H.264 (payload: h264)")
+}
+
+// lacks returns the finding that a library is not installed, and its consequence.
+func (p patient) lacks(l distribution.Library, consequence string) finding {
+	x := finding{l.Name, isNote, "not installed: " + consequence, l.Command(p.root)}
+	if x.Command == "" {
+		x.Detail += "; " + l.Advice(p.root)
+	}
+	return x
 }
 
 var lockedMemory = regexp.MustCompile(`(?m)^Max locked memory +(\S+)`)

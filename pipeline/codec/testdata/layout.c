@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes and offsets of openh264's structs, for TestLayout.
+// Sizes and offsets of openh264's structs, for TestLayout. ABI is the number in the library's soname.
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -36,13 +36,23 @@ int main(void) {
 	AT(SEncParamExt, iMultipleThreadIdc);
 	AT(SEncParamExt, bUseLoadBalancing);
 	AT(SEncParamExt, bEnableSceneChangeDetect);
+	AT(SEncParamExt, bIsLosslessLink);
+#if ABI >= 7
+	AT(SEncParamExt, bFixRCOverShoot);
 	AT(SEncParamExt, iIdrBitrateRatio);
+#endif
+#if ABI >= 8
+	AT(SEncParamExt, bPsnrY);
+#endif
 	SIZE(SBitrateInfo);
 	AT(SBitrateInfo, iBitrate);
 	SIZE(SLayerBSInfo);
 	AT(SLayerBSInfo, iNalCount);
 	AT(SLayerBSInfo, pNalLengthInByte);
 	AT(SLayerBSInfo, pBsBuf);
+#if ABI >= 8
+	AT(SLayerBSInfo, rPsnr);
+#endif
 	SIZE(SFrameBSInfo);
 	AT(SFrameBSInfo, sLayerInfo);
 	AT(SFrameBSInfo, eFrameType);
@@ -51,6 +61,9 @@ int main(void) {
 	AT(SSourcePicture, pData);
 	AT(SSourcePicture, iPicWidth);
 	AT(SSourcePicture, uiTimeStamp);
+#if ABI >= 8
+	AT(SSourcePicture, bPsnrY);
+#endif
 	AT(ISVCEncoderVtbl, InitializeExt);
 	AT(ISVCEncoderVtbl, GetDefaultParams);
 	AT(ISVCEncoderVtbl, Uninitialize);

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
 // An attempt is one connection of a receiver. The receiver's lock guards link and the fields from state on.
@@ -162,7 +163,7 @@ func (a *attempt) prepare(w welcome) error {
 	if w.version < oldest || w.version > newest {
 		return &ByeError{CodeVersion, fmt.Sprintf("the sender wants version %d of the protocol, this side speaks %d to %d", w.version, oldest, newest)}
 	}
-	if err := checkRelease(w.release); err != nil {
+	if err := ucx.CheckRelease(w.release); err != nil {
 		return &ByeError{CodeVersion, err.Error()}
 	}
 	s, err := choose(w.streams, r.config.Stream)

@@ -4,8 +4,8 @@ package frames
 
 import (
 	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
 // A Code is the reason why a connection ended.
@@ -41,22 +41,5 @@ func common(h hello) (uint16, error) {
 		return 0, fmt.Errorf("versions %d to %d of the protocol meet versions %d to %d: use one release of tegracast on both sides",
 			h.oldest, h.newest, oldest, newest)
 	}
-	return v, checkRelease(h.release)
-}
-
-// Releases of UCX that can be used: knownMajor.oldestMinor, and later ones of the same major version.
-const (
-	knownMajor  = 1
-	oldestMinor = 13
-)
-
-// checkRelease returns an error if a release of UCX cannot be used.
-func checkRelease(release string) error {
-	major, rest, _ := strings.Cut(release, ".")
-	minor, _, _ := strings.Cut(rest, ".")
-	n, err := strconv.Atoi(minor)
-	if m, bad := strconv.Atoi(major); bad != nil || err != nil || m != knownMajor || n < oldestMinor {
-		return fmt.Errorf("release %q of UCX: it must be %d.%d or a later %d on both sides", release, knownMajor, oldestMinor, knownMajor)
-	}
-	return nil
+	return v, ucx.CheckRelease(h.release)
 }

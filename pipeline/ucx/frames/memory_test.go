@@ -354,7 +354,7 @@ func TestRefused(t *testing.T) {
 		code   Code
 		is     error
 	}{
-		"version of UCX": {ReceiverConfig{Stream: "front"}, "1.12.0", CodeVersion, nil},
+		"version of UCX": {ReceiverConfig{Stream: "front"}, "1.11.2", CodeVersion, nil},
 		"other UCX":      {ReceiverConfig{Stream: "front"}, "2.0.0", CodeVersion, nil},
 		"region":         {ReceiverConfig{Stream: "front", Region: Region{Width: 34, Height: 16}}, "1.13.1", 0, ErrRegion},
 	} {
