@@ -63,10 +63,16 @@ func (p pilot) sees(id, text string) {
 	awaitPage(p.ctx, p, id+": "+text, fmt.Sprintf(`document.getElementById(%q).textContent.includes(%q)`, id, text))
 }
 
-// switches stops an output by its button and starts it again. The pressed button keeps the focus.
-func (p pilot) switches(name string) {
+// switches stops an output by its button and starts it again. The page asks before it stops a recording. The pressed
+// button keeps the focus.
+func (p pilot) switches(name string, asks bool) {
 	p.Helper()
 	p.press("switch-" + name)
+	if asks {
+		p.sees("question", "Nothing is recorded until you start it again.")
+		accessible(p.ctx, p.T, "with a question")
+		p.press("yes")
+	}
 	p.sees("is-"+name, "stopped")
 	p.sees("said-"+name, "stopped at")
 	awaitPage(p.ctx, p, "the button to start", fmt.Sprintf(`document.activeElement.id === "switch-%[1]s" &&
@@ -118,7 +124,7 @@ func (p pilot) downloads(name string, width int) {
 		p.Fatal(err)
 	}
 	for kind, end := range map[string]string{"JPEG": "jpg", "PNG": "png", "DNG": "dng"} {
-		p.press("snapshot-" + kind + "-" + name)
+		p.press("save-" + kind + "-" + name)
 		var file []byte
 		for began := time.Now(); len(file) == 0; time.Sleep(50 * time.Millisecond) {
 			if list, _ := filepath.Glob(filepath.Join(folder, "*."+end)); len(list) == 1 {
@@ -174,7 +180,7 @@ func (p pilot) edits(state string) {
 	}
 	kept := filepath.Join(state, "tegracast.yaml")
 	replace("rate: 5,", "rate: many,")
-	for button, verdict := range map[string]string{"check": "The text has 1 mistake.", "apply": "Refused, nothing has changed: 1 mistake."} {
+	for button, verdict := range map[string]string{"check": "The text has 1 mistake.", "apply": "Refused; nothing changed: 1 mistake."} {
 		p.press(button)
 		p.sees("mistakes", "outputs[1].rate")
 		p.sees("verdict", verdict)
@@ -186,7 +192,7 @@ func (p pilot) edits(state string) {
 		return document.activeElement === t && t.value.slice(t.selectionStart, t.selectionEnd).includes("rate: many"); })()`)
 	replace("rate: many,", "rate: 4,")
 	p.press("check")
-	p.sees("verdict", "There is no mistake.")
+	p.sees("verdict", "No mistakes found.")
 	if _, err := os.Stat(kept); err == nil {
 		p.Error("a check has kept the text")
 	}
@@ -285,21 +291,25 @@ func (p pilot) slides() {
 	}
 }
 
-// hangs stops the appliance's answers for a while. The page must say so, dim its content, and disable the buttons.
+// hangs stops the appliance's answers for a while. The page must say so, in its title too, dim its
+// content, and let nobody use it. The focus returns with the answers.
 func (p pilot) hangs(appliance *programtest.Process) {
 	p.Helper()
 	if err := appliance.Process.Signal(syscall.SIGSTOP); err != nil {
 		p.Fatal(err)
 	}
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`document.getElementById("save-JPEG-jpeg").focus(); true`)); err != nil {
+		p.Fatal(err)
+	}
 	const muted = `document.querySelector("main").inert && getComputedStyle(document.querySelector("main")).opacity < 1 &&
-		[...document.querySelectorAll("main button")].every((b) => b.disabled)`
+		document.title.startsWith("no answer") && document.getElementById("is-jpeg").textContent.startsWith("was ")`
 	awaitPage(p.ctx, p, "nobody answers", `/^no answer for \d+ s/.test(document.getElementById("state").textContent) &&
 		document.getElementById("state").className === "bad" && `+muted)
 	if err := appliance.Process.Signal(syscall.SIGCONT); err != nil {
 		p.Fatal(err)
 	}
-	awaitPage(p.ctx, p, "it answers again", `document.getElementById("state").textContent === "streaming" && !document.querySelector("main").inert &&
-		document.querySelectorAll("main button:not(:disabled)").length > 0`)
+	awaitPage(p.ctx, p, "it answers again", `document.getElementById("state").textContent.startsWith("streaming") && !document.querySelector("main").inert &&
+		!document.getElementById("is-jpeg").textContent.startsWith("was ") && document.activeElement.id === "save-JPEG-jpeg"`)
 }
 
 // losesWorker ends the shared worker that has the feed. Numbers must move on in the tab.
@@ -352,11 +362,12 @@ func (p pilot) sends() {
 			p.Fatal(err)
 		}
 		pressed(p.ctx, p, `document.querySelector("#to-raw + button")`)
-		p.sees("said-raw", map[string]string{"nowhere": "nowhere", to: "added at"}[wrong])
+		p.sees(map[string]string{"nowhere": "wrong-raw", to: "said-raw"}[wrong], map[string]string{"nowhere": "nowhere", to: "added at"}[wrong])
 	}
 	p.press("remove-" + to + "-raw")
 	p.sees("said-raw", "removed at")
-	awaitPage(p.ctx, p, "no button to remove", `!document.getElementById("remove-`+to+`-raw")`)
+	awaitPage(p.ctx, p, "no button to remove, and the focus beside it", `!document.getElementById("remove-`+to+`-raw") &&
+		document.activeElement.textContent.startsWith("raw ")`)
 }
 
 // marks lets an output lose frames, as the page sees it, and marks the losses as seen.
@@ -364,20 +375,28 @@ func (p pilot) marks() {
 	p.Helper()
 	const loses = `(() => {
 		const real = showState;
-		showState = (s) => real({ ...s, parts: s.parts.map((x) => x.name === "raw" ? { ...x, lost: 7, losses: { late: 7 }, lost_at: s.time } : { ...x, lost: 0 }) });
+		window.late = 7;
+		showState = (s) => real({ ...s, parts: s.parts.map((x) => x.name === "raw" ? { ...x, lost: late, losses: { late }, lost_at: s.time } : { ...x, lost: 0 }) });
 		window.honest = () => { showState = real; };
 		return true;
 	})()`
 	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](loses)); err != nil {
 		p.Fatal(err)
 	}
-	p.sees("lost", "7 frames since ")
+	p.sees("lost", "7")
+	p.sees("since", " frames since ")
 	p.sees("troubles", "raw lost 7 frames since ")
-	p.sees("troubles", "(7: it was too far behind)")
+	p.sees("troubles", "(too late)")
 	accessible(p.ctx, p.T, "with losses")
 	p.press("seen")
-	awaitPage(p.ctx, p, "no losses but those that were seen", `document.getElementById("trouble").hidden &&
-		document.getElementById("lost").textContent.startsWith("none since ")`)
+	awaitPage(p.ctx, p, "no losses but those that were seen", `document.getElementById("seen").hidden &&
+		!document.getElementById("troubles").textContent.includes("lost") && document.getElementById("lost").textContent === "none" &&
+		document.activeElement.id.endsWith("-title")`)
+	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`window.late = 9; true`)); err != nil {
+		p.Fatal(err)
+	}
+	p.sees("troubles", "raw lost 2 frames since you marked them at ")
+	p.press("seen")
 	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("honest(); true")); err != nil {
 		p.Fatal(err)
 	}

@@ -17,10 +17,10 @@ function number() {
 function showOrigin(c) {
   const installed = c.installed || "the default configuration";
   get("origin").textContent = c.kept
-    ? "This was changed on the page, and is used instead of " + installed + ", also after a restart. On the machine, tegracast config diff shows the difference."
-    : "This is " + installed + ". " + (c.keeps ? "A change is kept in the service's state folder, and used instead, also after a restart."
-      : "A change is forgotten with the next restart or reload: there is no state folder.");
-  if (c.ignored) get("origin").textContent += " A saved configuration exists but is not in use: the log says why. Back to the installed file deletes it.";
+    ? "This was changed on the page and replaces " + installed + ", also after a restart. On the appliance, tegracast config diff shows the difference."
+    : "This is " + installed + ". " + (c.keeps ? "A change is saved in the service's state folder and replaces it, also after a restart."
+      : "A change lasts until the next restart or reload: there is no state folder.");
+  if (c.ignored) get("origin").textContent += " A saved configuration exists but is not used; the log says why. Revert to installed file deletes it.";
   get("reset").hidden = !c.kept && c.keeps && !c.ignored;
 }
 
@@ -66,7 +66,7 @@ function wait(on) {
 // ask sends a request of the editor and shows the result: done for a text without mistakes, refused for another one.
 async function ask(method, path, headers, refused, done, follow) {
   const verdict = get("verdict");
-  verdict.textContent = "asking";
+  verdict.textContent = "Checking…";
   showMistakes([]);
   wait(true);
   try {
@@ -78,18 +78,18 @@ async function ask(method, path, headers, refused, done, follow) {
     verdict.textContent = answer.good ? done(answer) : refused + count(answer.mistakes.length, "mistake") + ".";
     if (answer.good && follow) await follow();
   } catch (e) {
-    verdict.textContent = "Not done: " + e.message;
+    verdict.textContent = "Failed: " + e.message;
   } finally {
     wait(false);
   }
 }
 
-const changed = (a) => "It is used now" + (a.warning ? ", but " + a.warning : "") + ". Changed: " + ((a.changed || []).join(", ") || "nothing");
+const changed = (a) => "Applied" + (a.warning ? ", but " + a.warning : "") + ". Changed: " + ((a.changed || []).join(", ") || "nothing");
 
 // become has the appliance work by another text, and loads what is used then. Nothing can be pressed until it is there.
 function become(method, headers) {
-  return ask(method, "api/v1/config", headers, "Refused, nothing has changed: ", changed,
-    () => load().catch((e) => { get("verdict").textContent += ". It cannot be loaded again: " + e.message; }));
+  return ask(method, "api/v1/config", headers, "Refused; nothing changed: ", changed,
+    () => load().catch((e) => { get("verdict").textContent += ". The text cannot be reloaded: " + e.message; }));
 }
 
 // again loads the text once more.
@@ -109,9 +109,9 @@ async function again() {
 get("editor").addEventListener("toggle", () => {
   if (get("editor").open && loaded === null) again();
 });
-get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, "The text has ", () => "There is no mistake."));
+get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, "The text has ", () => "No mistakes found."));
 get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
-const lose = () => !edited() || confirm("The text has changes that were not applied. Discard them?");
+const lose = () => !edited() || confirm("Discard the changes that were not applied?");
 get("again").addEventListener("click", () => lose() && again());
 get("reset").addEventListener("click", () => lose() && become("DELETE", {}));
 get("text").addEventListener("input", number);

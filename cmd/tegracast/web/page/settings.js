@@ -54,7 +54,7 @@ class Setter {
     this.sending++;
     const r = await fetch(this.path, { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(setting) }).catch((e) => e);
     this.sending--;
-    get("set").textContent = r.ok ? "set at " + new Date().toLocaleTimeString() : r.text ? (await r.text()).trim() : String(r);
+    get("set").textContent = r.ok ? "set at " + clock(Date.now()) : r.text ? (await r.text()).trim() : String(r);
   }
 
   // show takes what is set now, unless somebody moves a slider, or a setting is on its way.
@@ -82,20 +82,27 @@ function exposureValues(e) {
   return values;
 }
 
-// showSettings shows what can be set. The sliders are made again when that changes.
-function showSettings(exposures, balances) {
+// showSettings shows what can be set, folded by camera if there are many. The sliders are made again when that changes.
+function showSettings({ exposure, white_balance, parts }) {
   const all = [
-    ...exposures.map((e) => ({ id: "exposure-" + e.source, title: e.source, state: e, values: () => exposureValues(e), path: "api/v1/sources/" + encodeURIComponent(e.source) + "/exposure" })),
-    ...balances.map((b) => ({ id: "balance-" + b.isp, title: b.isp, state: b, together: true, path: "api/v1/isp/" + encodeURIComponent(b.isp) + "/white_balance",
+    ...(exposure || []).map((e) => ({ camera: e.source, id: "exposure-" + e.source, title: "Exposure", state: e, values: () => exposureValues(e), path: "api/v1/sources/" + encodeURIComponent(e.source) + "/exposure" })),
+    ...(white_balance || []).map((b) => ({ camera: sourceOf(b.isp, parts), id: "balance-" + b.isp, title: "White balance (" + b.isp + ")", state: b, together: true, path: "api/v1/isp/" + encodeURIComponent(b.isp) + "/white_balance",
       values: () => ({ red: { ...gain("red", 8), min: 0.25 }, blue: { ...gain("blue", 8), min: 0.25 } }) })),
   ];
   get("camera").hidden = !all.length;
-  const key = JSON.stringify(all.map((x) => [x.id, x.state.has_auto, x.state.max_exposure_us, x.state.has_exposure, x.state.has_gain]));
-  if (get("settings").dataset.key !== key) {
-    get("settings").dataset.key = key;
+  refill(get("settings"), JSON.stringify(all.map((x) => [x.id, x.camera, x.state.has_auto, x.state.max_exposure_us, x.state.has_exposure, x.state.has_gain])), () => {
+    const cameras = new Map();
     setters.clear();
-    for (const x of all) setters.set(x.id, new Setter(x.id, x, x.values()));
-    get("settings").replaceChildren(...[...setters.values()].map((s) => s.field));
-  }
+    for (const x of all) {
+      setters.set(x.id, new Setter(x.id, x, x.values()));
+      if (!cameras.has(x.camera)) {
+        cameras.set(x.camera, element("details"));
+        cameras.get(x.camera).append(element("summary", x.camera));
+      }
+      cameras.get(x.camera).append(setters.get(x.id).field);
+    }
+    for (const d of cameras.values()) d.open = cameras.size < 3;
+    return [...cameras.values()];
+  });
   for (const x of all) setters.get(x.id).show(x.state);
 }
