@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"strings"
 	"syscall"
 	"time"
@@ -60,7 +61,7 @@ func newAsker(w config.Web, installed bool) (*asker, error) {
 		return nil, errNoServer
 	}
 	if installed && there(installedSocket) {
-		return &asker{base: "http://localhost", client: http.Client{Timeout: askTimeout, Transport: &http.Transport{
+		return &asker{base: "http://localhost", client: http.Client{Timeout: askTimeout, CheckRedirect: followNobody, Transport: &http.Transport{
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				return new(net.Dialer).DialContext(ctx, "unix", installedSocket)
 			},
@@ -99,12 +100,12 @@ func withCertificate(w config.Web) *tls.Config {
 	}
 }
 
-// followNobody has a client treat a redirect as the answer instead of following it: serve sends no redirects, so
-// another program has answered.
+// followNobody has a client treat a redirect as the answer instead of following it: serve redirects only what is no path
+// of its interface, such as one with an empty name.
 func followNobody(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // request sends a request with a body, which may be nil, and returns the body of the answer, at most its first MiB. It
-// returns an error if there is no answer or its status is 300 or more.
+// returns an error if there is no answer, or its status is 300 or more: a redirect counts as 404.
 func (a *asker) request(ctx context.Context, method, path string, body []byte) ([]byte, error) {
 	r, err := http.NewRequestWithContext(ctx, method, a.base+path, bytes.NewReader(body))
 	if err != nil {
@@ -130,10 +131,34 @@ func (a *asker) request(ctx context.Context, method, path string, body []byte) (
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", a.base, err)
 	}
-	if answer.StatusCode >= http.StatusMultipleChoices {
+	switch {
+	case answer.StatusCode >= http.StatusBadRequest:
 		return nil, &refusal{answer.StatusCode, cmp.Or(strings.TrimSpace(string(text)), answer.Status)}
+	case answer.StatusCode >= http.StatusMultipleChoices:
+		return nil, &refusal{http.StatusNotFound, fmt.Sprintf("there is no such name, or another program answers at %s", a.base)}
 	}
 	return text, nil
+}
+
+// askOutput sends a request without a body for an output, whose name is between two parts of the path. If there is none of
+// that name, the error has the names that there are.
+func (a *asker) askOutput(ctx context.Context, method, before, name, after string) ([]byte, error) {
+	answer, err := a.request(ctx, method, before+url.PathEscape(name)+after, nil)
+	if refused, is := errors.AsType[*refusal](err); !is || refused.status != http.StatusNotFound {
+		return answer, err
+	}
+	text, failed := a.request(ctx, http.MethodGet, "/api/v1/status", nil)
+	var s web.Status
+	if failed != nil || json.Unmarshal(text, &s) != nil {
+		return nil, err
+	}
+	outputs := make([]string, len(s.Outputs))
+	for i, o := range s.Outputs {
+		if outputs[i] = o.Name; o.Name == name {
+			return nil, err // it is not of the kind that was asked for
+		}
+	}
+	return nil, fmt.Errorf("there is no output of that name: the outputs are %s", strings.Join(outputs, ", "))
 }
 
 // put sends a value as JSON by PUT.
@@ -145,7 +170,7 @@ func (a *asker) put(ctx context.Context, path string, value any) error {
 	return err
 }
 
-// A refusal is an answer with a status of 300 or more.
+// A refusal is an answer with a status of 400 or more.
 type refusal struct {
 	status int
 	why    string

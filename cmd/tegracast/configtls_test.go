@@ -40,6 +40,9 @@ func TestConfigTLS(t *testing.T) {
 	if valid := pair.Leaf.NotAfter.Sub(pair.Leaf.NotBefore); valid > 825*24*time.Hour {
 		t.Errorf("it is valid for %v", valid)
 	}
+	for _, name := range []string{"a b", "", "-x", "x-.example", "a..b", "münchen.example", "a,b", strings.Repeat("x", 64), strings.Repeat("x.", 150) + "x"} {
+		says(t, name, []string{"config", "tls", "--dir", t.TempDir(), "--name=" + name}, exitUsage, "camera.example.org: at most 253 characters")
+	}
 	for _, name := range []string{"web.crt", "web.key", "web.password"} {
 		if i, err := os.Stat(filepath.Join(dir, name)); err != nil || i.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, i, err)
@@ -138,8 +141,8 @@ func TestConfigTLSWrites(t *testing.T) {
 		t.Fatalf("%v: it was changed:\n%s", err, after)
 	}
 	real := file
-	for i, text := range []string{good, strings.TrimSuffix(good, "\n")} {
-		if file = real; i == 1 {
+	for i, text := range []string{good, strings.TrimSuffix(good, "\n"), "---\n" + good + "... # the end\n# of all", good + "..."} {
+		if file = real; i%2 == 1 {
 			file = link
 		}
 		if err := os.WriteFile(file, []byte(text), 0o640); err != nil {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -56,6 +58,9 @@ func (e env) writeSection(path string, made madeTLS) error {
 	return err
 }
 
+// documentEnd finds the line that ends a document (YAML 1.2 §9.1.2).
+var documentEnd = regexp.MustCompile(`(?m)^\.\.\.(\s|$)`)
+
 // addSection adds a section to the end of a configuration, unless its certificate is in use there already. The file keeps
 // its owner and its mode. Nothing is added to a file that has mistakes, or would have any with the section.
 func addSection(path string, made madeTLS) (added bool, err error) {
@@ -67,14 +72,19 @@ func addSection(path string, made madeTLS) (added bool, err error) {
 	if err != nil || c.Web.Certificate == made.certificate {
 		return false, err
 	}
+	end := len(text)
+	if at := documentEnd.FindIndex(text); at != nil {
+		end = at[0]
+	}
 	section := "\n" + made.section
-	if !bytes.HasSuffix(text, []byte("\n")) {
+	if !bytes.HasSuffix(text[:end], []byte("\n")) {
 		section = "\n" + section
 	}
-	if _, err := config.Parse(path, append(text, section...)); err != nil {
+	text = slices.Insert(text, end, []byte(section)...)
+	if _, err := config.Parse(path, text); err != nil {
 		return false, fmt.Errorf("the section does not fit: %w", err)
 	}
-	return true, replaceText(path, append(text, section...))
+	return true, replaceText(path, text)
 }
 
 // replaceText replaces the text of a file, or of the file that a link leads to, and keeps owner and mode. If it fails, the

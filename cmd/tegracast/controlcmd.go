@@ -21,8 +21,8 @@ const controlUsage = `Usage: tegracast %s NAME [--config FILE]
 Status 1 when no serve answers, or when it refuses.
 `
 
-// control returns a command that sends a request without a body for the output NAME. path is a format for the name.
-func control(name, method, path, about string) func(context.Context, env, []string) error {
+// control returns a command that sends a POST request for the output NAME, which is between two parts of the path.
+func control(name, before, after, about string) func(context.Context, env, []string) error {
 	return func(ctx context.Context, e env, args []string) error {
 		f := e.flags(name, fmt.Sprintf(controlUsage, name, about))
 		file := configOption(f)
@@ -36,17 +36,17 @@ func control(name, method, path, about string) func(context.Context, env, []stri
 		if err != nil {
 			return err
 		}
-		_, err = ask.request(ctx, method, fmt.Sprintf(path, url.PathEscape(f.Arg(0))), nil)
+		_, err = ask.askOutput(ctx, http.MethodPost, before, f.Arg(0), after)
 		return err
 	}
 }
 
 var (
-	startCommand = control("start", http.MethodPost, "/api/v1/outputs/%s/start",
+	startCommand = control("start", "/api/v1/outputs/", "/start",
 		"Has the serve that runs on this machine start the output NAME: one that was\nstopped, or one that has failed, without waiting for the next attempt.")
-	stopCommand = control("stop", http.MethodPost, "/api/v1/outputs/%s/stop",
+	stopCommand = control("stop", "/api/v1/outputs/", "/stop",
 		"Has the serve that runs on this machine close the output NAME and its readers,\nuntil it is started, or until serve restarts or reloads.")
-	triggerCommand = control("trigger", http.MethodPost, "/record/%s/trigger",
+	triggerCommand = control("trigger", "/record/", "/trigger",
 		"Has the serve that runs on this machine trigger the recording NAME: it keeps\nthe frames around now.")
 )
 

@@ -158,7 +158,8 @@ func help(ctx context.Context, e env, args []string) error {
 		case next == nil && len(w.words) == 0:
 			return terminal.UsageError{Err: fmt.Errorf("unexpected argument %q: try tegracast help %s", name, strings.Join(f.Args()[:i], " "))}
 		case next == nil:
-			return terminal.UsageError{Err: fmt.Errorf("unknown command %q%s: try tegracast --help", name, didYouMean(name, names(w.words), ""))}
+			above := strings.Join(append([]string{"tegracast"}, f.Args()[:i]...), " ")
+			return terminal.UsageError{Err: fmt.Errorf("unknown command %q%s: try %s --help", name, didYouMean(name, names(w.words), ""), above)}
 		}
 		w = *next
 	}

@@ -82,7 +82,12 @@ outputs:
 			}
 			raws := fmt.Sprintf("127.0.0.1:%d", p[1])
 			says(t, "another stream's", []string{"send", "jpeg", raws, "--config", config}, exitFailure, "of raw already")
-			says(t, "no output", []string{"send", "film", more, "--config", config}, exitFailure, "no output of that name")
+			for _, name := range []string{"film", "", ".", "..", "a/../raw", strings.Repeat("x", 300)} {
+				for _, args := range [][]string{{"send", name, more}, {"stop", name}, {"start", name}, {"trigger", name}} {
+					says(t, "no output", append(args, "--config", config), exitFailure, "there is no output of that name: the outputs are raw, jpeg")
+				}
+				says(t, "nothing to set", []string{"set", name, "--auto", "--config", config}, exitFailure, "there is no")
+			}
 			says(t, "configured", []string{"send", "raw", raws, "--stop", "--config", config}, exitFailure, "not sent there")
 			if status, _, errw := runs(t, "send", "raw", more, "--stop", "--config", config); status != exitOK {
 				t.Error(errw)

@@ -51,7 +51,7 @@ func sendCommand(ctx context.Context, e env, args []string) error {
 	if *stop {
 		method = http.MethodDelete
 	}
-	sdp, err := ask.request(ctx, method, "/api/v1/outputs/"+url.PathEscape(name)+"/destinations/"+url.PathEscape(to), nil)
+	sdp, err := ask.askOutput(ctx, method, "/api/v1/outputs/", name, "/destinations/"+url.PathEscape(to))
 	if err != nil {
 		return err
 	}

@@ -28,6 +28,7 @@ var wrongUsages = []wrong{
 	{"help sevre", 2, `command "sevre"`, "did you mean serve?"},
 	{"help serve extra", 2, `unexpected argument "extra"`, tryHelp + "help serve"},
 	{"help config chek", 2, `command "chek"`, "did you mean check?"},
+	{"help config nosuch", 2, `command "nosuch"`, "try tegracast config --help"},
 	{"help config check extra", 2, `unexpected argument "extra"`, tryHelp + "help config check"},
 
 	{"serve extra", 2, `unexpected argument "extra"`, tryHelp + "serve --help"},

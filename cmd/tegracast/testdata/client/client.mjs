@@ -21,8 +21,8 @@ const yaml = JSON.parse(text).text;
 // The parameters, body and further options of each call. Streams without an end are left after the first bytes.
 const endless = { responseType: "stream" };
 const calls = [
-  ["status"], ["stream", { pictures: "jpeg" }, undefined, endless], ["events", {}, undefined, endless], ["events", { since: 0 }], ["openapi"],
-  ["stream", { every: -1 }], ["events", { since: "x" }],
+  ["status"], ["stream", { pictures: "jpeg:500" }, undefined, endless], ["events", {}, undefined, endless], ["events", { since: 0 }], ["openapi"],
+  ["stream", { pictures: "jpeg:often" }], ["events", { since: "x" }],
   ...["sdp", "picture", "fullPicture", "rawPhotograph"].flatMap((id) => [[id, { name: "jpeg" }], [id, { name: "none" }]]), ["pictures", { name: "jpeg" }, undefined, endless],
   ["trigger", { name: "jpeg" }], ["metrics"], ["health"], ["ready"],
   ["watch", { name: "jpeg" }, "", { headers: { "Content-Type": "text/plain" } }], ["unwatch", { name: "jpeg", session: "x" }], ["trickle", { name: "jpeg", session: "x" }],
