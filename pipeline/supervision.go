@@ -203,7 +203,7 @@ func (s *outputSupervisor) letGo(_ context.Context, fault error) (atOnce bool) {
 	o.graph.mu.Lock()
 	o.consumer.useSlot = nil
 	o.graph.mu.Unlock()
-	now, what := time.Now(), "output failed, and is opened again"
+	now, what := time.Now(), "output failed; will retry"
 	o.mu.Lock()
 	if o.state == Running && s.Attempts == 1 {
 		o.since = now

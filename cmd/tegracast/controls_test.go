@@ -65,10 +65,10 @@ func (p pilot) sees(id, text string) {
 
 // switches stops an output by its button and starts it again. The page asks before it stops a recording. The pressed
 // button keeps the focus.
-func (p pilot) switches(name string, asks bool) {
+func (p pilot) switches(name string) {
 	p.Helper()
 	p.press("switch-" + name)
-	if asks {
+	if name == "kept" {
 		p.sees("question", "Nothing is recorded until you start it again.")
 		accessible(p.ctx, p.T, "with a question")
 		p.press("yes")

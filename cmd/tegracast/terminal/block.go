@@ -37,7 +37,7 @@ func (s *Status) block(v View, d since) (list []Line) {
 		who, bad := receivers(v.Receivers[x.Name])
 		who = cmp.Or(who, v.Takers[x.Name])
 		if x.State == pipeline.Retrying {
-			who, bad = "failed, and is opened again: "+strings.ReplaceAll(x.Error, "\n", "; "), true
+			who, bad = "failed; will retry: "+strings.ReplaceAll(x.Error, "\n", "; "), true
 		}
 		text := fmt.Sprintf("%-*s  %8.1f %8d  %6.1f, %6.1f ms  %s", width, x.Name, outputs[i], x.Drops(),
 			float64(x.Latency.P50)/1e6, float64(x.Latency.P99)/1e6, who)

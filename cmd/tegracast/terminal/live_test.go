@@ -138,7 +138,7 @@ func TestBlock(t *testing.T) {
 camera      30.0        0
 raw         30.0        0     1.0,    2.0 ms  10.0.0.1:5004: nobody listens
 taken       30.0        0     0.0,    0.0 ms  2 receivers, lost 0
-rec          0.0        0     0.0,    0.0 ms  failed, and is opened again: the disk is full
+rec          0.0        0     0.0,    0.0 ms  failed; will retry: the disk is full
 small       15.0        3     0.0,    0.0 ms  10.0.0.1:5006; 1 reader, lost 7
 mine is in quarantine
 2s since the start, 35 % of a processor; ctrl-C ends`

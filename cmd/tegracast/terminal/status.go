@@ -131,7 +131,7 @@ func (s *Status) line(v View, d since) string {
 	for i, x := range v.Stats.Outputs {
 		fmt.Fprintf(&b, "  | %s %.1f/s dropped %d latency %s p99 %s", x.Name, outputs[i], x.Drops(), MS(x.Latency.P50), MS(x.Latency.P99))
 		if x.State == pipeline.Retrying {
-			b.WriteString(" (failed, and is opened again)")
+			b.WriteString(" (failed; will retry)")
 		}
 	}
 	for _, c := range v.Loops {

@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 	base := showing(t, nil)
 	_, page := get(t, base+"/")
 	script := ""
-	for _, name := range []string{"page.js", "settings.js", "configure.js", "live.js", "chain.js", "outputs.js"} {
+	for _, name := range []string{"page.js", "settings.js", "live.js"} {
 		_, text := get(t, base+"/"+name)
 		script += text
 	}

@@ -3,6 +3,42 @@
 
 const patience = 3000; // ms; then what is shown is not known to be so any more
 
+const get = (id) => document.getElementById(id);
+
+function element(tag, text, attributes) {
+  const e = document.createElement(tag);
+  if (text !== undefined) e.textContent = text;
+  for (const [k, v] of Object.entries(attributes || {})) e.setAttribute(k, v);
+  return e;
+}
+
+const ms = (ns) => (ns / 1e6).toFixed(ns < 1e8 ? 1 : 0);
+const amount = (n) => n.toLocaleString();
+const count = (n, one, many) => amount(n) + " " + (n === 1 ? one : many || one + "s");
+const size = (n) => n < 1e9 ? (n / 1e6).toFixed(1) + " MB" : (n / 1e9).toFixed(1) + " GB";
+
+// clock returns the time of day, with the date unless that is today.
+function clock(time) {
+  const t = new Date(time);
+  return t.toDateString() === new Date().toDateString() ? t.toLocaleTimeString() : t.toLocaleString();
+}
+
+// setText changes a text only if it differs, so that screen readers are not told again.
+function setText(e, text) {
+  if (e.textContent !== text) e.textContent = text;
+}
+
+// refill replaces the content of an element if its key has changed. If that removes the element that has the focus, the one that has the
+// same id then gets it, or else the one with the id other.
+function refill(e, key, items, other) {
+  if (e.dataset.key === key) return;
+  e.dataset.key = key;
+  const had = document.activeElement;
+  e.replaceChildren(...items());
+  const next = had !== document.body && document.activeElement === document.body && (had.id && get(had.id) || get(other));
+  if (next) next.focus({ preventScroll: true });
+}
+
 let answered = performance.now(); // when the last state came
 let silent = false; // none comes
 let why = ""; // what is known of that
@@ -24,7 +60,7 @@ function mute(on) {
     focused = document.activeElement;
     if (next) {
       showTroubles(next);
-      showOutputs(next.outputs || []);
+      showOutputs(next.outputs);
     }
     for (const e of document.querySelectorAll(".is")) setText(e, "was " + e.textContent);
   } else if (focused !== document.body && document.activeElement === document.body) focused.focus({ preventScroll: true });
@@ -53,7 +89,7 @@ const unseen = (p) => Math.max(0, p.lost - markOf(p).lost);
 const sinceOf = (p) => markOf(p).at || p.since; // since when unseen counts
 
 function markSeen(s) {
-  for (const p of s.parts || []) marks[p.name] = { since: p.since, lost: p.lost, losses: p.losses, at: s.time };
+  for (const p of s.parts) marks[p.name] = { since: p.since, lost: p.lost, losses: p.losses, at: s.time };
   try {
     localStorage.setItem("seen", JSON.stringify(marks));
   } catch {} // they last as long as the page
@@ -81,23 +117,22 @@ function retryText(o) {
 
 // troubles lists what an operator has to know, beside losses. Destinations with the same trouble share a line.
 function troubles(s) {
-  const list = [], places = new Map();
-  if (s.stalled) list.push(s.stalled);
-  for (const o of s.outputs || []) {
-    const part = (s.parts || []).find((p) => p.name === o.name);
+  const list = s.stalled ? [s.stalled] : [], places = new Map();
+  for (const o of s.outputs) {
+    const part = s.parts.find((p) => p.name === o.name);
     if (o.state === "retrying") list.push(o.name + ": " + retryText(o) + (part && unseen(part) ? "; " + lossText(part) : ""));
     else if (o.error) list.push(o.name + " ended: " + o.error);
-    for (const [to, text] of Object.entries(o.troubles || {})) places.set(text, [...places.get(text) || [], to + " (" + o.name + ")"]);
+    for (const [to, text] of Object.entries(o.troubles)) places.set(text, [...places.get(text) || [], to + " (" + o.name + ")"]);
   }
   for (const [text, at] of places) list.push(at.join(", ") + ": " + text);
-  for (const p of s.parts || []) if (p.kind === "source" && p.state === "ended") list.push(p.name + " has played to its end");
+  for (const p of s.parts) if (p.kind === "source" && p.state === "ended") list.push(p.name + " has played to its end");
   if (s.bus && !s.bus.connected) list.push("Message bus " + s.bus.server + " is not connected" + (s.bus.trouble ? ": " + s.bus.trouble : ""));
-  for (const r of s.board || []) if (r.alarm) list.push(r.name + " is above its limit; the board is throttled");
+  for (const r of s.board) if (r.alarm) list.push(r.name + " is above its limit; the board is throttled");
   return list;
 }
 
 function showTroubles(s) {
-  const list = troubles(s), lost = (s.parts || []).filter((p) => unseen(p) > 0);
+  const list = troubles(s), lost = s.parts.filter((p) => unseen(p) > 0);
   const texts = [...list, ...lost.filter((p) => p.state !== "retrying").map((p) => p.name + " " + lossText(p))];
   get("trouble").hidden = !texts.length;
   get("seen").hidden = !lost.length;
@@ -106,12 +141,12 @@ function showTroubles(s) {
 }
 
 function showSummary(s) {
-  const outputs = s.outputs || [], parts = s.parts || [];
-  const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + (o.to || []).filter((to) => !(o.troubles || {})[to]).length, 0);
+  const { outputs, parts } = s;
+  const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + o.to.filter((to) => !o.troubles[to]).length, 0);
   const readers = outputs.reduce((n, o) => n + othersOf(o).length, 0);
   get("summary").hidden = false;
   setText(get("receivers"), [addresses && count(addresses, "address", "addresses"), readers && count(readers, "reader")].filter(Boolean).join(", ") || "nobody");
-  const last = samples.at(-1), network = outputs.filter((o) => o.to || o.rtsp || o.whep);
+  const last = samples.at(-1), network = outputs.filter((o) => o.to.length || o.rtsp || o.whep);
   const slowest = Math.max(-1, ...network.map((o) => last && last.parts[o.name] ? last.parts[o.name][2] : -1));
   setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms");
   const fresh = parts.reduce((n, p) => n + unseen(p), 0), since = parts.map(sinceOf).filter(Boolean).sort()[0];
@@ -122,6 +157,8 @@ function showSummary(s) {
 
 function showState(s) {
   const back = silent;
+  for (const list of ["outputs", "parts", "board", "lines", "exposure", "white_balance"]) s[list] = s[list] || [];
+  s.outputs = s.outputs.map((o) => ({ to: [], added: [], readers: [], troubles: {}, ...o }));
   next = s;
   answered = performance.now();
   why = "";
@@ -133,11 +170,11 @@ function showState(s) {
   else if (!s.ready) tell(problems ? "not ready" : "starting", "bad");
   else tell("streaming" + (problems ? ", " + count(problems, "problem") : ""), problems ? "bad" : "good");
   showSummary(s);
-  showOutputs(s.outputs || []);
-  showChain(s.parts || []);
-  showChoice(s.outputs || [], s.parts || []);
+  showOutputs(s.outputs);
+  showChain(s.parts);
+  showChoice(s.outputs, s.parts);
   showBoard(s);
-  showLines(s.lines || []);
+  showLines(s.lines);
   showSettings(s);
   get("configuration").hidden = !s.configurable;
   if (back) {
@@ -147,10 +184,9 @@ function showState(s) {
 }
 
 function showBoard(s) {
-  const readings = s.board || [];
-  get("board").hidden = !readings.length && !s.model;
+  get("board").hidden = !s.board.length && !s.model;
   setText(get("model"), s.model || "");
-  get("readings").replaceChildren(...readings.map((r) =>
+  get("readings").replaceChildren(...s.board.map((r) =>
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
@@ -186,6 +222,244 @@ function showRecord({ time, level, msg, ...rest }) {
   if (level !== "INFO") item.prepend(element("strong", level === "ERROR" ? "Error: " : level === "WARN" ? "Warning: " : ""));
   list.prepend(item);
   while (list.children.length > 200) list.lastChild.remove();
+}
+
+const chartWidth = 300, chartHeight = 20; // as in chart
+const chart = '<svg viewBox="0 0 300 20" preserveAspectRatio="none" role="img"><path/></svg>';
+
+let samples = []; // of the last minutes, the newest last
+const nodes = new Map(); // by the part's name: what changes in its box
+
+// A Row is a value of a part with its chart.
+class Row {
+  constructor(list, label, title) {
+    this.row = element("div", undefined, { class: label.toLowerCase(), title });
+    this.value = element("dd");
+    const cell = element("dd");
+    cell.innerHTML = chart;
+    this.chart = cell.firstChild;
+    this.row.append(element("dt", label), this.value, cell);
+    list.append(this.row);
+  }
+
+  // show shows a text, and a line through values, of which null ones are gaps. unit is for the text of the chart.
+  show(text, values, unit, digits) {
+    setText(this.value, text);
+    const known = values.filter((v) => v !== null), top = Math.max(...known, 1e-9);
+    let path = "", pen = "M";
+    values.forEach((v, i) => {
+      if (v === null) pen = "M";
+      else {
+        path += pen + (chartWidth - values.length + i) + " " + (chartHeight - 1 - v / top * (chartHeight - 3)).toFixed(1);
+        pen = "L";
+      }
+    });
+    this.chart.firstChild.setAttribute("d", path);
+    this.row.classList.toggle("none", top < 1e-8);
+    this.chart.setAttribute("aria-label", known.length ? "Last five minutes: " + Math.min(...known).toFixed(digits) + " to " + Math.max(...known).toFixed(digits) + unit : "No data yet");
+  }
+}
+
+// newNode makes the box of a part.
+function newNode(p) {
+  const item = element("li"), box = element("div", undefined, { class: "part" }), name = element("h3", p.name + " "), head = element("div");
+  name.append(element("small", p.kind || ""));
+  const state = element("p", "", { class: "is" }), list = element("dl"), below = element("ul");
+  const n = { item, box, state, below };
+  head.append(name, state);
+  box.append(head);
+  item.append(box, below);
+  if (p.kind) {
+    box.append(list);
+    n.rate = new Row(list, "Rate", "Frames per second, over the last three seconds");
+    if (p.kind !== "source") n.delay = new Row(list, "Delay", "From the arrival of a frame's last byte until this step has finished with it: median / 99th percentile");
+    n.lost = new Row(list, "Lost", "");
+  }
+  return n;
+}
+
+// showChain shows the parts as trees from the sources to the outputs.
+function showChain(parts) {
+  const names = new Set(parts.map((p) => p.name));
+  const missing = [...new Set(parts.map((p) => p.from).filter((from) => from && !names.has(from)))]; // it is not open
+  const all = [...missing.map((name) => ({ name, state: "not open" })), ...parts];
+  refill(get("parts"), JSON.stringify(all.map((p) => [p.kind, p.name, p.from])), () => {
+    nodes.clear();
+    for (const p of all) nodes.set(p.name, newNode(p));
+    for (const p of all) if (p.from) nodes.get(p.from).below.append(nodes.get(p.name).item);
+    for (const n of nodes.values()) if (!n.below.children.length) n.below.remove();
+    return all.filter((p) => !p.from).map((p) => nodes.get(p.name).item);
+  });
+  for (const p of all) showPart(nodes.get(p.name), p);
+  const since = parts.map((p) => p.since).filter(Boolean).sort()[0];
+  setText(get("counted"), since ? "Losses count since " + clock(since) + ", or since the step was last opened." : "");
+}
+
+function showPart(n, p) {
+  n.box.className = "part " + p.state.replace(" ", "-");
+  setText(n.state, p.state);
+  if (!n.rate) return;
+  const at = (i) => samples.map((s) => s.parts[p.name] && s.seconds ? i(s.parts[p.name], s) : null);
+  n.rate.show(p.rate.toFixed(1) + "/s", at((c, s) => c[0] / s.seconds), " frames per second", 1);
+  if (n.delay) n.delay.show(p.p50_ns ? ms(p.p50_ns) + " / " + ms(p.p99_ns) + " ms" : "–", at((c) => c[2] < 0 ? null : c[2] / 1000), " ms", 1);
+  n.lost.show(amount(p.lost), at((c) => c[1]), " frames", 0);
+  n.lost.row.title = "Frames lost in this step" + (p.since ? " since " + clock(p.since) : "");
+  n.box.classList.toggle("losing", unseen(p) > 0);
+}
+
+const boxes = new Map(); // by the output's name
+
+// askOutput sends a request for an output and shows the result; a failure at the element wrong. It returns the answer, or null.
+async function askOutput(o, path, method, done, wrong = "said") {
+  const r = await fetch(path, { method }).catch((e) => e), failure = r.ok ? "" : r.text ? (await r.text()).trim() : String(r);
+  sayOf(o, "said", r.ok && done ? done + " at " + clock(Date.now()) : "");
+  if (failure || wrong !== "said") sayOf(o, wrong, failure);
+  return r.ok ? r : null;
+}
+
+function sayOf(o, what, text) {
+  const e = get(what + "-" + o.name);
+  if (e) e.textContent = text;
+}
+
+// once does what a button is for, unless that is being done.
+async function once(b, press) {
+  if (b.getAttribute("aria-disabled")) return;
+  b.setAttribute("aria-disabled", "true");
+  await press();
+  b.removeAttribute("aria-disabled");
+}
+
+function button(o, what, text, label, press, title) {
+  const b = element("button", text, { type: "button", id: what + "-" + o.name, "aria-label": label + " " + o.name, title: title || "" });
+  b.addEventListener("click", () => once(b, press));
+  return b;
+}
+
+// save saves a file of an output. The answer is shown if there is none.
+async function save(o, path) {
+  const r = await askOutput(o, path, "GET", "");
+  if (!r) return;
+  const name = /filename="([^"]*)"/.exec(r.headers.get("Content-Disposition") || ""), url = URL.createObjectURL(await r.blob());
+  element("a", "", { href: url, download: name ? name[1] : path }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
+
+// address returns an address with a button that copies it, if the browser can, and one that removes it if remove is given.
+function address(o, what, text, note, remove) {
+  const item = element("li"), place = element("div");
+  const copy = () => navigator.clipboard.writeText(text).then(() => sayOf(o, "said", "copied"), (e) => sayOf(o, "said", String(e)));
+  place.append(element("span", what), element("code", text), note || "");
+  item.append(place, navigator.clipboard ? button(o, "copy-" + text, "Copy", "Copy " + text + " of", copy) : "", remove || "");
+  return item;
+}
+
+const onlyOn = (host, url) => /\/\/(127\.|localhost|\[::1])/.test(url) && element("small", "only on " + host);
+
+function addresses(o, path) {
+  const rows = o.to.map((to) => {
+    const trouble = o.troubles[to];
+    const remove = () => askOutput(o, path + "/destinations/" + encodeURIComponent(to), "DELETE", "removed");
+    return address(o, to.includes("://") ? "Published to" : "Sent to", to, trouble && element("small", trouble, { class: "bad" }),
+      o.added.includes(to) && button(o, "remove-" + to, "Remove", "Remove the destination " + to + " of", remove));
+  });
+  if (o.rtsp) rows.push(address(o, "VLC, ffplay (RTSP)", o.rtsp, onlyOn(get("host").textContent, o.rtsp)));
+  const whep = new URL(encodeURIComponent(o.name) + "/whep", location.href).href;
+  if (o.whep) rows.push(address(o, "Browser (WebRTC/WHEP)", whep, onlyOn("this machine", whep)));
+  return rows;
+}
+
+// adder returns the form that adds a destination.
+function adder(o, path) {
+  const form = element("form"), b = element("button", "Add", { "aria-label": "Add a destination of " + o.name });
+  const hint = element("small", "An even port for RTP; RTCP uses the next one.", { id: "hint-" + o.name }), wrong = element("p", "", { id: "wrong-" + o.name, class: "bad", role: "alert" });
+  const field = element("input", undefined, { id: "to-" + o.name, placeholder: "192.168.1.20:5004", autocomplete: "off", spellcheck: "false", required: "", "aria-describedby": hint.id + " " + wrong.id });
+  form.append(element("label", "Also send to", { for: field.id }), field, b, hint, wrong);
+  form.addEventListener("submit", (e) => {
+    e.preventDefault();
+    once(b, async () => {
+      const r = await askOutput(o, path + "/destinations/" + encodeURIComponent(field.value.trim()), "PUT", "added", "wrong");
+      field.setAttribute("aria-invalid", !r);
+      if (r) field.value = "";
+      else field.focus();
+    });
+  });
+  return form;
+}
+
+// isOwn reports whether a reader is this page, which watches by WebRTC.
+const isOwn = (r) => watch && watch.session && r.session && watch.session.endsWith("/" + r.session);
+const othersOf = (o) => o.readers.filter((r) => !isOwn(r));
+const readerText = (r) => (isOwn(r) ? "this page" : r.address) + ", " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", " + amount(r.lost) + " lost" : "");
+
+// sure asks a question and returns whether the answer is yes.
+function sure(question) {
+  const dialog = get("sure");
+  setText(get("question"), question);
+  dialog.returnValue = "";
+  dialog.showModal();
+  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
+}
+
+// switchOutput starts an output, or stops it, after a question if somebody would miss it.
+async function switchOutput(o, path) {
+  if (o.stopped) return askOutput(o, path + "/start", "POST", "started");
+  const others = othersOf(o).length;
+  const ends = (others ? " " + count(others, "reader") + " will be cut off." : "") + (o.record ? " Nothing is recorded until you start it again." : "");
+  if (!ends || await sure("Stop " + o.name + "?" + ends)) await askOutput(o, path + "/stop", "POST", "stopped");
+}
+
+// newBox makes the content of an output's box. Its parts are kept in box for what changes in them.
+function newBox(box, o) {
+  const name = encodeURIComponent(o.name), row = element("p", undefined, { class: "row" });
+  const title = element("h3", o.name + " ", { id: "title-" + o.name, tabindex: -1 });
+  title.append(element("small", o.sends));
+  box.path = "api/v1/outputs/" + name;
+  box.is = element("p", "", { class: "is", id: "is-" + o.name });
+  box.addresses = element("ul", undefined, { class: "addresses" });
+  box.readers = element("details");
+  box.readers.append(element("summary"), element("ul"));
+  const files = [
+    ["JPEG", ".jpg", o.picture, "The picture that the page shows"], ["PNG", ".png", o.picture, "The picture at full size, without loss"],
+    ["DNG", ".dng", o.samples, "The sensor's samples, for a raw converter"], ["SDP", ".sdp", o.sdp, "The description of the stream, which VLC and ffplay open"],
+  ].filter((f) => f[2]);
+  if (files.length) row.append(element("span", "Save"));
+  for (const [kind, end, , title] of files) row.append(button(o, "save-" + kind, kind, "Save " + kind + " of", () => save(o, name + end), title));
+  if (o.trigger) row.append(button(o, "trigger", "Trigger", "Trigger", () => askOutput(o, "record/" + name + "/trigger", "POST", "triggered"), "Save the frames around now"));
+  box.switch = button(o, "switch", "", "", () => switchOutput(box.output, box.path));
+  row.append(box.switch, box.said);
+  return [title, box.is, box.addresses, box.readers, o.sdp ? adder(o, box.path) : "", row];
+}
+
+// isText says what an output does.
+function isText(o) {
+  const r = o.recording;
+  if (o.state === "retrying") return retryText(o);
+  if (!r || o.error) return o.state + (o.error ? ": " + o.error : "");
+  return (r.waiting ? "waiting for a trigger" : r.file ? (o.trigger ? "saving " : "recording ") + r.file.split("/").pop() + ", " + size(r.bytes) : o.state) +
+    "; " + size(r.free_bytes) + " free in " + r.folder;
+}
+
+function showOutput(box, o) {
+  box.output = o;
+  box.item.className = "output " + o.state;
+  refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger]), () => newBox(box, o), "streams-title");
+  setText(box.is, isText(o));
+  refill(box.addresses, JSON.stringify([o.to, o.added, o.rtsp, o.whep, o.troubles]), () => addresses(o, box.path), "title-" + o.name);
+  const others = othersOf(o).length, all = o.readers, texts = all.map(readerText), [summary, rows] = box.readers.children;
+  box.readers.hidden = !all.length;
+  setText(summary, [others && count(others, "reader"), others < all.length && "this page"].filter(Boolean).join(" and "));
+  refill(rows, texts.join("\n"), () => texts.map((t) => element("li", t)));
+  setText(box.switch, (o.stopped ? "Start" : "Stop") + (o.record ? " recording" : ""));
+  box.switch.setAttribute("aria-label", box.switch.textContent + " " + o.name);
+}
+
+function showOutputs(outputs) {
+  refill(get("outputs"), JSON.stringify(outputs.map((o) => o.name)), () => outputs.map(({ name }) => {
+    if (!boxes.has(name)) boxes.set(name, { item: element("li"), said: element("span", "", { role: "status", id: "said-" + name }) });
+    return boxes.get(name).item;
+  }), "streams-title");
+  for (const o of outputs) showOutput(boxes.get(o.name), o);
 }
 
 // say tells the feed what this tab wants, which is nothing while nobody sees it.
@@ -235,4 +509,4 @@ get("seen").addEventListener("click", () => {
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
 setInterval(() => age(""), 500);
 setInterval(sayWanted, 2000);
-sayWanted();
+addEventListener("DOMContentLoaded", sayWanted); // then all scripts are loaded
