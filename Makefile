@@ -138,7 +138,7 @@ test-long-peers: setup-test ## each of the other programs that tests use, and it
 
 test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
 	@$(call install,mmdebstrap)
-	$(call long,TestReloadsBySystemd,./cmd/tegracast)
+	$(call long,TestReloadsBySystemd|TestDoctorUsesCUDAAsTheService,./cmd/tegracast)
 	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
 
 test-long-newcomer: setup-test ## README's commands in a bare Debian 12

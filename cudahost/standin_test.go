@@ -69,6 +69,27 @@ func TestNoCUDA(t *testing.T) {
 	}
 }
 
+// TestTry checks what Try reports about memory, and each error on the way to it.
+func TestTry(t *testing.T) {
+	for access, defines := range map[string][]string{"the CPU's address": nil, "an address of their own": {"-DUNIFIED=0"}} {
+		if about, err := try(standin(t, defines...)); err != nil || !strings.Contains(about, "stand-in, compute capability 8.7") || !strings.Contains(about, access) {
+			t.Errorf("%q, %v, want %s", about, err, access)
+		}
+	}
+	var e *Error
+	if _, err := try(standin(t, "-DNO_SYNC=1")); !errors.As(err, &e) || e.Call != "cuPointerSetAttribute" {
+		t.Errorf("without SYNC_MEMOPS: %v", err)
+	}
+	t.Setenv("STANDIN_LOST", os.Args[0])
+	if _, err := try(standin(t)); !errors.As(err, &e) || e.Call != "cuMemHostAlloc" {
+		t.Errorf("without memory: %v", err)
+	}
+	t.Setenv("STANDIN_NO_INIT", "1")
+	if _, err := try(standin(t)); !errors.As(err, &e) || e.Call != "cuInit" {
+		t.Errorf("without cuInit: %v", err)
+	}
+}
+
 func TestCallsOfTheDriver(t *testing.T) {
 	for name, defines := range map[string][]string{"unified": nil, "not unified": {"-DUNIFIED=0"}} {
 		c := openStandin(t, defines...)

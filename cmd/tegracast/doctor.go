@@ -24,6 +24,9 @@ safety; they do not change the status.
 unit's user, groups, device rules, limits and sandbox, including drop-ins. This
 finds what root may open and the service may not. It needs root.
 
+CUDA and UCX are used in a child process, for at most 30 seconds each. If root
+runs the installed program, that child runs as tegracast.service does.
+
 --report writes one archive with everything that support may ask for: this text,
 the files behind it, the logs of the kernel and of the service, the state of the
 kernel module, memory pinned for the FPGA, validation runs, and one minute of
@@ -38,6 +41,9 @@ Packages of the libraries that the program opens at run time, by distribution:
 ` + distribution.Table()
 
 func doctorCommand(ctx context.Context, e env, args []string) error {
+	if len(args) == 2 && args[0] == doctor.AttemptArgument {
+		return doctor.Attempt(e.Env, args[1])
+	}
 	f := e.flags("doctor", doctorUsage)
 	asJSON := f.Bool("json", false, "print the findings as JSON")
 	service := f.Bool("service", false, "run with the user, device rules and sandbox of tegracast.service")

@@ -132,4 +132,10 @@ func runsWith(t *testing.T, text string, args ...string) (status int, stdout, st
 	return runs(t, args...)
 }
 
-func TestMain(m *testing.M) { programtest.Main(m) }
+// TestMain runs the tests, or doctor in a child of doctor.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "doctor" {
+		os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	programtest.Main(m)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,6 +78,9 @@ func Open(c Config) (*Driver, error) {
 	if c.Library == "" {
 		if !c.Settings.AllowCompat {
 			return nil, notAllowed(c.Settings.Path)
+		}
+		if len(c.Settings.Unused) > 0 {
+			c.Logger.Info("these keys of cufile.json have no effect without NVIDIA's library", "keys", strings.Join(c.Settings.Unused, " "))
 		}
 		d.back = newCompat(d, &c)
 		return d, nil

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/tailscale/hujson"
 )
@@ -45,6 +47,12 @@ var later = map[string]bool{
 	"properties.compat_odirect_unaligned_read_split_min_size_kb": true,
 	"fs.beegfs": true, "fs.nfs": true, "fs.gpfs": true, "fs.lustre.rdma_dev_addr_list": true, "fs.lustre.mount_table": true,
 	"fs.weka.rdma_dev_addr_list": true, "fs.weka.mount_table": true,
+}
+
+// unused lists the beginnings of keys of the document that compatibility mode does not use.
+var unused = []string{
+	"logging.", "profile.", "denylist.", "blacklist.",
+	"properties.rdma_", "properties.gds_rdma_", "properties.GPUDirect Storage_rdma_", "fs.lustre.", "fs.weka.",
 }
 
 // ParseSettings parses a cufile.json. Errors name the place by name, line and column. Comments and trailing commas are
@@ -133,10 +141,14 @@ func (r *settingsReader) member(key string, name, v *hujson.Value) error {
 	case groups[key]:
 		return r.object(key, v)
 	case !known && later[key]:
+		r.out.Unused = append(r.out.Unused, key)
 		return nil
 	case !known:
 		r.out.Unknown = append(r.out.Unknown, r.place(name.StartOffset)+": "+key)
 		return nil
+	}
+	if slices.ContainsFunc(unused, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
+		r.out.Unused = append(r.out.Unused, key)
 	}
 	r.at[key] = v.StartOffset
 	value := v.Clone()

@@ -48,7 +48,8 @@ type Settings struct {
 	// Unknown lists the keys that no release up to 1.20 has, each with its place, such as "cufile.json:3:5:
 	// properties.colour".
 	Unknown []string
-	Path    string // of the file; empty: none
+	Unused  []string // keys of the file that compatibility mode does not use
+	Path    string   // of the file; empty: none
 }
 
 // DefaultSettings returns the settings of a machine without cufile.json. Compatibility mode is allowed: §2.3 says so,

@@ -3,6 +3,7 @@
 package cufile
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -53,6 +54,9 @@ func TestEveryKeyIsRead(t *testing.T) {
 		DenyDrivers: []string{"a"}, DenyDevices: []string{"/dev/b"}, DenyMounts: []string{"/c"},
 		DenyFilesystems: []string{"lustre", "wekafs"},
 	}
+	want.Unused = strings.Fields("logging.dir logging.level profile.nvtx profile.cufile_stats properties.rdma_dev_addr_list " +
+		"properties.rdma_dynamic_routing properties.rdma_dynamic_routing_order properties.gds_rdma_write_support properties.force_compat_mode " +
+		"fs.lustre.posix_gds_min_kb fs.weka.rdma_write_support denylist.drivers denylist.devices denylist.mounts denylist.filesystems execution")
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -78,6 +82,30 @@ func TestUnknownKeysAreReported(t *testing.T) {
 	want := []string{"cufile.json:2:19: properties.colour", "cufile.json:3:3: sound"}
 	if !reflect.DeepEqual(got.Unknown, want) {
 		t.Errorf("%q", got.Unknown)
+	}
+}
+
+// TestKeysWithoutEffectAreLogged checks that one line names the keys that compatibility mode does not use.
+func TestKeysWithoutEffectAreLogged(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"denylist": {"mounts": ["/x"]}, "profile": {"nvtx": true}, "properties": {"allow_compat_mode": true}}`: `keys="denylist.mounts profile.nvtx"`,
+		`{"properties": {"max_direct_io_size_kb": 1024}}`:                                                        "",
+	} {
+		s, err := ParseSettings("cufile.json", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log strings.Builder
+		d, err := Open(Config{Settings: s, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+		if got := log.String(); strings.Count(got, "have no effect") != min(1, len(want)) || !strings.Contains(got, want) {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ char *getenv(const char *name);
 int access(const char *path, int mode);
 int open(const char *path, int flags, ...);
 int close(int fd);
+int pause(void);
 int posix_memalign(void **p, size_t alignment, size_t n);
 void free(void *p);
 int strcmp(const char *a, const char *b);
@@ -29,6 +30,10 @@ int madvise(void *p, size_t n, int advice);
 #endif
 #ifndef READONLY
 #define READONLY 1
+#endif
+
+#ifndef NO_SYNC
+#define NO_SYNC 0 /* 1: no buffer takes SYNC_MEMOPS */
 #endif
 
 static uint64_t last_id;
@@ -56,7 +61,14 @@ static int opens(const char *list)
 	return 1;
 }
 
-int cuInit(unsigned flags) { return flags == 0 && !getenv("STANDIN_NO_INIT") && opens(getenv("STANDIN_DEVICES")) ? 0 : 100; }
+int cuInit(unsigned flags)
+{
+	while (getenv("STANDIN_HANGS"))
+		pause();
+	if (getenv("STANDIN_CRASHES"))
+		__builtin_trap();
+	return flags == 0 && !getenv("STANDIN_NO_INIT") && opens(getenv("STANDIN_DEVICES")) ? 0 : 100;
+}
 int cuDriverGetVersion(int *v) { return *v = VERSION, 0; }
 int cuDeviceGetCount(int *n) { return *n = DEVICES, 0; }
 int cuDeviceGet(int *d, int i) { return *d = i, 0; }
@@ -151,7 +163,7 @@ int cuPointerGetAttributes(unsigned n, int *attributes, void **data, uintptr_t p
 	*(uintptr_t *)data[3] = p;
 	return n != 5 || attributes[4] != 12;
 }
-int cuPointerSetAttribute(const void *v, int a, uintptr_t p) { return fail_next ? 1 : a != 6 || *(unsigned *)v != 1 || !p; }
+int cuPointerSetAttribute(const void *v, int a, uintptr_t p) { return fail_next || NO_SYNC ? 1 : a != 6 || *(unsigned *)v != 1 || !p; }
 OK(cuStreamCreate)
 OK(cuStreamDestroy_v2)
 OK(cuStreamSynchronize)

@@ -4,10 +4,10 @@ package codec
 
 import "unsafe"
 
-// A bitstream is what a library returns for a picture: memory for the SFrameBSInfo of any release.
+// A bitstream holds the SFrameBSInfo of a picture, of any release.
 type bitstream struct {
 	info     frameInfo[measuredLayerInfo]
-	measured bool // info is what its type says; otherwise it is a frameInfo[layerInfo]
+	measured bool // otherwise info is a frameInfo[layerInfo]
 }
 
 func (b *bitstream) plain() *frameInfo[layerInfo] {

@@ -58,6 +58,19 @@ func Open(cfg Config) (*Context, error) {
 	return c, nil
 }
 
+// Try opens libucp and a worker, as an output does, and returns the release. The library may hang or crash meanwhile.
+func Try() (release string, err error) {
+	c, err := Open(Config{})
+	if err != nil {
+		return "", err
+	}
+	w, err := c.NewWorker()
+	if err != nil {
+		return "", errors.Join(err, c.Close())
+	}
+	return c.Release(), errors.Join(w.Close(), c.Close())
+}
+
 // spareDescriptors is the number of descriptors that must be free when a context or a worker is created: more than the
 // library opens for either with 16 network devices.
 const spareDescriptors = 64

@@ -13,6 +13,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/distribution"
+	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
 func (p patient) board() finding {
@@ -79,6 +80,19 @@ func (p patient) h264() finding {
 		}
 	}
 	return p.lacks(distribution.OpenH264, "nothing can be sent as H.264 (payload: h264)")
+}
+
+// ucx checks for UCX, which outputs with ucx need: that it is there, is new enough, and can be used by several threads.
+func (p patient) ucx() finding {
+	found := p.library(ucx.LibraryName)
+	if found == "" {
+		return p.lacks(distribution.UCX, "nothing can be sent or received by UCX (ucx of an output)")
+	}
+	release, err := p.attempt("ucx")
+	if err != nil {
+		return finding{"UCX", isWarning, "/" + found + " cannot be used: " + err.Error() + ": see docs/ucx.md", ""}
+	}
+	return finding{"UCX", isGood, "/" + found + ", release " + release, ""}
 }
 
 // lacks returns the finding that a library is not installed, and its consequence.

@@ -5,6 +5,7 @@
 package doctor
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -39,13 +40,23 @@ func thisMachine() patient {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	return patient{user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, open: func(path string) error {
-		board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, path)
-		if err != nil {
-			return err
-		}
-		return board.Close()
-	}}
+	return patient{
+		user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog,
+		open: func(path string) error {
+			board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, path)
+			if err != nil {
+				return err
+			}
+			return board.Close()
+		},
+		attempt: func(library string) (string, error) {
+			program, err := newManager(terminal.Env{}).child(context.Background(), os.Geteuid(), attemptLimit)
+			if err != nil {
+				return "", err
+			}
+			return attempt(program, library, attemptLimit)
+		},
+	}
 }
 
 // examine makes all checks, in the order of bringing up a board (docs/bringup.md). A check that depends on a failed one
@@ -56,7 +67,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
-	list = append(list, p.h264(), p.turboJPEG(), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(list, p.h264(), p.turboJPEG(), p.ucx(), p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

@@ -91,6 +91,7 @@ func ofPatient(root fs.FS, flags uint32) patient {
 	return patient{
 		root: root, synchronised: func() bool { return true }, open: func(string) error { return nil },
 		info: func(string) (uapi.Info, error) { return uapi.Info{Flags: flags, NIRQs: 4}, nil }, kernelLog: func() string { return "" },
+		attempt: func(library string) (string, error) { return "the release of " + library, nil },
 	}
 }
 
@@ -118,6 +119,12 @@ func TestDoctor(t *testing.T) {
 		{"in use", "sys/class/tegra_p2p/tegra_p2p0/owners", "812 998\n", "device", isGood, "/dev/tegra_p2p0 is in use by pid 812"},
 		{"no device", "dev/tegra_p2p0", "-", "device", isMissing, "/dev/tegra_p2p0"},
 		{"no CUDA", "usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1", "-", "libcuda", isWarning, "host memory"},
+		{"UCX", "usr/lib/aarch64-linux-gnu/libucp.so.0", "", "UCX", isGood, "/usr/lib/aarch64-linux-gnu/libucp.so.0, release the release of ucx"},
+		{"no UCX", "usr/lib/aarch64-linux-gnu/libucp.so.0", "-", "UCX", isNote, "not installed: nothing can be sent or received by UCX"},
+		{"openh264 of JetPack 6", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "", "openh264", isGood, "libopenh264.so.6"},
+		{"no openh264", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "-", "openh264", isNote, "nothing can be sent as H.264"},
+		{"no openh264 on JetPack 5", "etc/os-release", "ID=ubuntu\nVERSION_ID=\"20.04\"\n", "openh264", isNote, "use the board's encoder"},
+		{"no TurboJPEG", "etc/os-release", "ID=ubuntu\nVERSION_ID=\"22.04\"\n", "libjpeg-turbo", isNote, "several times as long"},
 		{"little memory", "proc/self/limits", "Max locked memory         65536                65536                bytes\n", "memlock", isWarning, "64 KiB"},
 		{"no drop-in", memlock.DropIn[1:], "-", "memlock", isGood, "the package's drop-in sets none for the service"},
 		{"a drop-in", memlock.DropIn[1:], "[Service]\nLimitMEMLOCK=8G\n", "memlock", isGood, "the service 8192 MiB (LimitMEMLOCK= in " + memlock.DropIn + ")"},
@@ -132,8 +139,10 @@ func TestDoctor(t *testing.T) {
 			root := orin()
 			if tt.text == "-" {
 				delete(root, tt.file)
+			} else if file := root[tt.file]; file != nil {
+				file.Data = []byte(tt.text)
 			} else if tt.file != "" {
-				root[tt.file].Data = []byte(tt.text)
+				root[tt.file] = &fstest.MapFile{Data: []byte(tt.text)}
 			}
 			list := ofPatient(root, usesNVP2P|protected).examine()
 			for _, x := range list {
@@ -186,7 +195,7 @@ func expect(t *testing.T, list []finding, what string, g grade, says string) {
 }
 
 // elsewhere lists programs of Jetson Linux and Debian packages that this machine need not have.
-var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "dkms", "mokutil", "scp", "systemctl", "udevadm", "tegracast"}
+var elsewhere = []string{"nvpmodel", "jetson_clocks", "tegrastats", "lspci", "timedatectl", "reboot", "sysctl", "modprobe", "journalctl", "dkms", "mokutil", "nvidia-modprobe", "scp", "systemctl", "udevadm", "tegracast"}
 
 // exists checks that a command is valid: bash can parse it, and its programs are known.
 func exists(t *testing.T, line string) {

@@ -9,7 +9,8 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 )
 
-// gpu checks that doctor's user can open the files that CUDA opens. For a service, device rules apply in addition.
+// gpu checks that doctor's user can open the files that CUDA opens, and that CUDA works. For a service, device rules apply
+// to the files in addition (doctor --service).
 func (p patient) gpu() finding {
 	files := cudahost.DeviceFiles(p.root)
 	if len(files) == 0 {
@@ -20,9 +21,26 @@ func (p patient) gpu() finding {
 	for _, f := range files {
 		paths, shut = append(paths, f.Path), shut || f.Err != nil
 	}
-	if !shut {
-		return finding{"GPU", isGood, "its device files can be opened: " + strings.Join(paths, " "), ""}
+	if shut {
+		trouble, remedy := cudahost.Trouble(files)
+		return finding{"GPU", isWarning, fmt.Sprintf("a GPU is present, but not used, because CUDA cannot open %s", trouble), remedy}
 	}
-	trouble, remedy := cudahost.Trouble(files)
-	return finding{"GPU", isWarning, fmt.Sprintf("a GPU is present, but not used, because CUDA cannot open %s", trouble), remedy}
+	opened := "its device files can be opened: " + strings.Join(paths, " ")
+	if p.library(cudaLibrary) == "" {
+		return finding{"GPU", isGood, opened, ""}
+	}
+	about, err := p.attempt("cuda")
+	if err != nil {
+		return finding{"GPU", isWarning, "a GPU is present, but not used, because CUDA fails: " + err.Error() + "; " + opened, p.cudaRemedy()}
+	}
+	return finding{"GPU", isGood, opened + "; CUDA works: " + about, ""}
+}
+
+// cudaRemedy returns the command to run if CUDA fails though the device files can be opened. In a sandbox libcuda cannot
+// run nvidia-modprobe, which makes files that are missing, such as /dev/nvidia-uvm.
+func (p patient) cudaRemedy() string {
+	if p.exists("usr/bin/nvidia-modprobe") {
+		return "nvidia-modprobe -c 0 -u; systemctl restart tegracast"
+	}
+	return "journalctl -k -g 'nvgpu|nvmap|NVRM'"
 }

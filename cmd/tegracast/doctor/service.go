@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 )
@@ -21,6 +22,7 @@ const serviceUnit = "tegracast.service"
 type manager struct {
 	e    terminal.Env
 	here func() bool                                                          // reports whether systemd runs this machine (sd_booted(3))
+	bus  func() bool                                                          // reports whether there is a system bus, which systemd-run needs
 	run  func(ctx context.Context, out, errw io.Writer, line ...string) error // runs a program
 	self func() (string, error)                                               // returns the path of this program
 }
@@ -29,6 +31,7 @@ func newManager(e terminal.Env) manager {
 	return manager{
 		e: e, self: os.Executable,
 		here: func() bool { _, err := os.Stat("/run/systemd/system"); return err == nil },
+		bus:  func() bool { _, err := os.Stat("/run/dbus/system_bus_socket"); return err == nil },
 		run: func(ctx context.Context, out, errw io.Writer, line ...string) error {
 			c := exec.CommandContext(ctx, line[0], line[1:]...)
 			c.Stdout, c.Stderr = out, errw
@@ -42,24 +45,20 @@ func Service(ctx context.Context, e terminal.Env, asJSON bool) error {
 	return newManager(e).runDoctor(ctx, asJSON)
 }
 
-// runDoctor runs doctor by systemd-run(1) with those settings of the unit that restrict the service.
+// runDoctor runs doctor in the environment of the service.
 func (m manager) runDoctor(ctx context.Context, asJSON bool) error {
 	if !m.here() {
 		return errors.New("--service: systemd does not run this machine: leave --service out")
-	}
-	var text, trouble strings.Builder
-	if err := m.run(ctx, &text, &trouble, "systemctl", "cat", "--no-pager", serviceUnit); err != nil {
-		return fmt.Errorf("--service: systemd has no unit %s: install the package tegracast: %w: %s", serviceUnit, err, strings.TrimSpace(trouble.String()))
 	}
 	self, err := m.self()
 	if err != nil {
 		return err
 	}
-	line := []string{"systemd-run", "--pipe", "--wait", "--quiet", "--collect", "--service-type=exec"}
-	for _, setting := range sandbox(text.String()) {
-		line = append(line, "--property="+setting)
+	line, err := m.confined(ctx, self)
+	if err != nil {
+		return fmt.Errorf("--service: %w", err)
 	}
-	line = append(line, self, "doctor")
+	line = append(line, "doctor")
 	if asJSON {
 		line = append(line, "--json")
 	}
@@ -74,6 +73,35 @@ func (m manager) runDoctor(ctx context.Context, asJSON bool) error {
 		return fmt.Errorf("--service: %w", err)
 	}
 	return nil
+}
+
+// confined returns the start of a command that runs a program by systemd-run(1) with those settings of the unit that
+// restrict the service, and with other settings.
+func (m manager) confined(ctx context.Context, program string, others ...string) ([]string, error) {
+	var text, trouble strings.Builder
+	if err := m.run(ctx, &text, &trouble, "systemctl", "cat", "--no-pager", serviceUnit); err != nil {
+		return nil, fmt.Errorf("systemd has no unit %s: install the package tegracast: %w: %s", serviceUnit, err, strings.TrimSpace(trouble.String()))
+	}
+	line := []string{"systemd-run", "--pipe", "--wait", "--quiet", "--collect", "--service-type=exec"}
+	for _, setting := range slices.Concat(sandbox(text.String()), others) {
+		line = append(line, "--property="+setting)
+	}
+	return append(line, program), nil
+}
+
+// installed is the program of the package, which runs in the unit's sandbox.
+const installed = "/usr/bin/tegracast"
+
+// child returns the start of a command that runs this program for at most limit. If root runs the installed program, the
+// child has the environment of the service.
+func (m manager) child(ctx context.Context, uid int, limit time.Duration) ([]string, error) {
+	self, err := m.self()
+	if err == nil && self == installed && uid == 0 && m.here() && m.bus() {
+		if line, err := m.confined(ctx, self, fmt.Sprintf("RuntimeMaxSec=%ds", int(limit.Seconds()))); err == nil {
+			return line, nil
+		}
+	}
+	return []string{self}, err
 }
 
 // sandboxKeys are the settings, or their prefixes, that restrict a service (systemd.exec(5),

@@ -91,6 +91,37 @@ func TestDoctorService(t *testing.T) {
 	}
 }
 
+// TestChild checks that root's child of the installed program has the unit's settings and a time limit, and that others
+// have neither.
+func TestChild(t *testing.T) {
+	unit := "[Service]\nUser=tegracast\nNoNewPrivileges=yes\n"
+	confined := "systemd-run --pipe --wait --quiet --collect --service-type=exec --property=User=tegracast --property=NoNewPrivileges=yes --property=RuntimeMaxSec=30s " + installed
+	for name, tt := range map[string]struct {
+		self    string
+		uid     int
+		here    bool
+		bus     bool
+		missing error
+		want    string
+	}{
+		"root":          {installed, 0, true, true, nil, confined},
+		"another user":  {installed, 1000, true, true, nil, installed},
+		"from a folder": {"/root/bin/tegracast", 0, true, true, nil, "/root/bin/tegracast"},
+		"no systemd":    {installed, 0, false, true, nil, installed},
+		"no bus":        {installed, 0, true, false, nil, installed},
+		"no unit":       {installed, 0, true, true, errors.New("exit status 1"), installed},
+	} {
+		m := manager{here: func() bool { return tt.here }, bus: func() bool { return tt.bus }, self: func() (string, error) { return tt.self, nil }}
+		m.run = func(_ context.Context, out, _ io.Writer, _ ...string) error {
+			fmt.Fprint(out, unit)
+			return tt.missing
+		}
+		if line, err := m.child(t.Context(), tt.uid, attemptLimit); err != nil || strings.Join(line, " ") != tt.want {
+			t.Errorf("%s: %q, %v, want %s", name, line, err, tt.want)
+		}
+	}
+}
+
 // TestDoctorShut checks the remedy for an unreadable device file: the group for a user, udev for the service.
 func TestDoctorShut(t *testing.T) {
 	for user, want := range map[string]finding{
