@@ -43,7 +43,11 @@ for (const [id, parameters, body, options] of calls) {
     faults.push("there is no operation " + id);
     continue;
   }
-  const r = await client[id](parameters, body, options), what = id + " " + JSON.stringify(parameters || {}) + ": " + r.status;
+  const asked = id + " " + JSON.stringify(parameters || {}), bound = AbortSignal.timeout(60000);
+  const r = await client[id](parameters, body, { ...options, signal: bound }).catch((e) => {
+    throw new Error(asked + ": " + (bound.aborted ? "the answer has no end" : e));
+  });
+  const what = asked + ": " + r.status;
   let answer = o.responses[r.status];
   if (answer && answer.$ref) answer = definition.components.responses[answer.$ref.split("/").at(-1)];
   const type = String(r.headers["content-type"] || "").split(";")[0];
