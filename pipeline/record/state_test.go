@@ -49,8 +49,8 @@ func TestState(t *testing.T) {
 	}
 }
 
-// TestStateDoesNotWait checks that a disk that does not answer delays nobody who asks for the state, and that its free
-// space is then not known.
+// TestStateDoesNotWait checks that the state does not wait for a disk that does not answer, whose free space is then not
+// known.
 func TestStateDoesNotWait(t *testing.T) {
 	disks := &Disks{}
 	s, err := New(Config{Directory: t.TempDir(), Name: "rec", Driver: storage(t), Disks: disks, Logger: slog.New(slog.DiscardHandler)}, format(t, pipeline.Grey, 64, 96))

@@ -55,7 +55,7 @@ type Publisher struct {
 	done   chan struct{}
 	clear  sync.Once // for the warning that the password is sent in clear text
 
-	send.Standing
+	accepted send.Acceptance
 }
 
 // Publish starts publishing a sink's stream. The caller must close the Publisher.
@@ -69,6 +69,9 @@ func Publish(sink *send.Sink, r Remote) (*Publisher, error) {
 	return p, nil
 }
 
+// Trouble returns why the server does not take the stream, or "" if it does.
+func (p *Publisher) Trouble() string { return p.accepted.Trouble() }
+
 // Close ends the session, and waits until it has ended.
 func (p *Publisher) Close() {
 	p.stop()
@@ -77,7 +80,7 @@ func (p *Publisher) Close() {
 
 func (p *Publisher) run(ctx context.Context) {
 	defer close(p.done)
-	send.Persist(ctx, p.remote.Logger, p.remote.URL, &p.Standing, p.once)
+	send.Persist(ctx, p.remote.Logger, p.remote.URL, &p.accepted, p.once)
 }
 
 // once publishes until the session ends, and returns the reason.
@@ -128,7 +131,7 @@ func (p *Publisher) once(ctx context.Context) error {
 	if err := packets.Begin(); err != nil {
 		return err
 	}
-	p.Taken()
+	p.accepted.Taken()
 	p.remote.Logger.Info("rtsp: the server accepted the stream", "server", p.remote.URL)
 	err = c.Wait()
 	if wire.Stalled() {

@@ -14,15 +14,15 @@ const (
 	againLate = 30 * time.Second // maximum pause
 )
 
-// A Standing tells whether a server takes a stream. The zero Standing is that of one that has not answered yet.
-type Standing struct{ why atomic.Pointer[string] }
+// An Acceptance reports whether a server takes a stream. The zero Acceptance is that of a server that has not answered yet.
+type Acceptance struct{ why atomic.Pointer[string] }
 
 // Taken records that the server has accepted the stream.
-func (s *Standing) Taken() { s.why.Store(new(string)) }
+func (a *Acceptance) Taken() { a.why.Store(new(string)) }
 
 // Trouble returns why the server does not take the stream, or "" if it does.
-func (s *Standing) Trouble() string {
-	if why := s.why.Load(); why != nil {
+func (a *Acceptance) Trouble() string {
+	if why := a.why.Load(); why != nil {
 		return *why
 	}
 	return "the server has not accepted the stream yet"
@@ -31,7 +31,7 @@ func (s *Standing) Trouble() string {
 // Persist sends a stream to a server until ctx ends. Each session is one call of the given function, which must return
 // an error: the reason why the session ended, which goes into at. The reason is logged if it differs from the previous one, or if the
 // session was longer than againLate. The pauses between sessions grow, and are short again after such a session.
-func Persist(ctx context.Context, log *slog.Logger, server string, at *Standing, once func(context.Context) error) {
+func Persist(ctx context.Context, log *slog.Logger, server string, at *Acceptance, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {
 		begin := time.Now()

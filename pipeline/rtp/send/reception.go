@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// proof is how long a destination's host must not have refused anything before its trains count as received: a host
-// sends about one refusal a second, however many packets it gets.
+// proof is the time without a refusal after which a destination's trains count as received: a host sends about one refusal
+// a second, however many packets it gets.
 const proof = 3 * time.Second
 
-// A reception tells whether a destination gets whole frames. Unlike the result of the latest train, it does not change
+// A reception reports whether a destination gets whole frames. Unlike the result of the latest train, it does not change
 // between the trains of a host without a receiver, which refuses some of them, or refuses one only when the next begins.
 type reception struct {
 	why    unix.Errno // why a train was lost or refused; 0 if none was

@@ -68,7 +68,7 @@ type Publisher struct {
 	stop   context.CancelFunc
 	done   chan struct{}
 
-	send.Standing
+	accepted send.Acceptance
 }
 
 // Publish starts publishing the stream with the given name, which must have been added. The caller must close the
@@ -94,7 +94,7 @@ func (s *Server) Publish(name string, r Remote) (*Publisher, error) {
 	}
 	go func() {
 		defer close(p.done)
-		send.Persist(ctx, s.log, r.URL, &p.Standing, p.once)
+		send.Persist(ctx, s.log, r.URL, &p.accepted, p.once)
 	}()
 	return p, nil
 }
@@ -113,6 +113,9 @@ func (p *Publisher) redirected(r *http.Request, via []*http.Request) error {
 	}
 	return nil
 }
+
+// Trouble returns why the server does not take the stream, or "" if it does.
+func (p *Publisher) Trouble() string { return p.accepted.Trouble() }
 
 // Close ends the session and any attempts to begin one, and waits until they have ended.
 func (p *Publisher) Close() {
@@ -138,7 +141,7 @@ func (p *Publisher) once(ctx context.Context) error {
 		return err
 	}
 	v.by, v.begins = "WHIP", func() {
-		p.Taken()
+		p.accepted.Taken()
 		p.server.log.Info("webrtc: the server accepted the stream", "output", p.stream.name, "server", p.remote.URL)
 	}
 	place, err := p.offerStream(ctx, v, to)
