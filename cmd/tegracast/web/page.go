@@ -5,6 +5,7 @@ package web
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"embed"
 	"errors"
@@ -16,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/klauspost/compress/gzhttp"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 	"github.com/tegracast/tegracast/pipeline"
@@ -151,7 +154,11 @@ func (c *Config) addPage(mux class) {
 	if err != nil {
 		panic(err) // cannot happen: the name is a constant
 	}
-	page := http.FileServerFS(files)
+	compress, err := gzhttp.NewWrapper(gzhttp.CompressionLevel(gzip.BestCompression))
+	if err != nil {
+		panic(err) // cannot happen: the options are constants
+	}
+	page := compress(http.FileServerFS(files))
 	paths := []string{"{$}"}
 	for _, kind := range []string{"*.css", "*.js", "*.svg"} {
 		names, _ := fs.Glob(files, kind) // fails only for a wrong pattern
@@ -160,9 +167,9 @@ func (c *Config) addPage(mux class) {
 	for _, path := range paths {
 		mux.Handle("GET /"+path, page)
 	}
-	mux.Handle("GET /api/v1/openapi.json", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	mux.Handle("GET /api/v1/openapi.json", compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.ServeFileFS(w, r, files, "openapi.json")
-	}))
+	})))
 	mux.Handle("GET /api/v1/status", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, c.status())
 	}))

@@ -3,6 +3,8 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -94,16 +96,27 @@ func TestPage(t *testing.T) {
 			t.Errorf("the page has no element %s", m[1])
 		}
 	}
+	all := page
 	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		if status, _ := get(t, base+"/"+m[1]); status != http.StatusOK {
+		status, text := get(t, base+"/"+m[1])
+		if status != http.StatusOK {
 			t.Errorf("the page asks for %s: status %d", m[1], status)
 		}
+		if !strings.Contains(m[1], "/") { // a file of the page
+			all += text
+		}
+	}
+	if n := gzipped(t, all); n > 24_000 {
+		t.Errorf("the page has %d bytes when it is compressed", n)
 	}
 	r, err := holder.Get(base + "/")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Body.Close()
+	if !r.Uncompressed {
+		t.Error("the page was not sent compressed")
+	}
 	if policy := r.Header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'self';") || strings.Contains(policy, "unsafe") ||
 		r.Header.Get("X-Content-Type-Options") != "nosniff" {
 		t.Errorf("%v", r.Header)
@@ -116,6 +129,20 @@ func TestPage(t *testing.T) {
 	if s.Version != "1.2.3" || !s.Ready || len(s.Outputs) != 1 || s.Outputs[0].Name != "raw" || len(s.Board) != 1 || s.Board[0].Value != 24.9 || len(s.Books.Sources) != 1 {
 		t.Errorf("the state is %+v", s)
 	}
+}
+
+// gzipped returns the length of a text after compression.
+func gzipped(t *testing.T, text string) int {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, text); err != nil || w.Close() != nil {
+		t.Fatal(err)
+	}
+	return b.Len()
 }
 
 // TestFilesOfOutputs checks which files of outputs can be downloaded, and how others are refused.
