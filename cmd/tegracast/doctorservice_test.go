@@ -51,9 +51,11 @@ func TestDoctorUsesCUDAAsTheService(t *testing.T) {
 		}
 	}
 	const doctor = "; tegracast doctor | grep ' GPU '"
-	is("dpkg -i /root/"+deb+" >/dev/null; systemd-sysusers --inline 'u messagebus - -' >&2; systemctl daemon-reload; systemctl restart dbus.socket; systemctl is-active dbus.socket", "active\n")
+	is("dpkg -i /root/"+deb+" >/dev/null; systemd-sysusers --inline 'u messagebus - -' >&2; "+
+		"systemctl daemon-reload; systemctl restart dbus.socket; systemctl is-active dbus.socket", "active\n")
 	is("mknod -m 666 /dev/nvidiactl c 1 3"+doctor, "good     GPU           its device files can be opened: /dev/nvidiactl; CUDA works: stand-in, ")
-	is("mkdir -p /run/systemd/system/tegracast.service.d; printf '[Service]\nEnvironment=STANDIN_NO_INIT=1\n' >/run/systemd/system/tegracast.service.d/x.conf; systemctl daemon-reload"+
+	is("mkdir -p /run/systemd/system/tegracast.service.d; "+
+		"printf '[Service]\nEnvironment=STANDIN_NO_INIT=1\n' >/run/systemd/system/tegracast.service.d/x.conf; systemctl daemon-reload"+
 		doctor, "warning  GPU           a GPU is present, but not used, because CUDA fails: no CUDA: cuInit")
 	const modprobe = "#!/bin/sh\nmknod /dev/nvidia-uvm c 1 3 && echo $* >/run/modprobed\n"
 	is("printf '"+modprobe+"' >/usr/bin/nvidia-modprobe; chmod +x /usr/bin/nvidia-modprobe; systemctl start tegracast-devices && cat /run/modprobed", "-c 0 -u\n")

@@ -27,7 +27,7 @@ const attemptLimit = 30 * time.Second
 // attempts are the libraries that can be attempted, with functions that use them and return what they have found.
 var attempts = map[string]func() (string, error){"cuda": cudahost.Try, "ucx": ucx.Try}
 
-// An attempted is what a child prints.
+// An attempted holds the output of a child.
 type attempted struct{ About, Trouble string }
 
 // Attempt uses a library in this process, which it may hang or crash, and prints the result for attempt.

@@ -95,7 +95,8 @@ func TestDoctorService(t *testing.T) {
 // have neither.
 func TestChild(t *testing.T) {
 	unit := "[Service]\nUser=tegracast\nNoNewPrivileges=yes\n"
-	confined := "systemd-run --pipe --wait --quiet --collect --service-type=exec --property=User=tegracast --property=NoNewPrivileges=yes --property=RuntimeMaxSec=30s " + installed
+	confined := "systemd-run --pipe --wait --quiet --collect --service-type=exec " +
+		"--property=User=tegracast --property=NoNewPrivileges=yes --property=RuntimeMaxSec=30s " + installed
 	for name, tt := range map[string]struct {
 		self    string
 		uid     int
