@@ -324,7 +324,7 @@ func (p pilot) losesWorker() {
 		p.Fatal(err)
 	}
 	awaitPage(p.ctx, p, "the end of the worker", `document.getElementById("state").textContent.startsWith("no answer for ")`)
-	awaitPage(p.ctx, p, "a feed without it", `document.getElementById("state").textContent === "streaming"`)
+	awaitPage(p.ctx, p, "a feed without it", `document.getElementById("state").textContent.startsWith("streaming")`)
 }
 
 // someRate is true when the page shows a frame rate.

@@ -185,7 +185,7 @@ function showAge() {
   if (shown === everyView) return;
   if (shown === null || !showable(shown)) {
     const reasons = [...known.values()].filter((o) => shown === null ? o.state !== "running" : o.name === shown).map(hiddenText);
-    return setText(get("caption"), reasons.join("; ") || "No output can be shown: only those that read from an isp can.");
+    return setText(get("caption"), reasons.join("; ") || "No live picture: only outputs that read from an isp have one.");
   }
   const at = watch ? watch.drawnAt : still, old = text(at), frame = (watch ? get("canvas") : get("picture")).dataset.frame;
   get("single").classList.toggle("old", old !== "");
