@@ -35,8 +35,9 @@ const webClients = 200
 func webLoad(t *testing.T) error {
 	s := startLoaded(t)
 	alone, err := s.probed(t)
-	if err != nil {
-		return fmt.Errorf("the machine is too slow: without clients %w", err)
+	before := s.losses(t)
+	if err != nil || before > 0 {
+		return errors.Join(fmt.Errorf("the machine is too slow: without clients %d frames were lost", before), err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var clients sync.WaitGroup
@@ -56,14 +57,8 @@ func webLoad(t *testing.T) error {
 	loaded, err := s.probed(t)
 	cancel()
 	clients.Wait() // ends: their context has ended
-	var st web.Status
-	if _, text := fetch(t, "http://"+s.web+"/api/v1/status"); json.Unmarshal([]byte(text), &st) != nil || len(st.Parts) == 0 {
-		t.Fatal(text)
-	}
-	for _, p := range st.Parts {
-		if p.Lost > 0 && (p.Name == "camera" || p.Name == "raw") {
-			err = errors.Join(err, fmt.Errorf("%s lost %d frames", p.Name, p.Lost))
-		}
+	if lost := s.losses(t) - before; lost > 0 {
+		err = errors.Join(err, fmt.Errorf("%d frames were lost", lost))
 	}
 	for i, path := range paths {
 		t.Logf("%s: %d answers, %d refused or cut off", path, answers[i].Load(), refused[i].Load())
@@ -79,10 +74,10 @@ func webLoad(t *testing.T) error {
 // error.
 func (s *loaded) probed(t *testing.T) (cpu float64, err error) {
 	t.Helper()
-	before, began := s.ticks(t), time.Now()
+	taken, began := s.ticks(t), time.Now()
 	p := programtest.StartProgram(t, "probe", s.sdp, "--duration", loadFor.String(), "--json")
 	p.Wait(t, loadFor+time.Minute)
-	cpu = (s.ticks(t) - before) / time.Since(began).Seconds()
+	cpu = (s.ticks(t) - taken) / time.Since(began).Seconds()
 	v := p.Verdict(t)
 	if v.Mismatched > 0 || v.Matched == 0 {
 		t.Errorf("%d checksums are right, %d wrong", v.Matched, v.Mismatched)
@@ -91,6 +86,21 @@ func (s *loaded) probed(t *testing.T) (cpu float64, err error) {
 		err = fmt.Errorf("%d packets of the raw stream were lost", v.Lost)
 	}
 	return cpu, err
+}
+
+// losses returns the frames that were lost by the camera and by the raw stream.
+func (s *loaded) losses(t *testing.T) (sum uint64) {
+	t.Helper()
+	var st web.Status
+	if _, text := fetch(t, "http://"+s.web+"/api/v1/status"); json.Unmarshal([]byte(text), &st) != nil || len(st.Parts) == 0 {
+		t.Fatal(text)
+	}
+	for _, p := range st.Parts {
+		if p.Name == "camera" || p.Name == "raw" {
+			sum += p.Lost
+		}
+	}
+	return sum
 }
 
 // ticks returns the CPU time that serve has taken, in seconds (proc_pid_stat(5)).
