@@ -114,7 +114,7 @@ func (l *FaultLog) Calm(now time.Time) bool { return !l.repeated || now.Sub(l.la
 // Unlogged appends the number of unlogged faults, left, to the attributes of a log record, unless it is 0.
 func Unlogged(about []any, left int) []any {
 	if left > 0 {
-		about = append(about, "faults not logged before", left)
+		about = append(about, "earlier faults not logged", left)
 	}
 	return about
 }

@@ -158,7 +158,7 @@ func (a *asker) askOutput(ctx context.Context, method, before, name, after strin
 			return nil, err // it is not of the kind that was asked for
 		}
 	}
-	return nil, fmt.Errorf("there is no output of that name: the outputs are %s", strings.Join(outputs, ", "))
+	return nil, fmt.Errorf("there is no output %.64q: the outputs are %s", name, cmp.Or(strings.Join(outputs, ", "), "none"))
 }
 
 // put sends a value as JSON by PUT.

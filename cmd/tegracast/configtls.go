@@ -128,8 +128,8 @@ func makeTLS(dir string, extra []string, group int) (madeTLS, error) {
 	return made, writeNew(paths, content, group)
 }
 
-// hostRule allows the names of RFC 1123 §2.1, and _, which some networks use.
-var hostRule = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$`)
+// hostRule allows the names of RFC 1123 §2.1, *. before one (RFC 9525 §6.3), and _, which some networks use.
+var hostRule = regexp.MustCompile(`^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?)*$`)
 
 // ownNames returns this machine's names, its addresses except link-local ones, and the names and addresses in extra. It
 // returns an error if an element of extra is neither a name nor an address, or if this machine's are unknown.
@@ -152,11 +152,12 @@ func ownNames(extra []string) (names []string, addresses []net.IP, err error) {
 		}
 	}
 	for _, x := range extra {
+		x = strings.TrimSuffix(x, ".")
 		if ip := net.ParseIP(x); ip != nil {
 			addresses = append(addresses, ip)
 		} else if len(x) > 253 || !hostRule.MatchString(x) {
 			return nil, nil, fmt.Errorf("--name %.64q: write an address, or a host's name such as camera.example.org: at most 253 characters, "+
-				"of letters, digits and -, at most 63 between two dots", x)
+				"of letters, digits and -, at most 63 between two dots; *. may be in front", x)
 		} else if !slices.Contains(names, x) {
 			names = append(names, x)
 		}

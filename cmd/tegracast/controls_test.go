@@ -69,7 +69,7 @@ func (p pilot) switches(name string) {
 	p.Helper()
 	p.press("switch-" + name)
 	if name == "kept" {
-		p.sees("question", "Nothing is recorded until you start it again.")
+		p.sees("question", "Nothing will be recorded until you start it again.")
 		accessible(p.ctx, p.T, "with a question")
 		p.press("yes")
 	}
@@ -180,7 +180,7 @@ func (p pilot) edits(state string) {
 	}
 	kept := filepath.Join(state, "tegracast.yaml")
 	replace("rate: 5,", "rate: many,")
-	for button, verdict := range map[string]string{"check": "The text has 1 mistake.", "apply": "Refused; nothing changed: 1 mistake."} {
+	for button, verdict := range map[string]string{"check": "The text has 1 mistake.", "apply": "Not applied: 1 mistake."} {
 		p.press(button)
 		p.sees("mistakes", "outputs[1].rate")
 		p.sees("verdict", verdict)
@@ -201,7 +201,7 @@ func (p pilot) edits(state string) {
 	}
 	p.press("apply")
 	p.sees("verdict", "Changed: outputs[jpeg].rate")
-	p.sees("origin", "was changed on the page")
+	p.sees("origin", "was changed on this page")
 	awaitPage(p.ctx, p, "buttons that nobody can press while the text is loaded", "window.pressable === false")
 	if text, err := os.ReadFile(kept); err != nil || !strings.Contains(string(text), "rate: 4,") {
 		p.Errorf("%s %v", text, err)
@@ -303,7 +303,7 @@ func (p pilot) hangs(appliance *programtest.Process) {
 	}
 	const muted = `document.querySelector("main").inert && getComputedStyle(document.querySelector("main")).opacity < 1 &&
 		document.title.startsWith("no answer") && document.getElementById("is-jpeg").textContent.startsWith("was ")`
-	awaitPage(p.ctx, p, "nobody answers", `/^no answer for \d+ s/.test(document.getElementById("state").textContent) &&
+	awaitPage(p.ctx, p, "nobody answers", `/^no answer from the appliance for \d+ s/.test(document.getElementById("state").textContent) &&
 		document.getElementById("state").className === "bad" && `+muted)
 	if err := appliance.Process.Signal(syscall.SIGCONT); err != nil {
 		p.Fatal(err)
@@ -323,7 +323,7 @@ func (p pilot) losesWorker() {
 	if _, err := cdp.Call(p.ctx, browser, target.CloseTarget, target.CloseTargetParams{TargetID: all.TargetInfos[0].TargetID}); err != nil {
 		p.Fatal(err)
 	}
-	awaitPage(p.ctx, p, "the end of the worker", `document.getElementById("state").textContent.startsWith("no answer for ")`)
+	awaitPage(p.ctx, p, "the end of the worker", `document.getElementById("state").textContent.startsWith("no answer from ")`)
 	awaitPage(p.ctx, p, "a feed without it", `document.getElementById("state").textContent.startsWith("streaming")`)
 }
 
@@ -395,7 +395,7 @@ func (p pilot) marks() {
 	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`window.late = 9; true`)); err != nil {
 		p.Fatal(err)
 	}
-	p.sees("troubles", "raw lost 2 frames since you marked them at ")
+	p.sees("troubles", "raw lost 2 frames since you acknowledged losses at ")
 	p.press("seen")
 	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool]("honest(); true")); err != nil {
 		p.Fatal(err)

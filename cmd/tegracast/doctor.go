@@ -61,5 +61,5 @@ func doctorCommand(ctx context.Context, e env, args []string) error {
 	case *file != "":
 		return doctor.Report(ctx, e.Env, *file, printVersion)
 	}
-	return doctor.Diagnose(e.Env, *asJSON)
+	return doctor.Diagnose(ctx, e.Env, *asJSON)
 }

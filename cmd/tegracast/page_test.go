@@ -165,7 +165,7 @@ func TestPageInABrowser(t *testing.T) {
 		t.Errorf("the browser complains: %q", list)
 	}
 	appliance.Stop(t)
-	until("the end", `document.getElementById("state").textContent.startsWith("no answer for ")`)
+	until("the end", `document.getElementById("state").textContent.startsWith("no answer from ")`)
 }
 
 // browser opens a page in a browser. complaints returns the browser's errors and warnings.

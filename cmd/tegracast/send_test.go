@@ -84,7 +84,7 @@ outputs:
 			says(t, "another stream's", []string{"send", "jpeg", raws, "--config", config}, exitFailure, "of raw already")
 			for _, name := range []string{"film", "", ".", "..", "a/../raw", strings.Repeat("x", 300)} {
 				for _, args := range [][]string{{"send", name, more}, {"stop", name}, {"start", name}, {"trigger", name}} {
-					says(t, "no output", append(args, "--config", config), exitFailure, "there is no output of that name: the outputs are raw, jpeg")
+					says(t, "no output", append(args, "--config", config), exitFailure, "there is no output \"", "the outputs are raw, jpeg")
 				}
 				says(t, "nothing to set", []string{"set", name, "--auto", "--config", config}, exitFailure, "there is no")
 			}
@@ -149,7 +149,7 @@ func controls(t *testing.T, file string) {
 		}
 	}
 	for args, want := range map[string]string{
-		"stop film": "no output of that name", "trigger raw": "no recording of that name", "set film --gain 2": "nothing of that name",
+		"stop film": "no output \"film\"", "trigger raw": "no recording of that name", "set film --gain 2": "nothing of that name",
 		"set isp --auto": "serve refuses: ", "set camera --exposure 1h": "serve refuses: ",
 	} {
 		says(t, args, append(strings.Fields(args), "--config", file), exitFailure, want)
@@ -173,7 +173,7 @@ func TestSendFollowsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.request(t.Context(), http.MethodPut, "/api/v1/outputs/raw", nil); asked || err == nil || !strings.Contains(err.Error(), "307") {
+	if _, err := a.request(t.Context(), http.MethodPut, "/api/v1/outputs/raw", nil); asked || err == nil || !strings.Contains(err.Error(), "another program answers") {
 		t.Errorf("asked elsewhere: %v, %v", asked, err)
 	}
 }

@@ -153,7 +153,7 @@ func numbersAgree(t *testing.T, frames int) {
 	keepPicture(ctx, t, "webrtc")
 	accessible(ctx, t, "by WebRTC")
 	appliance.Stop(t)
-	awaitPage(ctx, t, "the end", `document.getElementById("state").textContent.startsWith("no answer for ")`)
+	awaitPage(ctx, t, "the end", `document.getElementById("state").textContent.startsWith("no answer from ")`)
 }
 
 // watchStamps reads the stamps of a number of frames, beginning with the first one that has a number.

@@ -123,7 +123,7 @@ func (s *Sink) checkFolder() error {
 	err := c.Disks.try(c.Directory, statPatience, func() error {
 		info, err := os.Stat(c.Directory)
 		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is no directory", c.Directory)
+			err = fmt.Errorf("%s is not a folder", c.Directory)
 		}
 		if err != nil {
 			return fmt.Errorf("%w: create it, or name another one", err)

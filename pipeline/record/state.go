@@ -18,13 +18,15 @@ type State struct {
 	Free    int64 // free bytes of the folder's file system; negative: not known
 }
 
+var began = time.Now()
+
 // askEvery is the time between two looks at the free space.
 const askEvery = 2 * time.Second
 
 // space is the free space of a folder's file system, as it was a moment ago.
 type space struct {
 	free  atomic.Int64 // negative: not known
-	asked atomic.Int64 // when a look began, in ns since 1970
+	asked atomic.Int64 // when the last look began, in ns since began; 0: there was none
 	looks atomic.Bool  // it has not ended
 }
 
@@ -52,13 +54,13 @@ func (s *Sink) State() State {
 // freeSpace returns the free space, and begins another look if the last one was askEvery ago. It is not known while the
 // disk does not answer.
 func (s *Sink) freeSpace() int64 {
-	x, now := &s.space, time.Now()
-	age := now.Sub(time.Unix(0, x.asked.Load()))
-	if s.config.Disks.Hang(s.config.Directory) != nil || x.looks.Load() && age > statPatience {
+	x, now := &s.space, time.Since(began)
+	asked := time.Duration(x.asked.Load())
+	if s.config.Disks.Hang(s.config.Directory) != nil || x.looks.Load() && now-asked > statPatience {
 		return -1
 	}
-	if age >= askEvery && x.looks.CompareAndSwap(false, true) {
-		x.asked.Store(now.UnixNano())
+	if (asked == 0 || now-asked >= askEvery) && !x.looks.Load() && x.asked.CompareAndSwap(int64(asked), int64(now)) {
+		x.looks.Store(true)
 		go func() {
 			x.look(s.config.Directory)
 			x.looks.Store(false)

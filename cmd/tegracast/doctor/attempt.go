@@ -46,21 +46,26 @@ func Attempt(e terminal.Env, library string) error {
 
 // attempt has a child use a library. program is the start of the command that runs this program. attempt returns what
 // the library says about itself, or why it does not work.
-func attempt(program []string, library string, limit time.Duration) (about string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+func attempt(ctx context.Context, program []string, library string, limit time.Duration) (about string, err error) {
+	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	line := append(program[:len(program):len(program)], "doctor", AttemptArgument, library)
-	c := exec.CommandContext(ctx, line[0], line[1:]...)
+	c := exec.CommandContext(bounded, line[0], line[1:]...)
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	c.WaitDelay = time.Second // programs that the library has started may hold the pipes
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	err = c.Run()
 	var result attempted
+	lines := bytes.Split(bytes.TrimSpace(out.Bytes()), []byte{'\n'}) // the library may print more before
 	switch {
 	case ctx.Err() != nil:
+		return "", ctx.Err()
+	case bounded.Err() != nil:
 		return "", fmt.Errorf("it has not answered for %v", limit)
-	case json.Unmarshal(out.Bytes(), &result) != nil:
+	case json.Unmarshal(lines[len(lines)-1], &result) != nil && err == nil:
+		return "", errors.New("the process that used it has ended without an answer")
+	case err != nil:
 		line, _, _ := strings.Cut(strings.TrimSpace(errw.String()), "\n")
 		return "", fmt.Errorf("the process that used it has ended: %w: %s", err, line)
 	case result.Trouble != "":

@@ -37,7 +37,7 @@ func TestAttempt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("LD_LIBRARY_PATH", folder)
 			t.Setenv(tt.variable, "1")
-			about, err := attempt([]string{programtest.Program(t)}, tt.library, tt.limit)
+			about, err := attempt(t.Context(), []string{programtest.Program(t)}, tt.library, tt.limit)
 			if tt.trouble == "" && (err != nil || !strings.HasPrefix(about, tt.about)) || tt.trouble != "" && (err == nil || !strings.Contains(err.Error(), tt.trouble)) {
 				t.Errorf("%q, %v, want %q, %q", about, err, tt.about, tt.trouble)
 			}
@@ -46,7 +46,7 @@ func TestAttempt(t *testing.T) {
 			}
 		})
 	}
-	if _, err := attempt([]string{filepath.Join(folder, "none")}, "cuda", time.Minute); err == nil || !strings.Contains(err.Error(), "none") {
+	if _, err := attempt(t.Context(), []string{filepath.Join(folder, "none")}, "cuda", time.Minute); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Errorf("no program: %v", err)
 	}
 	if err := Attempt(terminal.Env{Out: io.Discard}, "other"); err == nil {

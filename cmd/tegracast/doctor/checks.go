@@ -27,10 +27,10 @@ func (p patient) board() finding {
 	return finding{"board", isGood, fmt.Sprintf("%s (%s, module %s), Jetson Linux %s", id.Model, id.Family, id.Module, id.L4T), ""}
 }
 
-// libraryFolders are the folders in which Jetson Linux, Debian and NVIDIA's installer put libraries.
+// libraryFolders are the folders in which Jetson Linux, Debian, NVIDIA's installer and its containers put libraries.
 var libraryFolders = []string{
 	"usr/lib/aarch64-linux-gnu", "usr/lib/aarch64-linux-gnu/nvidia", "usr/lib/aarch64-linux-gnu/tegra", "usr/lib/x86_64-linux-gnu",
-	"usr/local/cuda/lib64", "usr/local/cuda*/targets/*/lib",
+	"usr/local/cuda/lib64", "usr/local/cuda*/targets/*/lib", "usr/lib", "usr/lib64", "usr/local/lib", "usr/local/nvidia/lib64",
 }
 
 // library returns the path of a library whose file name matches a pattern, or "" if there is none.

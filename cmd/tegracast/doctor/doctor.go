@@ -22,8 +22,8 @@ import (
 
 // Diagnose examines the machine and prints the findings, as text or as JSON. It returns terminal.ErrChecked if
 // something is missing.
-func Diagnose(e terminal.Env, asJSON bool) error {
-	list := thisMachine().examine()
+func Diagnose(ctx context.Context, e terminal.Env, asJSON bool) error {
+	list := thisMachine(ctx).examine()
 	ready := isReady(list)
 	if err := tellFindings(e, list, ready, asJSON); err != nil {
 		return err
@@ -34,8 +34,8 @@ func Diagnose(e terminal.Env, asJSON bool) error {
 	return nil
 }
 
-// thisMachine returns the machine on which the program runs.
-func thisMachine() patient {
+// thisMachine returns the machine on which the program runs. Attempts to use a library end with ctx.
+func thisMachine(ctx context.Context) patient {
 	name := ""
 	if u, err := user.Current(); err == nil {
 		name = u.Username
@@ -50,11 +50,11 @@ func thisMachine() patient {
 			return board.Close()
 		},
 		attempt: func(library string) (string, error) {
-			program, err := newManager(terminal.Env{}).child(context.Background(), os.Geteuid(), attemptLimit)
+			program, err := newManager(terminal.Env{}).child(ctx, os.Geteuid(), attemptLimit)
 			if err != nil {
 				return "", err
 			}
-			return attempt(program, library, attemptLimit)
+			return attempt(ctx, program, library, attemptLimit)
 		},
 	}
 }

@@ -26,11 +26,11 @@ func (p patient) gpu() finding {
 		return finding{"GPU", isWarning, fmt.Sprintf("a GPU is present, but not used, because CUDA cannot open %s", trouble), remedy}
 	}
 	opened := "its device files can be opened: " + strings.Join(paths, " ")
-	if p.library(cudaLibrary) == "" {
-		return finding{"GPU", isGood, opened, ""}
-	}
 	about, err := p.attempt("cuda")
-	if err != nil {
+	switch {
+	case err != nil && p.library(cudaLibrary) == "" && strings.Contains(err.Error(), "driver is not installed"): // as the next finding says
+		return finding{"GPU", isGood, opened, ""}
+	case err != nil:
 		return finding{"GPU", isWarning, "a GPU is present, but not used, because CUDA fails: " + err.Error() + "; " + opened, p.cudaRemedy()}
 	}
 	return finding{"GPU", isGood, opened + "; CUDA works: " + about, ""}
@@ -39,7 +39,7 @@ func (p patient) gpu() finding {
 // cudaRemedy returns the command to run if CUDA fails though the device files can be opened. In a sandbox libcuda cannot
 // run nvidia-modprobe, which makes files that are missing, such as /dev/nvidia-uvm.
 func (p patient) cudaRemedy() string {
-	if p.exists("usr/bin/nvidia-modprobe") {
+	if p.exists("usr/bin/nvidia-modprobe") && !p.exists("dev/nvidia-uvm") {
 		return "nvidia-modprobe -c 0 -u; systemctl restart tegracast"
 	}
 	return "journalctl -k -g 'nvgpu|nvmap|NVRM'"

@@ -44,9 +44,11 @@ func (r *reporter) parts() []part {
 
 func (r *reporter) doctor(asJSON bool) func(context.Context, io.Writer) error {
 	return func(_ context.Context, w io.Writer) error {
-		list := r.p.examine()
-		r.ready = isReady(list)
-		return tellFindings(terminal.Env{Out: w}, list, r.ready, asJSON)
+		if r.found == nil {
+			r.found = r.p.examine()
+			r.ready = isReady(r.found)
+		}
+		return tellFindings(terminal.Env{Out: w}, r.found, r.ready, asJSON)
 	}
 }
 

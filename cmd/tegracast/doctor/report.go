@@ -30,6 +30,7 @@ type reporter struct {
 	config  string        // path of the service's configuration, which may name a camera
 	journal func(ctx context.Context) ([]byte, error)
 	version func(io.Writer) error // prints the program's version
+	found   []finding             // nil: not examined yet
 	ready   bool
 }
 
@@ -42,7 +43,7 @@ type chapter struct {
 // Report writes a report on this machine to a file, which must not exist yet. version prints the program's version.
 // After writing the report, it returns terminal.ErrChecked if something is missing for a real FPGA.
 func Report(ctx context.Context, e terminal.Env, file string, version func(io.Writer) error) error {
-	p := thisMachine()
+	p := thisMachine(ctx)
 	r := &reporter{
 		e: e, version: version, facts: newRecorder(p.root), private: newRedactor(p.root), stream: reportStream,
 		config: "/etc/tegracast/tegracast.yaml", journal: unitJournal,

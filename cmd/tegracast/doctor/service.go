@@ -93,11 +93,12 @@ func (m manager) confined(ctx context.Context, program string, others ...string)
 const installed = "/usr/bin/tegracast"
 
 // child returns the start of a command that runs this program for at most limit. If root runs the installed program, the
-// child has the environment of the service.
+// child has the environment of the service, unless systemd-run refuses a setting of it, as an old one may.
 func (m manager) child(ctx context.Context, uid int, limit time.Duration) ([]string, error) {
 	self, err := m.self()
 	if err == nil && self == installed && uid == 0 && m.here() && m.bus() {
-		if line, err := m.confined(ctx, self, fmt.Sprintf("RuntimeMaxSec=%ds", int(limit.Seconds()))); err == nil {
+		line, err := m.confined(ctx, self, fmt.Sprintf("RuntimeMaxSec=%ds", int(limit.Seconds())), "KillSignal=SIGKILL")
+		if err == nil && m.run(ctx, io.Discard, io.Discard, append(line[:len(line)-1:len(line)-1], "/usr/bin/true")...) == nil {
 			return line, nil
 		}
 	}

@@ -96,26 +96,30 @@ func TestDoctorService(t *testing.T) {
 func TestChild(t *testing.T) {
 	unit := "[Service]\nUser=tegracast\nNoNewPrivileges=yes\n"
 	confined := "systemd-run --pipe --wait --quiet --collect --service-type=exec " +
-		"--property=User=tegracast --property=NoNewPrivileges=yes --property=RuntimeMaxSec=30s " + installed
+		"--property=User=tegracast --property=NoNewPrivileges=yes --property=RuntimeMaxSec=30s --property=KillSignal=SIGKILL " + installed
 	for name, tt := range map[string]struct {
-		self    string
-		uid     int
-		here    bool
-		bus     bool
-		missing error
-		want    string
+		self  string
+		uid   int
+		here  bool
+		bus   bool
+		fails string // the program that fails
+		want  string
 	}{
-		"root":          {installed, 0, true, true, nil, confined},
-		"another user":  {installed, 1000, true, true, nil, installed},
-		"from a folder": {"/root/bin/tegracast", 0, true, true, nil, "/root/bin/tegracast"},
-		"no systemd":    {installed, 0, false, true, nil, installed},
-		"no bus":        {installed, 0, true, false, nil, installed},
-		"no unit":       {installed, 0, true, true, errors.New("exit status 1"), installed},
+		"root":              {installed, 0, true, true, "", confined},
+		"another user":      {installed, 1000, true, true, "", installed},
+		"from a folder":     {"/root/bin/tegracast", 0, true, true, "", "/root/bin/tegracast"},
+		"no systemd":        {installed, 0, false, true, "", installed},
+		"no bus":            {installed, 0, true, false, "", installed},
+		"no unit":           {installed, 0, true, true, "systemctl", installed},
+		"a setting refused": {installed, 0, true, true, "systemd-run", installed},
 	} {
 		m := manager{here: func() bool { return tt.here }, bus: func() bool { return tt.bus }, self: func() (string, error) { return tt.self, nil }}
-		m.run = func(_ context.Context, out, _ io.Writer, _ ...string) error {
+		m.run = func(_ context.Context, out, _ io.Writer, line ...string) error {
 			fmt.Fprint(out, unit)
-			return tt.missing
+			if line[0] == tt.fails {
+				return errors.New("exit status 1")
+			}
+			return nil
 		}
 		if line, err := m.child(t.Context(), tt.uid, attemptLimit); err != nil || strings.Join(line, " ") != tt.want {
 			t.Errorf("%s: %q, %v, want %s", name, line, err, tt.want)

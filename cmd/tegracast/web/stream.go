@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,17 +61,16 @@ func (c *Config) streamState(ended <-chan struct{}) http.Handler {
 // shortest time between two pictures. Without :MS it is 0.
 func picturesAsked(list string) (map[string]time.Duration, error) {
 	pictures := map[string]time.Duration{}
+	if list == "" {
+		return pictures, nil
+	}
 	for element := range strings.SplitSeq(list, ",") {
-		name, ms, timed := strings.Cut(element, ":")
-		if name == "" && !timed {
-			continue
+		name, text, _ := strings.Cut(element, ":")
+		ms, err := strconv.ParseUint(cmp.Or(text, "0"), 10, 16)
+		if err != nil || name == "" || ms > 60_000 {
+			return nil, fmt.Errorf("pictures: %q: write the output's name, a colon and a number of milliseconds from 0 to 60000", element)
 		}
-		every, err := time.ParseDuration(cmp.Or(ms, "0") + "ms")
-		if err != nil || every < 0 || every > time.Minute {
-			return nil, fmt.Errorf("pictures: %q: write the output's name, a colon and a number of milliseconds from 0 to %d",
-				element, time.Minute.Milliseconds())
-		}
-		pictures[name] = every
+		pictures[name] = time.Duration(ms) * time.Millisecond
 	}
 	if len(pictures) > maxPictured {
 		return nil, fmt.Errorf("pictures: there are %d outputs: at most %d can be followed", len(pictures), maxPictured)

@@ -153,7 +153,7 @@ func (d *destination) offer(t *train, to int) {
 			return
 		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at the start of a train possibly an old one
 			d.counters.refused.Add(1)
-			d.refuse()
+			d.refuse(errno)
 			if p.next > 0 || p.stale {
 				d.giveUp(t, errno)
 			}
@@ -231,9 +231,9 @@ func (d *destination) judge(why unix.Errno) {
 	}
 }
 
-// refuse records an answer that nobody listens. One that comes before a train's first packet concerns an earlier train.
-func (d *destination) refuse() {
-	d.got.refused(unix.ECONNREFUSED)
+// refuse records an answer that nobody listens, or that there is no such host. One that comes before a train's first packet concerns an earlier train.
+func (d *destination) refuse(why unix.Errno) {
+	d.got.refused(why)
 	d.got.spoilt = d.progress.next > 0
 }
 
@@ -269,7 +269,7 @@ func (d *destination) logState(why unix.Errno) {
 }
 
 // NobodyListens is the Trouble of a destination whose host refuses the packets.
-const NobodyListens = "no receiver listens on this port: start one"
+const NobodyListens = "nothing is listening on this port: start a receiver there"
 
 // reason returns why a train was given up, and the remedy, or "" for a whole train.
 func reason(why unix.Errno) string {
@@ -316,11 +316,12 @@ func (d *destination) poll() {
 
 // reap is poll with mu held.
 func (d *destination) reap() {
-	switch d.way.reap(d.socket.fd) {
-	case unix.EHOSTUNREACH:
+	why := d.way.reap(d.socket.fd)
+	if why == unix.EHOSTUNREACH {
 		d.lose()
-	case unix.ECONNREFUSED:
-		d.refuse()
+	}
+	if why == unix.EHOSTUNREACH || why == unix.ECONNREFUSED {
+		d.refuse(why)
 	}
 }
 

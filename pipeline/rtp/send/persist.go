@@ -29,8 +29,8 @@ func (a *Acceptance) Trouble() string {
 }
 
 // Persist sends a stream to a server until ctx ends. Each session is one call of the given function, which must return
-// an error: the reason why the session ended, which goes into at. The reason is logged if it differs from the previous one, or if the
-// session was longer than againLate. The pauses between sessions grow, and are short again after such a session.
+// an error: the reason why the session ended, which at records. The reason is logged if it differs from the previous one,
+// or if the session was longer than againLate. The pauses between sessions grow, and are short again after such a session.
 func Persist(ctx context.Context, log *slog.Logger, server string, at *Acceptance, once func(context.Context) error) {
 	wait, said := againSoon, ""
 	for ctx.Err() == nil {

@@ -37,11 +37,11 @@ func TestReception(t *testing.T) {
 		for i, train := range c.trains {
 			d.got.spoilt, d.progress.next = false, 0
 			if train == late {
-				d.refuse()
+				d.refuse(unix.ECONNREFUSED)
 			}
 			d.progress.next = 10
 			if train == refused {
-				d.refuse()
+				d.refuse(unix.ECONNREFUSED)
 			}
 			now = now.Add(c.period)
 			switch train {

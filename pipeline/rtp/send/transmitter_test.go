@@ -188,7 +188,7 @@ func TestAKilledReceiverComesBack(t *testing.T) {
 		t.Errorf("the other destination got %d packets, want 1200", len(got))
 	}
 	st := s.Stats().Destinations[0]
-	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, "no receiver listens") {
+	if st.Refused < 5 || st.Cut != 5 || st.Packets > 5*2*defaultBurst || !strings.Contains(st.LastError, NobodyListens) {
 		t.Errorf("%+v", st)
 	}
 	if got := log.String(); strings.Count(got, "\n") != 1 || !strings.Contains(got, `level=INFO msg="rtp: nobody listens at the destination yet"`) {

@@ -101,7 +101,7 @@ class Feed {
     const asked = new AbortController(), timer = setTimeout(() => asked.abort(), silence);
     try {
       const r = await fetch(source.url, { cache: "no-store", signal: asked.signal });
-      if (!r.ok) this.tell({ kind: "trouble", why: (r.status === 401 ? "reload this page: " : "") + (await r.text()).trim() });
+      if (!r.ok) this.tell({ kind: "trouble", why: (r.status === 401 ? "please reload this page: " : "") + (await r.text()).trim() });
     } catch (e) {
       if (e.name !== "AbortError") this.tell({ kind: "trouble", why: e.message });
     }
@@ -139,7 +139,7 @@ function openFeed(told) {
     if (wanted) send(wanted);
   };
   try {
-    worker = new SharedWorker("feed.js");
+    worker = new SharedWorker("feed.js", "2"); // another number after a change of what tab and worker tell each other: old tabs may keep the old one
     worker.port.onmessage = (m) => {
       unanswered = 0;
       heard = Date.now();

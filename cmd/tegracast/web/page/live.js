@@ -78,14 +78,15 @@ const showable = (name) => pictured.has(name) || playable(name);
 // hiddenText says why an output cannot be shown now.
 function hiddenText(o) {
   if (o.stopped) return o.name + " is stopped";
-  if (o.state === "retrying") return o.name + " is " + retryText(o);
+  if (o.state === "retrying") return o.name + ": " + retryText(o);
   if (o.state === "ended") return o.name + " has ended" + (o.error ? ": " + o.error : "");
-  return o.name + " cannot be shown" + (o.whep ? ": this browser cannot play WebRTC" : ": only an output that reads from an isp can");
+  return o.name + " cannot be shown" + (o.whep ? ": this browser cannot play WebRTC" : ": only outputs fed by an isp can be");
 }
 
 // show shows an output, by WebRTC if that is possible, or as JPEG pictures. pictures forbids WebRTC.
 function show(name, pictures) {
   hideLive();
+  const other = name !== shown;
   shown = name;
   still = null;
   const all = name === everyView, picture = get("picture"), canvas = get("canvas");
@@ -95,13 +96,18 @@ function show(name, pictures) {
   else {
     const only = !pictured.has(name), stream = playable(name) && (only || !pictures);
     easel.clear();
+    if (other) {
+      canvas.width = 300; // empties it
+      delete canvas.dataset.frame;
+    }
     picture.hidden = true;
     canvas.hidden = !stream;
     picture.alt = "Live picture of output " + name;
     canvas.setAttribute("aria-label", picture.alt);
     get("full").hidden = !showable(name);
-    if (stream && !document.hidden)
-      watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => shown === name && show(name), 2000) : show(name, true));
+    if (stream && !document.hidden) {
+      const mine = watch = new Watch(name, canvas, (played) => played || only ? setTimeout(() => watch === mine && show(name), 2000) : show(name, true));
+    }
   }
   for (const b of get("choice").children) b.setAttribute("aria-pressed", String(b.dataset.name === name));
   sayWanted();
@@ -119,11 +125,9 @@ function hideLive() {
 
 function showWall() {
   const key = wall.join("\n");
-  if (get("wall").dataset.key === key) return;
-  get("wall").dataset.key = key;
-  easels.clear();
-  get("wall").replaceChildren(...wall.map((name) => {
-    const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button" }), age = element("small", "");
+  if (get("wall").dataset.key !== key) easels.clear();
+  refill(get("wall"), key, () => wall.map((name) => {
+    const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button", id: "wall-" + name }), age = element("small", "");
     b.append(image, element("span", name), age);
     b.addEventListener("click", () => {
       choose(name);
@@ -133,7 +137,7 @@ function showWall() {
     const item = element("li");
     item.append(b);
     return item;
-  }));
+  }), "live-title");
 }
 
 // sourceOf returns the source of an output's frames.
@@ -159,15 +163,12 @@ function showChoice(outputs, parts) {
   const bySource = new Map();
   for (const name of names) if (pictured.has(name) && !bySource.has(sourceOf(name, parts))) bySource.set(sourceOf(name, parts), name);
   wall = [...bySource.values()].slice(0, 16);
-  const all = wall.length > 1 ? [everyView, ...names] : names, choice = get("choice");
-  if (choice.dataset.key !== JSON.stringify(all)) {
-    choice.dataset.key = JSON.stringify(all);
-    choice.replaceChildren(...all.map((name) => {
-      const b = element("button", name === everyView ? "All cameras" : name, { type: "button", "aria-pressed": String(name === shown), "data-name": name });
-      b.addEventListener("click", () => choose(name));
-      return b;
-    }));
-  }
+  const all = wall.length > 1 ? [everyView, ...names] : names;
+  refill(get("choice"), JSON.stringify(all), () => all.map((name) => {
+    const b = element("button", name === everyView ? "All cameras" : name, { type: "button", id: "show-" + name.trim(), "aria-pressed": String(name === shown), "data-name": name });
+    b.addEventListener("click", () => choose(name));
+    return b;
+  }), "live-title");
   if (chosen === null && all.length) chosen = all[0];
   const best = all.includes(chosen) ? chosen : all.length ? all[0] : null;
   if (best !== shown || could !== showable(best)) show(best);
@@ -185,11 +186,11 @@ function showAge() {
   if (shown === everyView) return;
   if (shown === null || !showable(shown)) {
     const reasons = [...known.values()].filter((o) => shown === null ? o.state !== "running" : o.name === shown).map(hiddenText);
-    return setText(get("caption"), reasons.join("; ") || "No live picture: only outputs that read from an isp have one.");
+    return setText(get("caption"), reasons.join("; ") || "No live picture: only outputs fed by an isp have one.");
   }
   const at = watch ? watch.drawnAt : still, old = text(at), frame = (watch ? get("canvas") : get("picture")).dataset.frame;
   get("single").classList.toggle("old", old !== "");
-  setText(get("caption"), shown + (watch ? " by WebRTC" : playable(shown) ? " as JPEG pictures, because WebRTC does not get through" : "") +
+  setText(get("caption"), shown + (watch ? " over WebRTC" : playable(shown) ? " as JPEG pictures because WebRTC could not connect" : "") +
     (old ? ": " + old : frame ? ", frame " + frame : ""));
 }
 

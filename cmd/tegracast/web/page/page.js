@@ -15,7 +15,7 @@ function element(tag, text, attributes) {
 const ms = (ns) => (ns / 1e6).toFixed(ns < 1e8 ? 1 : 0);
 const amount = (n) => n.toLocaleString();
 const count = (n, one, many) => amount(n) + " " + (n === 1 ? one : many || one + "s");
-const size = (n) => n < 1e9 ? (n / 1e6).toFixed(1) + " MB" : (n / 1e9).toFixed(1) + " GB";
+const size = (n) => n < 1e9 ? (n / 1e6).toFixed(1) + "\u00a0MB" : (n / 1e9).toFixed(1) + "\u00a0GB";
 
 // clock returns the time of day, with the date unless that is today.
 function clock(time) {
@@ -71,7 +71,7 @@ function age(trouble) {
   const time = performance.now() - answered;
   if (document.hidden || !trouble && !silent && time < patience) return;
   if (trouble) why = ": " + trouble;
-  tell("no answer for " + Math.round(time / 1000) + " s" + why, "bad", "no answer");
+  tell("no answer from the appliance for " + (time < 1e5 ? Math.round(time / 1000) + " s" : Math.round(time / 6e4) + " min") + why, "bad", "no answer");
   if (!silent) mute(true);
 }
 
@@ -98,20 +98,21 @@ function markSeen(s) {
 // reasons says in words why frames were dropped.
 const reasons = {
   missing: "did not arrive", queue: "could not keep up", pool: "out of memory", stage: "processing failed", fence: "GPU work failed", sink: "output failed",
-  detached: "while opening or closing", damaged: "damaged", late: "too late",
+  detached: "while not open", damaged: "damaged", late: "too late",
 };
 
 function lossText(p) {
   const mark = markOf(p), at = markOf(p).at, seen = mark.losses || {};
   const causes = Object.entries(p.losses || {}).map(([reason, n]) => [n - (seen[reason] || 0), reasons[reason] || reason]).filter(([n]) => n > 0);
-  return "lost " + count(unseen(p), "frame") + (at ? " since you marked them at " + clock(at) : p.since ? " since " + clock(p.since) : "") +
+  return "lost " + count(unseen(p), "frame") + (at ? " since you acknowledged losses at " + clock(at) : p.since ? " since " + clock(p.since) : "") +
     (p.lost_at ? ", last at " + clock(p.lost_at) : "") +
     (causes.length ? " (" + causes.map(([n, cause]) => (causes.length > 1 ? amount(n) + " " : "") + cause).join(", ") + ")" : "");
 }
 
 // retryText says why an output is not running, and when the next attempt is, which nobody knows without an answer.
 function retryText(o) {
-  const wait = o.next && !silent ? ", next attempt in " + Math.max(0, Math.round((new Date(o.next) - Date.now()) / 1000)) + " s" : "";
+  const now = new Date(next.time).getTime() + performance.now() - answered; // by the appliance's clock
+  const wait = o.next && !silent ? ", next attempt in " + Math.max(0, Math.round((new Date(o.next) - now) / 1000)) + " s" : "";
   return "retrying" + (o.since ? " since " + clock(o.since) : "") + wait + (o.error ? ": " + o.error : "");
 }
 
@@ -125,9 +126,9 @@ function troubles(s) {
     for (const [to, text] of Object.entries(o.troubles)) places.set(text, [...places.get(text) || [], to + " (" + o.name + ")"]);
   }
   for (const [text, at] of places) list.push(at.join(", ") + ": " + text);
-  for (const p of s.parts) if (p.kind === "source" && p.state === "ended") list.push(p.name + " has played to its end");
+  for (const p of s.parts) if (p.kind === "source" && p.state === "ended") list.push(p.name + " has finished playing");
   if (s.bus && !s.bus.connected) list.push("Message bus " + s.bus.server + " is not connected" + (s.bus.trouble ? ": " + s.bus.trouble : ""));
-  for (const r of s.board) if (r.alarm) list.push(r.name + " is above its limit; the board is throttled");
+  for (const r of s.board) if (r.alarm) list.push(r.name + " is over its limit; the board is throttling");
   return list;
 }
 
@@ -142,13 +143,18 @@ function showTroubles(s) {
 
 function showSummary(s) {
   const { outputs, parts } = s;
-  const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + o.to.filter((to) => !o.troubles[to]).length, 0);
+  const addresses = outputs.filter((o) => o.state === "running").reduce((n, o) => n + receivingOf(o).length, 0);
   const readers = outputs.reduce((n, o) => n + othersOf(o).length, 0);
   get("summary").hidden = false;
-  setText(get("receivers"), [addresses && count(addresses, "address", "addresses"), readers && count(readers, "reader")].filter(Boolean).join(", ") || "nobody");
+  setText(get("receivers"), [addresses && count(addresses, "address", "addresses"), readers && count(readers, "client")].filter(Boolean).join(", ") || "nobody");
   const last = samples.at(-1), network = outputs.filter((o) => o.to.length || o.rtsp || o.whep);
   const slowest = Math.max(-1, ...network.map((o) => last && last.parts[o.name] ? last.parts[o.name][2] : -1));
-  setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms");
+  const worst = Math.max(0, ...parts.filter((p) => network.some((o) => o.name === p.name)).map((p) => p.p99_ns));
+  setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms" + (worst ? " (99 %: " + ms(worst) + " ms)" : ""));
+  const records = outputs.filter((o) => o.record), recording = records.filter((o) => o.state === "running").length;
+  get("records").hidden = !records.length;
+  setText(get("recording"), recording + " of " + records.length);
+  get("recording").className = records.some((o) => o.state === "retrying") ? "bad" : "";
   const fresh = parts.reduce((n, p) => n + unseen(p), 0), since = parts.map(sinceOf).filter(Boolean).sort()[0];
   setText(get("lost"), fresh ? amount(fresh) : "none");
   setText(get("since"), (fresh ? fresh === 1 ? " frame" : " frames" : "") + (since ? " since " + clock(since) : ""));
@@ -162,7 +168,7 @@ function showState(s) {
   next = s;
   answered = performance.now();
   why = "";
-  silent = false;
+  if (back) mute(false);
   setText(get("host"), s.host || "tegracast");
   setText(get("version"), "tegracast " + s.version);
   const problems = showTroubles(s);
@@ -177,17 +183,14 @@ function showState(s) {
   showLines(s.lines);
   showSettings(s);
   get("configuration").hidden = !s.configurable;
-  if (back) {
-    mute(false);
-    showAgain();
-  }
+  if (back) showAgain();
 }
 
 function showBoard(s) {
   get("board").hidden = !s.board.length && !s.model;
   setText(get("model"), s.model || "");
   get("readings").replaceChildren(...s.board.map((r) =>
-    element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": above its limit" : ""), r.alarm ? { class: "bad" } : {})));
+    element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": over its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
 // lineText says what a GPIO line does.
@@ -292,7 +295,7 @@ function showChain(parts) {
   });
   for (const p of all) showPart(nodes.get(p.name), p);
   const since = parts.map((p) => p.since).filter(Boolean).sort()[0];
-  setText(get("counted"), since ? "Losses count since " + clock(since) + ", or since the step was last opened." : "");
+  setText(get("counted"), since ? "Losses are counted from " + clock(since) + ", or from when the step was last opened." : "");
 }
 
 function showPart(n, p) {
@@ -311,7 +314,7 @@ const boxes = new Map(); // by the output's name
 
 // askOutput sends a request for an output and shows the result; a failure at the element wrong. It returns the answer, or null.
 async function askOutput(o, path, method, done, wrong = "said") {
-  const r = await fetch(path, { method }).catch((e) => e), failure = r.ok ? "" : r.text ? (await r.text()).trim() : String(r);
+  const r = await fetch(path, { method }).catch((e) => e), failure = r.ok ? "" : r.text ? (await r.text().catch(String)).trim() : String(r);
   sayOf(o, "said", r.ok && done ? done + " at " + clock(Date.now()) : "");
   if (failure || wrong !== "said") sayOf(o, wrong, failure);
   return r.ok ? r : null;
@@ -326,8 +329,11 @@ function sayOf(o, what, text) {
 async function once(b, press) {
   if (b.getAttribute("aria-disabled")) return;
   b.setAttribute("aria-disabled", "true");
-  await press();
-  b.removeAttribute("aria-disabled");
+  try {
+    await press();
+  } finally {
+    b.removeAttribute("aria-disabled");
+  }
 }
 
 function button(o, what, text, label, press, title) {
@@ -340,7 +346,9 @@ function button(o, what, text, label, press, title) {
 async function save(o, path) {
   const r = await askOutput(o, path, "GET", "");
   if (!r) return;
-  const name = /filename="([^"]*)"/.exec(r.headers.get("Content-Disposition") || ""), url = URL.createObjectURL(await r.blob());
+  const file = await r.blob().catch(String); // the connection may end within it
+  if (typeof file === "string") return sayOf(o, "said", file);
+  const name = /filename="([^"]*)"/.exec(r.headers.get("Content-Disposition") || ""), url = URL.createObjectURL(file);
   element("a", "", { href: url, download: name ? name[1] : path }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
@@ -371,8 +379,8 @@ function addresses(o, path) {
 
 // adder returns the form that adds a destination.
 function adder(o, path) {
-  const form = element("form"), b = element("button", "Add", { "aria-label": "Add a destination of " + o.name });
-  const hint = element("small", "An even port for RTP; RTCP uses the next one.", { id: "hint-" + o.name }), wrong = element("p", "", { id: "wrong-" + o.name, class: "bad", role: "alert" });
+  const form = element("form"), b = element("button", "Add", { id: "add-" + o.name, "aria-label": "Add a destination of " + o.name });
+  const hint = element("small", "Use an even port; RTCP uses the one above it.", { id: "hint-" + o.name }), wrong = element("p", "", { id: "wrong-" + o.name, class: "bad", role: "alert" });
   const field = element("input", undefined, { id: "to-" + o.name, placeholder: "192.168.1.20:5004", autocomplete: "off", spellcheck: "false", required: "", "aria-describedby": hint.id + " " + wrong.id });
   form.append(element("label", "Also send to", { for: field.id }), field, b, hint, wrong);
   form.addEventListener("submit", (e) => {
@@ -389,6 +397,8 @@ function adder(o, path) {
 
 // isOwn reports whether a reader is this page, which watches by WebRTC.
 const isOwn = (r) => watch && watch.session && r.session && watch.session.endsWith("/" + r.session);
+// receivingOf returns the addresses that receive an output. A server to which it is published is among the readers.
+const receivingOf = (o) => o.to.filter((to) => !to.includes("://") && !o.troubles[to]);
 const othersOf = (o) => o.readers.filter((r) => !isOwn(r));
 const readerText = (r) => (isOwn(r) ? "this page" : r.address) + ", " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", " + amount(r.lost) + " lost" : "");
 
@@ -404,8 +414,9 @@ function sure(question) {
 // switchOutput starts an output, or stops it, after a question if somebody would miss it.
 async function switchOutput(o, path) {
   if (o.stopped) return askOutput(o, path + "/start", "POST", "started");
-  const others = othersOf(o).length;
-  const ends = (others ? " " + count(others, "reader") + " will be cut off." : "") + (o.record ? " Nothing is recorded until you start it again." : "");
+  const to = receivingOf(o).length, others = othersOf(o).length;
+  const losers = [to && count(to, "address", "addresses"), others && count(others, "client")].filter(Boolean).join(" and ");
+  const ends = (losers ? " " + losers + " will lose the stream." : "") + (o.record ? " Nothing will be recorded until you start it again." : "");
   if (!ends || await sure("Stop " + o.name + "?" + ends)) await askOutput(o, path + "/stop", "POST", "stopped");
 }
 
@@ -418,39 +429,44 @@ function newBox(box, o) {
   box.is = element("p", "", { class: "is", id: "is-" + o.name });
   box.addresses = element("ul", undefined, { class: "addresses" });
   box.readers = element("details");
-  box.readers.append(element("summary"), element("ul"));
+  box.readers.append(element("summary", "", { id: "readers-" + o.name }), element("ul"));
+  if (o.sdp && !box.form) box.form = adder(o, box.path); // what is typed stays
   const files = [
     ["JPEG", ".jpg", o.picture, "The picture that the page shows"], ["PNG", ".png", o.picture, "The picture at full size, without loss"],
-    ["DNG", ".dng", o.samples, "The sensor's samples, for a raw converter"], ["SDP", ".sdp", o.sdp, "The description of the stream, which VLC and ffplay open"],
+    ["DNG", ".dng", o.samples, "The sensor's samples, for a raw converter"], ["SDP", ".sdp", o.sdp, "Stream description; open it in VLC or ffplay"],
   ].filter((f) => f[2]);
   if (files.length) row.append(element("span", "Save"));
   for (const [kind, end, , title] of files) row.append(button(o, "save-" + kind, kind, "Save " + kind + " of", () => save(o, name + end), title));
-  if (o.trigger) row.append(button(o, "trigger", "Trigger", "Trigger", () => askOutput(o, "record/" + name + "/trigger", "POST", "triggered"), "Save the frames around now"));
+  if (o.trigger) row.append(button(o, "trigger", "Trigger", "Trigger", () => askOutput(o, "record/" + name + "/trigger", "POST", "triggered"), "Save the frames from just before and after this moment"));
   box.switch = button(o, "switch", "", "", () => switchOutput(box.output, box.path));
   row.append(box.switch, box.said);
-  return [title, box.is, box.addresses, box.readers, o.sdp ? adder(o, box.path) : "", row];
+  return [title, box.is, box.addresses, box.readers, o.sdp ? box.form : "", row];
 }
+
+// isUnheard reports whether an output runs for addresses of which none receives it.
+const isUnheard = (o) => o.state === "running" && o.to.length > 0 && o.to.every((to) => o.troubles[to]) && !o.readers.length;
 
 // isText says what an output does.
 function isText(o) {
   const r = o.recording;
   if (o.state === "retrying") return retryText(o);
-  if (!r || o.error) return o.state + (o.error ? ": " + o.error : "");
+  if (!r || o.error) return o.state + (o.error ? ": " + o.error : isUnheard(o) ? ", but nobody receives it" : "");
   return (r.waiting ? "waiting for a trigger" : r.file ? (o.trigger ? "saving " : "recording ") + r.file.split("/").pop() + ", " + size(r.bytes) : o.state) +
-    "; " + size(r.free_bytes) + " free in " + r.folder;
+    "; " + (r.free_bytes === undefined ? "in " : size(r.free_bytes) + " free in ") + r.folder;
 }
 
 function showOutput(box, o) {
   box.output = o;
-  box.item.className = "output " + o.state;
+  box.item.className = "output " + (isUnheard(o) ? "unheard" : o.state);
   refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger]), () => newBox(box, o), "streams-title");
   setText(box.is, isText(o));
   refill(box.addresses, JSON.stringify([o.to, o.added, o.rtsp, o.whep, o.troubles]), () => addresses(o, box.path), "title-" + o.name);
   const others = othersOf(o).length, all = o.readers, texts = all.map(readerText), [summary, rows] = box.readers.children;
   box.readers.hidden = !all.length;
-  setText(summary, [others && count(others, "reader"), others < all.length && "this page"].filter(Boolean).join(" and "));
+  setText(summary, [others && count(others, "client"), others < all.length && "this page"].filter(Boolean).join(" and "));
   refill(rows, texts.join("\n"), () => texts.map((t) => element("li", t)));
   setText(box.switch, (o.stopped ? "Start" : "Stop") + (o.record ? " recording" : ""));
+  box.switch.className = o.stopped ? "switch" : "switch bad";
   box.switch.setAttribute("aria-label", box.switch.textContent + " " + o.name);
 }
 
@@ -484,8 +500,10 @@ function sayWanted() {
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) hideLive();
   else {
-    answered = performance.now();
-    tell("Checking…", "");
+    if (!silent) {
+      answered = performance.now();
+      tell("Checking…", "");
+    }
     showAgain();
   }
   sayWanted();
@@ -507,6 +525,9 @@ get("seen").addEventListener("click", () => {
 });
 // The address may have the key, which the browser keeps as a cookie from now on.
 if (location.search) history.replaceState(null, "", location.pathname + location.hash);
-setInterval(() => age(""), 500);
-setInterval(sayWanted, 2000);
-addEventListener("DOMContentLoaded", sayWanted); // then all scripts are loaded
+addEventListener("DOMContentLoaded", () => { // all scripts are loaded
+  answered = performance.now();
+  setInterval(() => age(""), 500);
+  setInterval(sayWanted, 2000);
+  sayWanted();
+});

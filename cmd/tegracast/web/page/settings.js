@@ -123,18 +123,18 @@ function number() {
 function showOrigin(c) {
   const installed = c.installed || "the default configuration";
   get("origin").textContent = c.kept
-    ? "This was changed on the page and replaces " + installed + ", also after a restart. On the appliance, tegracast config diff shows the difference."
-    : "This is " + installed + ". " + (c.keeps ? "A change is saved in the service's state folder and replaces it, also after a restart."
-      : "A change lasts until the next restart or reload: there is no state folder.");
-  if (c.ignored) get("origin").textContent += " A saved configuration exists but is not used; the log says why. Revert to installed file deletes it.";
+    ? "This configuration was changed on this page. It replaces " + installed + ", even after a restart. To see the difference, run tegracast config diff on the appliance."
+    : "This is " + installed + ". " + (c.keeps ? "Changes are saved in the service's state folder and replace it, even after a restart."
+      : "Changes last only until the next restart or reload, because there is no state folder.");
+  if (c.ignored) get("origin").textContent += " A saved configuration exists but is not used; the log says why. Revert to installed file sets it aside as tegracast.yaml.old.";
   get("reset").hidden = !c.kept && c.keeps && !c.ignored;
 }
 
 async function load() {
   const r = await fetch("api/v1/config");
   if (!r.ok) throw new Error((await r.text()).trim());
-  loaded = r.headers.get("ETag");
   const c = await r.json();
+  loaded = r.headers.get("ETag");
   get("text").value = c.text;
   loadedText = get("text").value; // as the browser writes line ends
   number();
@@ -194,8 +194,8 @@ const changed = (a) => "Applied" + (a.warning ? ", but " + a.warning : "") + ". 
 
 // become has the appliance work by another text, and loads what is used then. Nothing can be pressed until it is there.
 function become(method, headers) {
-  return ask(method, "api/v1/config", headers, "Refused; nothing changed: ", changed,
-    () => load().catch((e) => { get("verdict").textContent += ". The text cannot be reloaded: " + e.message; }));
+  return ask(method, "api/v1/config", headers, "Not applied: ", changed,
+    () => load().catch((e) => { get("verdict").textContent += ". The text could not be reloaded: " + e.message; }));
 }
 
 // again loads the text once more.
@@ -217,7 +217,7 @@ get("editor").addEventListener("toggle", () => {
 });
 get("check").addEventListener("click", () => ask("POST", "api/v1/config/check", {}, "The text has ", () => "No mistakes found."));
 get("apply").addEventListener("click", () => become("PUT", { "If-Match": loaded || "*" }));
-const lose = () => !edited() || confirm("Discard the changes that were not applied?");
+const lose = () => !edited() || confirm("Discard unapplied changes?");
 get("again").addEventListener("click", () => lose() && again());
 get("reset").addEventListener("click", () => lose() && become("DELETE", {}));
 get("text").addEventListener("input", number);

@@ -79,7 +79,7 @@ async function explains() {
   };
   const { Feed, streams } = load({ fetch }), feed = new Feed(), port = new Port();
   feed.hear(port, { pictures: new Map() });
-  for (const [status, text, want] of [[503, "too many\n", "too many"], [401, "no key", "reload this page: no key"], [200, "", undefined]]) {
+  for (const [status, text, want] of [[503, "too many\n", "too many"], [401, "no key", "please reload this page: no key"], [200, "", undefined]]) {
     answer = { ok: status === 200, status, text: async () => text };
     await feed.explain(streams[0]);
     check("status " + status, port.take("trouble").map((m) => m.why), want === undefined ? [] : [want]);
