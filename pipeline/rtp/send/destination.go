@@ -153,7 +153,7 @@ func (d *destination) offer(t *train, to int) {
 			return
 		case errno == unix.ECONNREFUSED: // the answer to an earlier packet; at the start of a train possibly an old one
 			d.counters.refused.Add(1)
-			d.refuse(errno)
+			d.answered(errno)
 			if p.next > 0 || p.stale {
 				d.giveUp(t, errno)
 			}
@@ -231,8 +231,12 @@ func (d *destination) judge(why unix.Errno) {
 	}
 }
 
-// refuse records an answer that nobody listens, or that there is no such host. One that comes before a train's first packet concerns an earlier train.
-func (d *destination) refuse(why unix.Errno) {
+// answered records an answer of the network: that nobody listens, or that there is no such host. One that comes before a
+// train's first packet concerns an earlier train.
+func (d *destination) answered(why unix.Errno) {
+	if why == unix.EHOSTUNREACH {
+		d.lose()
+	}
 	d.got.refused(why)
 	d.got.spoilt = d.progress.next > 0
 }
@@ -316,12 +320,8 @@ func (d *destination) poll() {
 
 // reap is poll with mu held.
 func (d *destination) reap() {
-	why := d.way.reap(d.socket.fd)
-	if why == unix.EHOSTUNREACH {
-		d.lose()
-	}
-	if why == unix.EHOSTUNREACH || why == unix.ECONNREFUSED {
-		d.refuse(why)
+	if why := d.way.reap(d.socket.fd); why == unix.EHOSTUNREACH || why == unix.ECONNREFUSED {
+		d.answered(why)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // lasts, whichever of its trains it refuses, that it ends when there is one, and that a network that takes most frames is
 // none.
 func TestReception(t *testing.T) {
-	const refused, late, cut, slow = 'r', 'l', 'c', 's' // during the train, when the next begins; given up
+	const refused, late, away, cut, slow = 'r', 'l', 'a', 'c', 's' // during the train, when the next begins; given up
 	for _, c := range []struct {
 		name   string
 		period time.Duration
@@ -28,6 +28,7 @@ func TestReception(t *testing.T) {
 		{"nobody, every other frame", time.Second / 5, "cwcwcwcw", unix.ECONNREFUSED},
 		{"nobody, a small frame a minute", time.Minute, "wlll", unix.ECONNREFUSED},
 		{"nobody, refused during a small frame or later", time.Minute, "wrrwlrwl", unix.ECONNREFUSED},
+		{"no host, a small frame each five seconds", 5 * time.Second, "waaaa", unix.EHOSTUNREACH},
 		{"a receiver, 60 frames a second", time.Second / 60, "cwcw" + strings.Repeat("w", 200), 0},
 		{"a receiver, a frame a minute", time.Minute, "cllw", 0},
 		{"a network that is slow at times", time.Second / 60, strings.Repeat("swss", 100), 0},
@@ -36,12 +37,15 @@ func TestReception(t *testing.T) {
 		d, now := destination{}, time.Now()
 		for i, train := range c.trains {
 			d.got.spoilt, d.progress.next = false, 0
-			if train == late {
-				d.refuse(unix.ECONNREFUSED)
+			switch train {
+			case late:
+				d.answered(unix.ECONNREFUSED)
+			case away:
+				d.answered(unix.EHOSTUNREACH)
 			}
 			d.progress.next = 10
 			if train == refused {
-				d.refuse(unix.ECONNREFUSED)
+				d.answered(unix.ECONNREFUSED)
 			}
 			now = now.Add(c.period)
 			switch train {
