@@ -123,7 +123,7 @@ func (s *loaded) ticks(t *testing.T) (sum float64) {
 
 // webClient asks for a URL again and again. It reads the answer at once, a byte every 100 ms, or not at all.
 func webClient(ctx context.Context, at string, how int, answers, refused *atomic.Int64) {
-	client := http.Client{Transport: programtest.WithToken(&http.Transport{DisableKeepAlives: true, ReadBufferSize: 1 << 10})}
+	client := http.Client{Transport: programtest.WithToken(&http.Transport{DisableKeepAlives: true, DisableCompression: true, ReadBufferSize: 1 << 10})}
 	for ; ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 		stay, stop := context.WithTimeout(ctx, 10*time.Second)
 		status, err := webAnswer(stay, &client, at, how)
@@ -151,7 +151,7 @@ func webAnswer(ctx context.Context, client *http.Client, at string, how int) (st
 	case 0:
 		_, err = io.Copy(io.Discard, a.Body)
 	case 1:
-		for b := make([]byte, 1); err == nil; time.Sleep(100 * time.Millisecond) {
+		for b := make([]byte, 1); err == nil && ctx.Err() == nil; time.Sleep(100 * time.Millisecond) {
 			_, err = a.Body.Read(b)
 		}
 	default:
