@@ -24,7 +24,7 @@ type outputReport struct {
 	Added     []string          // those of To that clients have added
 	Troubles  map[string]string // destinations of To that get no whole frames, and why
 	RTSP      string            // URL for reading it; empty: none
-	Readers   []streams.Reader  // those that receive it by RTSP, WHEP or WHIP
+	Readers   []streams.Reader  // those that receive it by RTSP or WHEP, and the server to which it is published
 	SDP       bool              // it is a stream with destinations, which an SDP file describes
 	WHEP      bool              // it can be watched by WebRTC
 	Picture   bool              // it can be viewed

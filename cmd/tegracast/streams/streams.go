@@ -182,7 +182,7 @@ func (s *Set) open() []stream {
 	return slices.DeleteFunc(slices.Clone(s.list), func(x stream) bool { return x.sink == nil })
 }
 
-// A Reader receives a stream by RTSP or WHEP, or is the server to which it is published by WHIP.
+// A Reader receives a stream by RTSP or WHEP, or is the server to which it is published.
 type Reader struct {
 	Address string
 	By      string // protocol by which it receives

@@ -38,7 +38,7 @@ type Output struct {
 	Troubles map[string]string `json:"troubles,omitempty"`
 
 	RTSP    string   `json:"rtsp,omitempty"`    // URL for reading
-	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP, WHEP or WHIP
+	Readers []Reader `json:"readers,omitempty"` // those that receive it by RTSP or WHEP, and the server to which it is published
 	SDP     bool     `json:"sdp"`               // it is a stream with destinations, which an SDP file describes
 	WHEP    bool     `json:"whep"`              // it can be watched by WebRTC
 	Picture bool     `json:"picture"`           // it can be viewed
@@ -60,7 +60,7 @@ type Recording struct {
 	Free    *int64 `json:"free_bytes,omitempty"` // of the folder's file system; nil: the disk does not answer
 }
 
-// A Reader receives an output by RTSP or WHEP, or is the server to which it is published by WHIP.
+// A Reader receives an output by RTSP or WHEP, or is the server to which it is published.
 type Reader struct {
 	Address string `json:"address"`
 	By      string `json:"by"`                // protocol by which it receives
