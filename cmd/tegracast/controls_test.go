@@ -82,8 +82,9 @@ func (p pilot) switches(name string) {
 	awaitPage(p.ctx, p, "the button to stop", fmt.Sprintf(`document.getElementById("switch-%s").textContent.startsWith("Stop")`, name))
 }
 
-// returns stops the output that is shown, and starts it again. The page says that it is stopped, and shows it again.
-func (p pilot) returns(name string) {
+// restarts checks that the output that is shown can be stopped and started: the page says that it is stopped, and then
+// shows it again.
+func (p pilot) restarts(name string) {
 	p.Helper()
 	pressed(p.ctx, p, fmt.Sprintf(`[...document.querySelectorAll("#choice button")].find((b) => b.textContent === %q)`, name))
 	shown := fmt.Sprintf(`!document.getElementById("picture").hidden && document.getElementById("caption").textContent.startsWith("%[1]s, frame ") &&

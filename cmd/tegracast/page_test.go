@@ -131,7 +131,7 @@ func TestPageInABrowser(t *testing.T) {
 	p.sees("host", hostOf(t))
 	p.switches("raw")
 	p.switches("kept")
-	p.returns("raw")
+	p.restarts("raw")
 	p.seesAll()
 	p.sends()
 	p.marks()

@@ -55,7 +55,7 @@ func decode(t testing.TB, stream []byte, f pipeline.Format) [][]byte {
 	return list
 }
 
-// sizes are those of the pictures of TestH264: also no whole number of blocks, with one slice and with several.
+// sizes of pictures for TestH264. Some are not a whole number of blocks, and the last is encoded in several slices.
 var sizes = [][2]int{{16, 16}, {322, 182}, {480, 270}, {1280, 722}}
 
 // TestH264 decodes openh264's output with ffmpeg.

@@ -48,7 +48,7 @@ func TestAdvice(t *testing.T) {
 			t.Errorf("without os-release: %q", got)
 		}
 		if i := slices.Index(l.packages[:], ""); i >= 0 && l.without == "" {
-			t.Errorf("%s: nothing says what to do on %s", l.Name, releases[i].name)
+			t.Errorf("%s: no remedy on %s", l.Name, releases[i].name)
 		}
 	}
 }

@@ -3,7 +3,7 @@
 package record
 
 import (
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,16 +18,15 @@ type State struct {
 	Free    int64 // free bytes of the folder's file system; negative: not known
 }
 
-var began = time.Now()
-
 // askEvery is the time between two looks at the free space.
 const askEvery = 2 * time.Second
 
 // space is the free space of a folder's file system, as it was a moment ago.
 type space struct {
-	free  atomic.Int64 // negative: not known
-	asked atomic.Int64 // when the last look began, in ns since began; 0: there was none
-	looks atomic.Bool  // it has not ended
+	mu    sync.Mutex
+	free  int64     // negative: not known
+	asked time.Time // when the last look began
+	looks bool      // it has not ended
 }
 
 // look asks for the free space.
@@ -37,7 +36,9 @@ func (x *space) look(folder string) {
 	if unix.Statfs(folder, &disk) == nil {
 		free = int64(disk.Bavail) * disk.Bsize
 	}
-	x.free.Store(free)
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.free, x.looks = free, false
 }
 
 // State returns the state of the recording. It does not wait for the disk.
@@ -54,17 +55,15 @@ func (s *Sink) State() State {
 // freeSpace returns the free space, and begins another look if the last one was askEvery ago. It is not known while the
 // disk does not answer.
 func (s *Sink) freeSpace() int64 {
-	x, now := &s.space, time.Since(began)
-	asked := time.Duration(x.asked.Load())
-	if s.config.Disks.Hang(s.config.Directory) != nil || x.looks.Load() && now-asked > statPatience {
+	x, now := &s.space, time.Now()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if s.config.Disks.Hang(s.config.Directory) != nil || x.looks && now.Sub(x.asked) > statPatience {
 		return -1
 	}
-	if (asked == 0 || now-asked >= askEvery) && !x.looks.Load() && x.asked.CompareAndSwap(int64(asked), int64(now)) {
-		x.looks.Store(true)
-		go func() {
-			x.look(s.config.Directory)
-			x.looks.Store(false)
-		}()
+	if !x.looks && now.Sub(x.asked) >= askEvery {
+		x.asked, x.looks = now, true
+		go x.look(s.config.Directory)
 	}
-	return x.free.Load()
+	return x.free
 }

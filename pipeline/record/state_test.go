@@ -66,8 +66,9 @@ func TestStateDoesNotWait(t *testing.T) {
 		t.Errorf("the disk hangs: %+v", st)
 	}
 	answered()
-	s.space.looks.Store(true) // statfs hangs
-	s.space.asked.Store(int64(time.Since(began) - 2*statPatience))
+	s.space.mu.Lock()
+	s.space.looks, s.space.asked = true, time.Now().Add(-2*statPatience) // statfs hangs
+	s.space.mu.Unlock()
 	if st := s.State(); st.Free >= 0 {
 		t.Errorf("the look at the free space hangs: %+v", st)
 	}

@@ -111,7 +111,7 @@ var libraries struct {
 	loaded map[string]*library
 }
 
-// newer says what to do about a libucp that cannot be used.
+// newer is the remedy for a libucp that cannot be used.
 const newer = "install NVIDIA's UCX (package ucx of DOCA), or that of a later distribution"
 
 // CheckRelease returns an error if a release of UCX, of this side or of the other one, cannot be used. Releases before

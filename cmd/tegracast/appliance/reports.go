@@ -45,14 +45,14 @@ func (r *reports) output(f *flow, o *output) outputReport {
 		Trigger: r.recordings.Triggered(o.name), OutputStatus: o.attached.Status(),
 	}
 	if o.stream != nil {
-		x.RTSP, x.Readers, x.WHEP = r.streams.URL(o.name), r.streams.Readers(o.name), o.stream.sink.Payload() == rtp.H264
+		x.RTSP, x.WHEP = r.streams.URL(o.name), o.stream.sink.Payload() == rtp.H264
 		x.SDP, x.Sends, x.To = len(o.stream.config.Destinations) > 0, payloadNames[o.stream.config.Payload.V], o.stream.config.Destinations
 		published := ""
 		if p := o.stream.config.Publish; p != nil {
 			published = p.URL
 			x.To = append(slices.Clone(x.To), published)
 		}
-		x.Troubles = r.streams.Troubles(o.name, published)
+		x.Readers, x.Troubles = r.streams.Report(o.name, published)
 		x.Added = r.streams.Guests(o.name)
 		x.To = append(slices.Clone(x.To), x.Added...)
 	}

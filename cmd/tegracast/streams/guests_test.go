@@ -37,7 +37,7 @@ func TestBooksDoNotWaitForLookups(t *testing.T) {
 	}()
 	<-asked
 	s.URL("raw")
-	s.Readers("raw")
+	s.Report("raw", "")
 	s.Guests("raw")
 	s.Receivers()
 	select {

@@ -41,11 +41,15 @@ func TestMetricsOfReaders(t *testing.T) {
 	if err := s.Listen(config.RTSP{Listen: "127.0.0.1:0"}, log); err != nil {
 		t.Fatal(err)
 	}
+	readers := func() int {
+		list, _ := s.Report("raw", "")
+		return len(list)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(s)
 	for i := range 3 {
 		reader := play(t, s.URL("raw"))
-		await(t, func() bool { return len(s.Readers("raw")) == 1 })
+		await(t, func() bool { return readers() == 1 })
 		guest := fmt.Sprintf("127.0.0.1:%d", 6000+2*i)
 		if _, err := s.Send(t.Context(), "raw", guest); err != nil {
 			t.Fatal(err)
@@ -57,7 +61,7 @@ func TestMetricsOfReaders(t *testing.T) {
 			t.Error(err)
 		}
 		_ = reader.Close()
-		await(t, func() bool { return len(s.Readers("raw")) == 0 })
+		await(t, func() bool { return readers() == 0 })
 	}
 	if got := destinations(t, registry); !slices.Contains(got, "RTSP over TCP") {
 		t.Errorf("the readers have gone, and their counters with them: %q", got)

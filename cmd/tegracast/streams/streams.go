@@ -191,39 +191,28 @@ type Reader struct {
 	Lost    uint64 // frames of which packets were not sent
 }
 
-// Readers returns the readers of a stream.
-func (s *Set) Readers(name string) (list []Reader) {
+// Report returns the readers of a stream, and its destinations that get no whole frames, each with the reason. published
+// is the server to which it is published.
+func (s *Set) Report(name, published string) (readers []Reader, troubles map[string]string) {
+	troubles = map[string]string{}
 	for _, x := range s.open() {
 		if x.name != name {
 			continue
 		}
-		for _, r := range s.readers(x) {
-			list = append(list, Reader{Address: r.Address, By: r.Reader, Session: r.Session, Frames: r.Frames, Lost: r.Cut})
-		}
-	}
-	return list
-}
-
-// Troubles returns the destinations that get no whole frames of a stream, each with the reason. published is the server
-// to which it is published.
-func (s *Set) Troubles(name, published string) map[string]string {
-	all := map[string]string{}
-	for _, x := range s.open() {
-		if x.name != name {
-			continue
-		}
-		for _, d := range x.sink.Stats().Destinations {
-			if d.Reader == "" && d.Trouble != "" {
-				all[d.Address] = d.Trouble
+		for _, r := range s.receivers(x, x.sink.Stats()) {
+			if r.Reader != "" {
+				readers = append(readers, Reader{Address: r.Address, By: r.Reader, Session: r.Session, Frames: r.Frames, Lost: r.Cut})
+			} else if r.Trouble != "" {
+				troubles[r.Address] = r.Trouble
 			}
 		}
 		if x.publisher != nil {
 			if why := x.publisher.Trouble(); why != "" {
-				all[published] = why
+				troubles[published] = why
 			}
 		}
 	}
-	return all
+	return readers, troubles
 }
 
 func (s *Set) readers(x stream) []send.DestinationStats {

@@ -14,7 +14,8 @@ const (
 	againLate = 30 * time.Second // maximum pause
 )
 
-// An Acceptance reports whether a server takes a stream. The zero Acceptance is that of a server that has not answered yet.
+// An Acceptance reports whether a server takes a stream. The zero Acceptance is that of a server that has not answered
+// yet.
 type Acceptance struct{ why atomic.Pointer[string] }
 
 // Taken records that the server has accepted the stream.

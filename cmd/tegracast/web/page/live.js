@@ -6,7 +6,6 @@ const everyView = "\n"; // shown instead of an output: the wall
 
 let chosen = null; // the output that is to be shown, or everyView
 let shown = null; // what is shown: another one while the chosen one does not exist; null: nothing can be
-let known = new Map(); // the outputs, by name
 let watch = null; // by WebRTC, if it is
 let streams = new Set(); // outputs that can be watched by WebRTC
 let pictured = new Set(); // outputs that have JPEG pictures
@@ -69,13 +68,13 @@ function showPicture(p) {
   }
 }
 
-// playable says whether an output can be shown by WebRTC, which this browser may not be able to.
+// playable reports whether this browser can show an output by WebRTC.
 const playable = (name) => streams.has(name) && Watch.possible();
 
-// showable says whether an output can be shown now.
+// showable reports whether an output can be shown now.
 const showable = (name) => pictured.has(name) || playable(name);
 
-// hiddenText says why an output cannot be shown now.
+// hiddenText returns why an output cannot be shown now.
 function hiddenText(o) {
   if (o.stopped) return o.name + " is stopped";
   if (o.state === "retrying") return o.name + ": " + retryText(o);
@@ -124,20 +123,24 @@ function hideLive() {
 }
 
 function showWall() {
-  const key = wall.join("\n");
-  if (get("wall").dataset.key !== key) easels.clear();
-  refill(get("wall"), key, () => wall.map((name) => {
-    const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button", id: "wall-" + name }), age = element("small", "");
-    b.append(image, element("span", name), age);
-    b.addEventListener("click", () => {
-      choose(name);
-      get("choice").querySelector("[aria-pressed=true]").focus();
-    });
-    easels.set(name, { easel: new Easel(image), image, age, at: null });
-    const item = element("li");
-    item.append(b);
-    return item;
-  }), "live-title");
+  refill(get("wall"), wall.join("\n"), () => {
+    easels.clear();
+    return wall.map(wallItem);
+  }, "live-title");
+}
+
+// wallItem returns the element of the wall that shows an output.
+function wallItem(name) {
+  const image = element("img", undefined, { alt: "" }), b = element("button", undefined, { type: "button", id: "wall-" + name }), age = element("small", "");
+  b.append(image, element("span", name), age);
+  b.addEventListener("click", () => {
+    choose(name);
+    get("choice").querySelector("[aria-pressed=true]").focus();
+  });
+  easels.set(name, { easel: new Easel(image), image, age, at: null });
+  const item = element("li");
+  item.append(b);
+  return item;
 }
 
 // sourceOf returns the source of an output's frames.
@@ -156,7 +159,6 @@ function choose(name) {
 // be shown, and is shown again when it can.
 function showChoice(outputs, parts) {
   const could = showable(shown);
-  known = new Map(outputs.map((o) => [o.name, o]));
   pictured = new Set(outputs.filter((o) => o.picture).map((o) => o.name));
   streams = new Set(outputs.filter((o) => o.whep).map((o) => o.name));
   const names = outputs.map((o) => o.name).filter((name) => showable(name) || name === chosen);
@@ -185,7 +187,7 @@ function showAge() {
   }
   if (shown === everyView) return;
   if (shown === null || !showable(shown)) {
-    const reasons = [...known.values()].filter((o) => shown === null ? o.state !== "running" : o.name === shown).map(hiddenText);
+    const reasons = (next ? next.outputs : []).filter((o) => shown === null ? o.state !== "running" : o.name === shown).map(hiddenText);
     return setText(get("caption"), reasons.join("; ") || "No live picture: only outputs fed by an isp have one.");
   }
   const at = watch ? watch.drawnAt : still, old = text(at), frame = (watch ? get("canvas") : get("picture")).dataset.frame;

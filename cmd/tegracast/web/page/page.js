@@ -75,7 +75,7 @@ function age(trouble) {
   if (!silent) mute(true);
 }
 
-// marks has the losses of each part that were marked as seen. A browser may refuse to store them: then they last as long as the page.
+// marks has the losses of each part that were acknowledged. A browser may refuse to store them: then they last as long as the page.
 const marks = (() => {
   try {
     return JSON.parse(localStorage.getItem("seen")) || {};
@@ -102,14 +102,14 @@ const reasons = {
 };
 
 function lossText(p) {
-  const mark = markOf(p), at = markOf(p).at, seen = mark.losses || {};
+  const mark = markOf(p), seen = mark.losses || {};
   const causes = Object.entries(p.losses || {}).map(([reason, n]) => [n - (seen[reason] || 0), reasons[reason] || reason]).filter(([n]) => n > 0);
-  return "lost " + count(unseen(p), "frame") + (at ? " since you acknowledged losses at " + clock(at) : p.since ? " since " + clock(p.since) : "") +
+  return "lost " + count(unseen(p), "frame") + (mark.at ? " since you acknowledged losses at " + clock(mark.at) : p.since ? " since " + clock(p.since) : "") +
     (p.lost_at ? ", last at " + clock(p.lost_at) : "") +
     (causes.length ? " (" + causes.map(([n, cause]) => (causes.length > 1 ? amount(n) + " " : "") + cause).join(", ") + ")" : "");
 }
 
-// retryText says why an output is not running, and when the next attempt is, which nobody knows without an answer.
+// retryText returns why an output is not running, and when the next attempt is, which nobody knows without an answer.
 function retryText(o) {
   const now = new Date(next.time).getTime() + performance.now() - answered; // by the appliance's clock
   const wait = o.next && !silent ? ", next attempt in " + Math.max(0, Math.round((new Date(o.next) - now) / 1000)) + " s" : "";
@@ -446,7 +446,7 @@ function newBox(box, o) {
 // isUnheard reports whether an output runs for addresses of which none receives it.
 const isUnheard = (o) => o.state === "running" && o.to.length > 0 && o.to.every((to) => o.troubles[to]) && !o.readers.length;
 
-// isText says what an output does.
+// isText returns what an output is doing, in words.
 function isText(o) {
   const r = o.recording;
   if (o.state === "retrying") return retryText(o);
