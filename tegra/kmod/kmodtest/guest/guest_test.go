@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -261,6 +262,20 @@ func anonymous(t testing.TB, size int) []byte {
 	b := mapPages(t, -1, 0, size, unix.MAP_PRIVATE|unix.MAP_ANON)
 	t.Cleanup(func() { unmap(t, b, page) })
 	return b
+}
+
+// uninterrupted keeps the signals of Go's scheduler from the test's thread until the test ends: a call that one of them
+// interrupts fails with EINTR, after it may have used up what the test prepared for it.
+func uninterrupted(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	var old, urgent unix.Sigset_t
+	urgent.Val[0] = 1 << (unix.SIGURG - 1)
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
 }
 
 func wantErrno(t testing.TB, what string, err error, want unix.Errno) {

@@ -5,7 +5,6 @@ package guest
 import (
 	"bytes"
 	"os"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -50,15 +49,7 @@ func newInjector(t *testing.T) injector {
 	if !injectable(t) {
 		t.Fatal("the kernel has no fault injection")
 	}
-	runtime.LockOSThread()
-	t.Cleanup(runtime.UnlockOSThread)
-	// A signal from Go's scheduler would interrupt calls, and need memory for its frame.
-	var old, urgent unix.Sigset_t
-	urgent.Val[0] = 1 << (unix.SIGURG - 1)
-	if err := unix.PthreadSigmask(unix.SIG_BLOCK, &urgent, &old); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.PthreadSigmask(unix.SIG_SETMASK, &old, nil) })
+	uninterrupted(t) // a signal's frame needs memory
 	t.Cleanup(func() { debug.SetGCPercent(100) })
 	debug.SetGCPercent(-1) // Go's own allocations must not fail
 	fd, err := unix.Open("/proc/thread-self/fail-nth", unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -177,6 +177,7 @@ func TestHabits(t *testing.T) {
 		return // pin_user_pages has no bad habits
 	}
 	noLeak(t)
+	uninterrupted(t)
 	habit := func(name, value string) {
 		t.Helper()
 		if err := os.WriteFile("/sys/module/nvp2p/parameters/"+name, []byte(value), 0); err != nil {
@@ -186,7 +187,7 @@ func TestHabits(t *testing.T) {
 	b := anonymous(t, 2*page)
 	for name, want := range map[string]unix.Errno{
 		"null_mapping": unix.EIO, "remap": unix.EAGAIN, "foreign_version": unix.EOPNOTSUPP,
-		"foreign_page_size": unix.EOPNOTSUPP, "no_notifier": unix.EAGAIN, // no signal is pending
+		"foreign_page_size": unix.EOPNOTSUPP, "no_notifier": unix.EAGAIN,
 	} {
 		habit(name, "1")
 		_, _, err := d.pin(b, bothWays)
