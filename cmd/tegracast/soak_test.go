@@ -100,7 +100,7 @@ func account(t *testing.T, summary string, receiver *programtest.Process, port i
 	if got.Matched != got.Frames && overflow == 0 || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
 		t.Errorf("not every frame is right, or no BYE came: %+v", got)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^raw to .*: frames (\d+), cut (\d+), refused (\d+)`).FindAllStringSubmatch(summary, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^raw to .*: (\d+) frames sent, (\d+) incomplete, (\d+) packets refused`).FindAllStringSubmatch(summary, -1) {
 		if m[1] != strconv.Itoa(n[1]) || m[2] != "0" || m[3] != "0" {
 			t.Errorf("%d frames were delivered: %s", delivered, m[0])
 		}
