@@ -86,7 +86,8 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	colors, matrix, span := e.colors()
 	if e.multi {
 		m := f.multi()
-		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, count: planeCount(code), matrix: uint8(matrix), quantization: uint8(span)}
+		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, matrix: uint8(matrix), quantization: uint8(span)}
+		m.count = planeCount(code)
 		m.planes[0].size = size
 	} else {
 		*f.single() = singleFormat{

@@ -19,7 +19,7 @@
 
 #define IDR_INTERVAL (V4L2_CID_MPEG_BASE + 514) /* v4l2_nv_extensions.h */
 
-enum { PLANES = 3, BUFFERS = 8, PITCH = 256, PAGE = 4096, CAPTURE = V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE, OUTPUT = V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE };
+enum { PLANES = 3, BUFFERS = 16, PITCH = 256, PAGE = 4096, CAPTURE = V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE, OUTPUT = V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE };
 
 /* A buffer is one piece of memory. The surface that belongs to its descriptor has all its planes. */
 typedef struct NvBufSurface {
@@ -31,8 +31,8 @@ static struct queue {
 	unsigned planes, pitch[PLANES], lines[PLANES], size[PLANES], offset[PLANES], whole; /* planes is 0 before VIDIOC_S_FMT */
 	unsigned count, on;
 	buffer buffers[BUFFERS];
-	struct v4l2_buffer done[2 * BUFFERS]; /* with the bytes used in length */
-	unsigned finished, free[BUFFERS], waiting;
+	struct v4l2_buffer queued[BUFFERS], done[BUFFERS]; /* with the bytes used in length */
+	unsigned waiting, finished;
 } coded, pictures;
 static int node = -1, subscribed, key, fresh, profile;
 static unsigned width, height;
@@ -66,7 +66,7 @@ int v4l2_open(const char *file, int flags, ...)
 	if (node >= 0)
 		return refuse(EBUSY, "v4l2_open: it is open");
 	memset(&coded, 0, sizeof coded), memset(&pictures, 0, sizeof pictures);
-	subscribed = key = *why = 0, fresh = 1, profile = -1;
+	subscribed = *why = 0, key = fresh = 1, profile = -1;
 	return node = open("/dev/null", flags);
 }
 
@@ -215,50 +215,65 @@ static uint32_t checksum(const buffer *b)
 	return ~sum;
 }
 
-/* deliver finishes a buffer of coded data. */
+/* deliver fills the next buffer for coded data. */
 static void deliver(const void *data, unsigned length, struct timeval stamp, unsigned flags)
 {
-	struct v4l2_buffer done = { .index = coded.free[0], .timestamp = stamp, .flags = flags, .length = length };
-	memmove(coded.free, coded.free + 1, --coded.waiting * sizeof *coded.free);
+	struct v4l2_buffer done = coded.queued[0];
+	memmove(coded.queued, coded.queued + 1, --coded.waiting * sizeof done);
 	memcpy(coded.buffers[done.index].cpu, data, length);
+	done.timestamp = stamp, done.flags = flags, done.length = length;
 	coded.done[coded.finished++] = done;
 }
 
-static int enqueue(struct v4l2_buffer *b)
+/* work encodes the pictures that are queued, as far as there are buffers for coded data. The first buffer of coded data has the
+ * parameter sets alone, and they are not repeated. An empty picture ends the coded data with an empty buffer ("EOS Handling"
+ * in v4l2_nv_extensions.h). */
+static void work(void)
+{
+	const unsigned char sets[] = { 0, 0, 0, 1, 0x67, 66, 192, 30, 0, 0, 0, 1, 0x68, 1, 2, profile + 2 };
+	const struct timeval none = { 0 };
+	while (pictures.waiting && coded.waiting) {
+		struct v4l2_buffer picture = pictures.queued[0];
+		if (fresh && picture.length) {
+			deliver(sets, sizeof sets, none, 0), fresh = 0;
+			continue;
+		}
+		memmove(pictures.queued, pictures.queued + 1, --pictures.waiting * sizeof picture);
+		pictures.done[pictures.finished++] = picture;
+		if (!picture.length) {
+			deliver("", 0, none, V4L2_BUF_FLAG_LAST);
+			continue;
+		}
+		unsigned char unit[9] = { 0, 0, 0, 1, key ? 0x65 : 0x41 };
+		uint32_t sum = checksum(&pictures.buffers[picture.index]);
+		memcpy(unit + 5, &sum, 4), key = 0;
+		deliver(unit, sizeof unit, picture.flags & V4L2_BUF_FLAG_TIMESTAMP_COPY ? picture.timestamp : none, 0);
+	}
+}
+
+static int enqueue(const struct v4l2_buffer *b)
 {
 	struct queue *q = of(b->type);
-	unsigned char unit[] = { 0, 0, 0, 1, key ? 0x65 : 0x41, 0, 0, 0, 0 }, sets[] = { 0, 0, 0, 1, 0x67, 66, 192, 30, 0, 0, 0, 1, 0x68, 1, 2, profile + 2 };
-	struct timeval stamp = { 0 };
 	REFUSE_IF(!q || b->index >= q->count || b->length != q->planes || b->memory != V4L2_MEMORY_MMAP, "VIDIOC_QBUF: buffer %u", b->index);
-	if (q == &coded)
-		return q->free[q->waiting++] = b->index, 0;
-	REFUSE_IF(!coded.on || !pictures.on, "VIDIOC_QBUF: a picture before VIDIOC_STREAMON");
-	REFUSE_IF(coded.waiting < 2, "VIDIOC_QBUF: no room for coded data");
-	struct v4l2_buffer done = { .index = b->index, .length = b->m.planes[0].bytesused };
-	q->done[q->finished++] = done;
-	if (!done.length) { /* the end: EOS Handling in v4l2_nv_extensions.h */
-		REFUSE_IF(!subscribed, "VIDIOC_QBUF: the end, and nobody has subscribed to V4L2_EVENT_EOS");
-		return deliver("", 0, stamp, V4L2_BUF_FLAG_LAST), 0;
+	REFUSE_IF(q->waiting >= q->count, "VIDIOC_QBUF: more than %u buffers", q->count);
+	struct v4l2_buffer waiting = *b;
+	waiting.length = 0;
+	if (q == &pictures) {
+		waiting.length = b->m.planes[0].bytesused;
+		REFUSE_IF(!coded.on || !pictures.on, "VIDIOC_QBUF: a picture before VIDIOC_STREAMON");
+		REFUSE_IF(!waiting.length && !subscribed, "VIDIOC_QBUF: the end, and nobody has subscribed to V4L2_EVENT_EOS");
+		for (unsigned i = 0; i < PLANES && waiting.length; i++)
+			REFUSE_IF(b->m.planes[i].bytesused != q->pitch[i] * q->lines[i], "VIDIOC_QBUF: %u bytes of plane %u", b->m.planes[i].bytesused, i);
 	}
-	for (unsigned i = 0; i < q->planes; i++)
-		REFUSE_IF(b->m.planes[i].bytesused != q->pitch[i] * q->lines[i], "VIDIOC_QBUF: %u bytes of plane %u", b->m.planes[i].bytesused, i);
-	if (b->flags & V4L2_BUF_FLAG_TIMESTAMP_COPY)
-		stamp = b->timestamp;
-	if (fresh) { /* the first buffer has the parameter sets alone, and they are not repeated */
-		struct timeval none = { 0 };
-		deliver(sets, sizeof sets, none, 0);
-		unit[4] = 0x65, fresh = 0;
-	}
-	uint32_t sum = checksum(&q->buffers[b->index]);
-	memcpy(unit + 5, &sum, 4);
-	key = 0;
-	return deliver(unit, sizeof unit, stamp, 0), 0;
+	q->queued[q->waiting++] = waiting;
+	work();
+	return 0;
 }
 
 static int dequeue(struct v4l2_buffer *b)
 {
 	struct queue *q = of(b->type);
-	REFUSE_IF(!q || b->length < q->planes || b->memory != V4L2_MEMORY_MMAP, "VIDIOC_DQBUF: %u planes", b->length);
+	REFUSE_IF(!q || !b->m.planes || b->memory != V4L2_MEMORY_MMAP, "VIDIOC_DQBUF: type %u", b->type);
 	if (!q->finished) {
 		errno = EAGAIN;
 		return -1;
