@@ -24,8 +24,8 @@ const (
 	surfaceLibrary = "libnvbufsurface.so.1.0.0" // manages the device's memory (nvbufsurface.h)
 )
 
-// nvidiaFolders are the folders in which JetPack 6 and later, and JetPack 5, have these libraries. The linker's cache
-// does not have libnvv4l2.so, whose soname is that of libv4l2.
+// nvidiaFolders are the folders in which JetPack 6 and later, and JetPack 5, have these libraries. The linker may
+// not find libnvv4l2.so by its name, because its soname is that of libv4l2.
 var nvidiaFolders = []string{"/usr/lib/aarch64-linux-gnu/nvidia", "/usr/lib/aarch64-linux-gnu/tegra"}
 
 // nvidiaNodes contains the prefixes of the names of the device files of NVIDIA's encoders.
@@ -52,15 +52,15 @@ type through struct {
 
 // load loads a library, which is never closed, and looks up functions in it.
 func load(library string, functions map[string]*uintptr) error {
-	handle, err := purego.Dlopen(library, purego.RTLD_NOW|purego.RTLD_GLOBAL)
+	file := library // the linker finds it, unless it is in one of the folders
 	for _, folder := range nvidiaFolders {
-		if err != nil && !filepath.IsAbs(library) {
-			var elsewhere error
-			if handle, elsewhere = purego.Dlopen(filepath.Join(folder, library), purego.RTLD_NOW|purego.RTLD_GLOBAL); elsewhere == nil {
-				err = nil
-			}
+		at := filepath.Join(folder, library)
+		if _, err := os.Stat(at); err == nil {
+			file = at
+			break
 		}
 	}
+	handle, err := purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
 		return fmt.Errorf("%s cannot be opened: %w", library, err)
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is an open V4L2 device. Its methods return errno unchanged.
+// A node is an open V4L2 device. Errors of calls that set errno wrap it.
 type node interface {
 	ioctl(request uintptr, argument unsafe.Pointer) error
 	// mmap maps a plane of a buffer, which the device has at an offset, into memory.
