@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
+	"github.com/tegracast/tegracast/pipeline/codec/v4l2"
 	"github.com/tegracast/tegracast/pipeline/ucx"
 )
 
@@ -25,7 +26,7 @@ const AttemptArgument = "--attempt"
 const attemptLimit = 30 * time.Second
 
 // attempts are the libraries that can be attempted, with functions that use them and return what they have found.
-var attempts = map[string]func() (string, error){"cuda": cudahost.Try, "ucx": ucx.Try}
+var attempts = map[string]func() (string, error){"cuda": cudahost.Try, "encoder": v4l2.Try, "ucx": ucx.Try}
 
 // An attempted holds the output of a child.
 type attempted struct{ About, Trouble string }

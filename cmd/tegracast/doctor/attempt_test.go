@@ -31,6 +31,7 @@ func TestAttempt(t *testing.T) {
 		"fails":      {"cuda", "STANDIN_NO_INIT", time.Minute, "", "cuInit"},
 		"hangs":      {"cuda", "STANDIN_HANGS", time.Second, "", "it has not answered for 1s"},
 		"crashes":    {"cuda", "STANDIN_CRASHES", time.Minute, "", "the process that used it has ended: exit status 2: SIG"},
+		"encoder":    {"encoder", "STANDIN", time.Minute, "", "is used through NVIDIA's libraries: libnvv4l2.so cannot be opened"},
 		"UCX":        {"ucx", "STANDIN", time.Minute, "1.", ""},
 		"no library": {"other", "STANDIN", time.Minute, "", `"other": no such library`},
 	} {
@@ -54,8 +55,8 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// TestDoctorCUDA checks what doctor says of a GPU whose device files can be opened and whose CUDA fails, and that it does
-// not use CUDA before.
+// TestDoctorCUDA checks what doctor says of a GPU whose device files can be opened and whose CUDA fails, and of other
+// libraries that fail, and that it does not use CUDA before.
 func TestDoctorCUDA(t *testing.T) {
 	root := orin()
 	root["dev/nvmap"], root["dev/nvgpu/igpu0/power"] = &fstest.MapFile{}, &fstest.MapFile{}
@@ -81,6 +82,9 @@ func TestDoctorCUDA(t *testing.T) {
 	}
 	root["usr/lib/aarch64-linux-gnu/libucp.so.0"] = &fstest.MapFile{}
 	if got := p.ucx(); got.Grade != isWarning || !strings.Contains(got.Detail, "cannot be used: "+fails.Error()+": see ") {
+		t.Errorf("%+v", got)
+	}
+	if got := p.encoder(); got.Grade != isNote || got.Detail != "not used: "+fails.Error() {
 		t.Errorf("%+v", got)
 	}
 	delete(root, "dev/nvgpu/igpu0/power")

@@ -82,6 +82,18 @@ func (p patient) h264() finding {
 	return p.lacks(distribution.OpenH264, "nothing can be sent as H.264 (payload: h264)")
 }
 
+// encoder checks whether NVIDIA's encoder answers. An output uses it by its key encoder.
+func (p patient) encoder() finding {
+	if !p.exists("dev/v4l2-nvenc") && !p.exists("dev/nvhost-msenc") {
+		return finding{"encoder", isNote, "no device file of an encoder of NVIDIA's, as on Orin Nano: H.264 is encoded on the CPU", ""}
+	}
+	path, err := p.attempt("encoder")
+	if err != nil {
+		return finding{"encoder", isNote, "not used: " + err.Error(), ""}
+	}
+	return finding{"encoder", isGood, path + " answers, and encodes for outputs with encoder: " + path + "; not tried on a board yet", ""}
+}
+
 // ucx checks for UCX, which outputs with ucx need: that it is there, is new enough, and can be used by several threads.
 func (p patient) ucx() finding {
 	found := p.library(ucx.LibraryName)

@@ -67,7 +67,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
-	list = append(list, p.h264(), p.turboJPEG(), p.ucx(), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx(), p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

@@ -17,7 +17,6 @@ type capability struct {
 const (
 	canMulti  = 0x00004000 // V4L2_CAP_VIDEO_M2M_MPLANE
 	canSingle = 0x00008000 // V4L2_CAP_VIDEO_M2M
-	canStream = 0x04000000 // V4L2_CAP_STREAMING
 	hasDevice = 0x80000000 // V4L2_CAP_DEVICE_CAPS: capability.device holds the capabilities of this device file
 )
 
@@ -112,6 +111,22 @@ type plane struct {
 	_            [11]uint32
 }
 
+// exportBuffer is struct v4l2_exportbuffer.
+type exportBuffer struct {
+	planeOf
+	flags uint32
+	fd    int32
+	_     [11]uint32
+}
+
+// subscription is struct v4l2_event_subscription.
+type subscription struct {
+	kind, id, flags uint32
+	_               [5]uint32
+}
+
+const eventEnd = 2 // V4L2_EVENT_EOS
+
 // outputRate is struct v4l2_streamparm for an output.
 type outputRate struct {
 	kind                   uint32
@@ -155,12 +170,14 @@ const (
 	makeBuffers       = reads | writes | unsafe.Sizeof(requestBuffers{})<<16 | 'V'<<8 | 8
 	queryBuffer       = reads | writes | unsafe.Sizeof(buffer{})<<16 | 'V'<<8 | 9
 	enqueue           = reads | writes | unsafe.Sizeof(buffer{})<<16 | 'V'<<8 | 15
+	export            = reads | writes | unsafe.Sizeof(exportBuffer{})<<16 | 'V'<<8 | 16
 	dequeue           = reads | writes | unsafe.Sizeof(buffer{})<<16 | 'V'<<8 | 17
 	streamOn          = writes | 4<<16 | 'V'<<8 | 18
 	streamOff         = writes | 4<<16 | 'V'<<8 | 19
 	setRate           = reads | writes | unsafe.Sizeof(outputRate{})<<16 | 'V'<<8 | 22
 	setControls       = reads | writes | unsafe.Sizeof(controls{})<<16 | 'V'<<8 | 72
 	encoderCommand    = reads | writes | unsafe.Sizeof(command{})<<16 | 'V'<<8 | 77
+	subscribe         = writes | unsafe.Sizeof(subscription{})<<16 | 'V'<<8 | 90
 	setSelection      = reads | writes | unsafe.Sizeof(selection{})<<16 | 'V'<<8 | 95
 )
 
@@ -178,15 +195,17 @@ const (
 	controlPeriod   = codecBase + 358
 	controlLevel    = codecBase + 359
 	controlProfile  = codecBase + 363
+	controlIDR      = codecBase + 514 // V4L2_CID_MPEG_VIDEO_IDR_INTERVAL of NVIDIA's v4l2_nv_extensions.h
 	controlSets     = codecBase + 644
 	controlForceOld = codecClass + 0x1100 + 3 // V4L2_CID_MPEG_MFC51_VIDEO_FORCE_FRAME_TYPE, also used by NVIDIA
 
-	modeConstant    = 1 // V4L2_MPEG_VIDEO_BITRATE_MODE_CBR
-	headersJoined   = 1 // V4L2_MPEG_VIDEO_HEADER_MODE_JOINED_WITH_1ST_FRAME
-	profileBaseline = 1 // V4L2_MPEG_VIDEO_H264_PROFILE_CONSTRAINED_BASELINE
-	level30         = 8 // V4L2_MPEG_VIDEO_H264_LEVEL_3_0; the others follow up to 5.2
-	level52         = 16
-	longest         = 1 << 16 // frames; the kernel uses the nearest value it supports
+	modeConstant       = 1 // V4L2_MPEG_VIDEO_BITRATE_MODE_CBR
+	headersJoined      = 1 // V4L2_MPEG_VIDEO_HEADER_MODE_JOINED_WITH_1ST_FRAME
+	profileBaseline    = 0 // V4L2_MPEG_VIDEO_H264_PROFILE_BASELINE
+	profileConstrained = 1 // V4L2_MPEG_VIDEO_H264_PROFILE_CONSTRAINED_BASELINE
+	level30            = 8 // V4L2_MPEG_VIDEO_H264_LEVEL_3_0; the others follow up to 5.2
+	level52            = 16
+	longest            = 1 << 16 // frames; the kernel uses the nearest value it supports
 )
 
 // fourcc returns a four-character code.

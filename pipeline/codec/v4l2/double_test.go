@@ -58,9 +58,9 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 	switch request {
 	case queryCapabilities:
 		c := (*capability)(at)
-		can := uint32(canStream | canSingle)
+		can := uint32(canSingle)
 		if d.multi {
-			can = canStream | canMulti
+			can = canMulti
 		}
 		if c.capabilities = can; !d.old {
 			c.capabilities, c.device = hasDevice, can
@@ -180,7 +180,7 @@ func (d *double) queryBuffer(b *buffer) {
 	}
 }
 
-func (d *double) mmap(offset int64, length int) ([]byte, error) {
+func (d *double) mmap(_ planeOf, offset int64, length int) ([]byte, error) {
 	d.mapped++
 	return d.memory[uint32(offset&0xff)][offset>>8][:length], nil
 }
@@ -189,6 +189,10 @@ func (d *double) munmap([]byte) error {
 	d.mapped--
 	return nil
 }
+
+func (d *double) sync(int, []byte) error { return nil }
+
+func (d *double) nvidia() bool { return false }
 
 func (d *double) takeBuffer() uint32 {
 	i := d.free[0]

@@ -20,6 +20,10 @@ const patience = 5 * time.Second
 // ErrEncode means that a picture was not encoded.
 var ErrEncode = errors.New("not encoded")
 
+// errNotServed means that NVIDIA's library has no encoder for a device file that it has one for on other boards.
+var errNotServed = errors.New(nvidiaLibrary + " has no encoder for it, as on Thor, whose encoder is used through CUDA alone: " +
+	"leave encoder out, so that openh264 encodes, or use payload jpeg or raw")
+
 // An Encoder encodes pictures of one format on a device. It is not safe for concurrent use.
 type Encoder struct {
 	node     node
@@ -81,7 +85,7 @@ func opened(open func() (node, error), path string, f pipeline.Format, bitrate i
 
 func open(path string) (node, error) {
 	if isNVIDIA(path) {
-		return openThrough(nvidiaLibrary, path)
+		return openThrough(nvidiaLibrary, surfaceLibrary, path)
 	}
 	return openKernel(path)
 }
@@ -113,7 +117,10 @@ func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate i
 // recognize checks that the device can be an encoder, and selects its multi-planar interface if it has one.
 func (e *Encoder) recognize() error {
 	c := &capability{}
-	if err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); err != nil {
+	switch err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); {
+	case err != nil && e.node.nvidia():
+		return e.errorf("%w: %w", errNotServed, err)
+	case err != nil:
 		return e.errorf("it is no device of V4L2: %w", err)
 	}
 	can := c.capabilities
@@ -122,7 +129,7 @@ func (e *Encoder) recognize() error {
 	}
 	e.multi = can&canMulti != 0
 	switch {
-	case can&(canMulti|canSingle) == 0 || can&canStream == 0:
+	case can&(canMulti|canSingle) == 0:
 		return e.errorf("it does not turn memory into memory, as an encoder does (capabilities %#x)", can)
 	case e.multi:
 		e.pictures.kind, e.coded.kind = multiPicture, multiCoded
@@ -141,12 +148,15 @@ func (e *Encoder) control(bitrate int) error {
 		{controlBFrames, 0},
 		{controlGOP, longest},
 		{controlPeriod, longest},
-		{controlProfile, profileBaseline},
+		{controlIDR, longest},
 		{controlLevel, level(e.format)},
 		{controlHeaders, headersJoined},
 		{controlSets, 1},
 	} {
 		_ = e.set(uint32(c[0]), c[1])
+	}
+	if e.set(controlProfile, profileConstrained) != nil {
+		_ = e.set(controlProfile, profileBaseline) // NVIDIA's documentation has no other one without CABAC
 	}
 	return e.SetBitrate(bitrate)
 }
@@ -194,6 +204,11 @@ func (e *Encoder) set(id uint32, value int) error {
 
 // start makes the device accept pictures.
 func (e *Encoder) start() error {
+	if e.node.nvidia() { // as its samples do: the end of the coded data is an event of V4L2
+		if err := e.node.ioctl(subscribe, unsafe.Pointer(&subscription{kind: eventEnd})); err != nil {
+			return e.errorf("it does not tell the end: %w", err)
+		}
+	}
 	for i := range e.coded.buffers {
 		if err := e.enqueue(&e.coded, i, nil); err != nil {
 			return e.errorf("a buffer for coded data: %w", err)
@@ -286,8 +301,11 @@ func (e *Encoder) revive() error {
 	return nil
 }
 
-// forceKey requests a key frame, through the kernel's control or that of older devices.
+// forceKey requests a key frame, through the kernel's control or that of older devices, among them NVIDIA's.
 func (e *Encoder) forceKey() error {
+	if e.node.nvidia() {
+		return e.set(controlForceOld, 1)
+	}
 	err := e.set(controlForceKey, 1)
 	if err != nil && e.set(controlForceOld, 1) == nil {
 		return nil
@@ -365,7 +383,7 @@ func (e *Encoder) Close() error {
 // drain waits until the device signals the end of the coded data, by a flag or an empty buffer. A device without the
 // stop command has nothing left after its pictures are done.
 func (e *Encoder) drain() error {
-	err := e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
+	err := e.stop()
 	for until := time.Now().Add(patience); err == nil; {
 		var index int
 		if index, err = e.dequeue(&e.coded, until); err == nil {
@@ -379,6 +397,14 @@ func (e *Encoder) drain() error {
 		return nil
 	}
 	return e.errorf("it does not end: %w", err)
+}
+
+// stop tells the device that there are no more pictures: NVIDIA's by an empty one (v4l2_nv_extensions.h, EOS Handling).
+func (e *Encoder) stop() error {
+	if e.node.nvidia() {
+		return e.node.ioctl(enqueue, unsafe.Pointer(e.buffer(&e.pictures, 0)))
+	}
+	return e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
 }
 
 func (e *Encoder) errorf(format string, a ...any) error {

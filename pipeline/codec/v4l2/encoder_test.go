@@ -66,7 +66,7 @@ func encodes(t *testing.T, d *double, f pipeline.Format) {
 	if err := e.SetBitrate(1_000_000); err != nil || d.controls[controlBitrate] != 1_000_000 {
 		t.Errorf("bit rate: %v, %v", d.controls, err)
 	}
-	if d.controls[controlBFrames] != 0 || d.controls[controlMode] != modeConstant || d.controls[controlProfile] != profileBaseline {
+	if d.controls[controlBFrames] != 0 || d.controls[controlMode] != modeConstant || d.controls[controlProfile] != profileConstrained {
 		t.Errorf("controls: %v", d.controls)
 	}
 	if err := e.Close(); err != nil || d.leaks() {
@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := New("/dev/null", f, 1_000_000); err == nil || !strings.Contains(err.Error(), "/dev/null: it is no device of V4L2: inappropriate ioctl") {
 		t.Errorf("/dev/null: %v", err)
 	}
-	if _, err := New("/dev/v4l2-nvenc", f, 1_000_000); err == nil || !strings.Contains(err.Error(), "used through libnvv4l2.so, which cannot be opened") {
+	if _, err := New("/dev/v4l2-nvenc", f, 1_000_000); err == nil || !strings.Contains(err.Error(), "used through NVIDIA's libraries: libnvv4l2.so cannot be opened") {
 		t.Errorf("NVIDIA's: %v", err)
 	}
 	if _, err := New("/dev/null", rtptest.Format(t, pipeline.UYVY, 200, 90, 30), 1_000_000); !errors.Is(err, codec.ErrFormat) {

@@ -11,16 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A node is an open V4L2 device. Its methods return errno unchanged.
+// A node is an open V4L2 device. Errors of calls that set errno wrap it.
 type node interface {
 	ioctl(request uintptr, argument unsafe.Pointer) error
-	mmap(offset int64, length int) ([]byte, error)
+	// mmap maps a plane of a buffer, which the device has at an offset, into memory.
+	mmap(p planeOf, offset int64, length int) ([]byte, error)
 	munmap(b []byte) error
+	// sync makes visible to the device what has been written to memory that mmap has returned for a plane of a picture.
+	sync(plane int, b []byte) error
+	// nvidia reports whether the device is one of NVIDIA's, which differs from what the kernel's documentation demands.
+	nvidia() bool
 	// wait waits until a buffer may be done, of coded data if coded is set, otherwise of pictures, but at most for
 	// limit.
 	wait(coded bool, limit time.Duration) error
 	close() error
 }
+
+// planeOf names a plane of a buffer: the type of its queue, its index, and the plane.
+type planeOf struct{ kind, index, plane uint32 }
 
 // kernel is the file descriptor of a device file.
 type kernel int
@@ -46,11 +54,16 @@ func (k kernel) ioctl(request uintptr, argument unsafe.Pointer) error {
 	}
 }
 
-func (k kernel) mmap(offset int64, length int) ([]byte, error) {
+func (k kernel) mmap(_ planeOf, offset int64, length int) ([]byte, error) {
 	return unix.Mmap(int(k), offset, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 }
 
 func (k kernel) munmap(b []byte) error { return unix.Munmap(b) }
+
+// sync does nothing: the kernel does it when a buffer is queued.
+func (k kernel) sync(int, []byte) error { return nil }
+
+func (k kernel) nvidia() bool { return false }
 
 func (k kernel) wait(coded bool, limit time.Duration) error {
 	events := int16(unix.POLLOUT)
@@ -76,8 +89,10 @@ func (k kernel) close() error { return unix.Close(int(k)) }
 // gone is a device that could not be reopened.
 type gone struct{}
 
-func (gone) ioctl(uintptr, unsafe.Pointer) error    { return unix.ENODEV }
-func (gone) mmap(int64, int) ([]byte, error)        { return nil, unix.ENODEV }
-func (gone) munmap([]byte) error                    { return nil }
-func (gone) wait(coded bool, _ time.Duration) error { return unix.ENODEV }
-func (gone) close() error                           { return nil }
+func (gone) ioctl(uintptr, unsafe.Pointer) error      { return unix.ENODEV }
+func (gone) mmap(planeOf, int64, int) ([]byte, error) { return nil, unix.ENODEV }
+func (gone) munmap([]byte) error                      { return nil }
+func (gone) sync(int, []byte) error                   { return unix.ENODEV }
+func (gone) nvidia() bool                             { return false }
+func (gone) wait(coded bool, _ time.Duration) error   { return unix.ENODEV }
+func (gone) close() error                             { return nil }

@@ -35,7 +35,10 @@ func (e *Encoder) agree() error {
 	if err := e.setFormat(&e.coded, e.coding, uint32(max(e.format.Size(), 1<<16))); err != nil {
 		return err
 	}
-	offered := e.offered(&e.pictures)
+	offered := []uint32{fourcc("YM12")} // NVIDIA's documentation has it for all encoders, and no call that lists formats
+	if !e.node.nvidia() {
+		offered = e.offered(&e.pictures)
+	}
 	i := slices.IndexFunc(pictureFormats, func(code uint32) bool { return slices.Contains(offered, code) })
 	if i < 0 {
 		return e.errorf("%w: it takes %q, and no 4:2:0 of 8 bits", codec.ErrFormat, names(offered))
@@ -83,7 +86,8 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	colors, matrix, span := e.colors()
 	if e.multi {
 		m := f.multi()
-		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, count: 1, matrix: uint8(matrix), quantization: uint8(span)}
+		*m = multiFormat{width: w, height: h, pixels: code, field: fieldNone, colors: colors, matrix: uint8(matrix), quantization: uint8(span)}
+		m.count = planeCount(code)
 		m.planes[0].size = size
 	} else {
 		*f.single() = singleFormat{
@@ -111,6 +115,17 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	}
 	*q = got
 	return nil
+}
+
+// planeCount returns the number of planes of a format in separate memory.
+func planeCount(code uint32) uint8 {
+	switch letters(code) {
+	case "YM12":
+		return 3
+	case "NM12":
+		return 2
+	}
+	return 1
 }
 
 // colors returns the stream's colorimetry as V4L2 values.
@@ -156,7 +171,7 @@ func (e *Encoder) allocate(q *queue) error {
 			if length < int(q.planes[k].size) {
 				return e.errorf("buffer %d has %d bytes of %d", i, length, q.planes[k].size)
 			}
-			m, err := e.node.mmap(offset, length)
+			m, err := e.node.mmap(planeOf{q.kind, uint32(i), uint32(k)}, offset, length)
 			if err != nil {
 				return e.errorf("buffer %d: mmap of %d bytes: %w", i, length, err)
 			}
@@ -193,13 +208,29 @@ func (e *Encoder) enqueue(q *queue, i int, f *pipeline.Frame) error {
 		}
 		b.flags, b.seconds, b.microseconds = flagStamp, e.taken/1e6, e.taken%1e6 // the device copies it to the coded data
 		b.used = q.planes[0].size
-		for k := range q.planes {
-			e.args.planes[k].used, e.args.planes[k].length = q.planes[k].size, uint32(len(q.buffers[i][k]))
+		for k, m := range q.buffers[i] {
+			e.args.planes[k].used, e.args.planes[k].length = e.used(q, k), uint32(len(m))
+			if err := e.node.sync(k, m); err != nil {
+				return err
+			}
 		}
 	}
 	err := e.node.ioctl(enqueue, unsafe.Pointer(b))
 	runtime.KeepAlive(e)
 	return err
+}
+
+// used returns the number of bytes of a plane of a picture: what the device has asked for. NVIDIA's counts the lines
+// (read_video_frame in NvUtils.cpp of its samples) and not what is behind them.
+func (e *Encoder) used(q *queue, plane int) uint32 {
+	switch p := q.planes[plane]; {
+	case !e.node.nvidia():
+		return p.size
+	case plane == 0:
+		return p.stride * uint32(e.format.Height)
+	default:
+		return p.stride * uint32(e.format.Height/2)
+	}
 }
 
 // dequeue returns the index of a buffer that the device has finished; e.args.buffer and e.args.planes describe its
