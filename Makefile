@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-unraced test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 # What one clone compiles serves another.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
@@ -16,8 +16,8 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
-test-units test-programs test-short: SHELL := /bin/bash
-test-units test-programs test-short: .SHELLFLAGS := -o pipefail -c
+test-units test-programs test-unraced test-short: SHELL := /bin/bash
+test-units test-programs test-unraced test-short: .SHELLFLAGS := -o pipefail -c
 # When go test takes a package for hung. It decides nothing else: tests have bounds of their own, and a machine whose load is 10 gets through.
 TIMEOUT := 75m
 # What of $(1) is missing is installed.
@@ -93,16 +93,20 @@ test-short:
 	go -C systemd/deb test -short .
 
 test: setup-test ## everything: lint, tests with the race detector, the long runs in virtual time without it
-	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs
+	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs test-unraced
 
-# The halves of make test, side by side: programs wait for machines while units compute.
+# Parts of make test, side by side, the last one after lint: programs wait for machines while units compute.
 test-units:
 	@$(call gotest,-race -p 1 -timeout $(TIMEOUT) $(UNITS))
 
 test-programs:
 	@$(call gotest,-count=1 -p 1 -timeout $(TIMEOUT) ./cmd/...)
-	env -u MAKEFLAGS go -C systemd/deb test -timeout 15m .
-	@$(call gotest,-timeout 15m -run 'TestFaults|TestOutputSurvivesFaults|TestRevocationsUnderRefusals' ./capture)
+
+# What the race detector would make too long: units run a part of it.
+test-unraced:
+	env -u MAKEFLAGS go -C systemd/deb test -timeout 30m .
+	@$(call gotest,-timeout 30m ./pipeline/isp ./pipeline/isp/cuda)
+	@$(call gotest,-timeout 30m -run 'TestFaults|TestOutputSurvivesFaults|TestRevocationsUnderRefusals' ./capture)
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi

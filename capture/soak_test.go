@@ -6,11 +6,11 @@ package capture
 
 import "time"
 
-// Half an hour of virtual time with 20 seeds, each twice, and three runs of each fault. Under the race detector, which
+// A quarter of an hour of virtual time with 20 seeds, each twice, and three runs of each fault. Under the race detector, which
 // would take minutes, the values are smaller.
 const (
 	soakSeeds = 20
-	soakTime  = 30 * time.Minute
+	soakTime  = 15 * time.Minute
 
 	faultSeeds = 3
 )

@@ -33,7 +33,7 @@ func roll(f, from *pipeline.Frame, rnd *rand.Rand, end int, err error) {
 // final, and equal to that of the reference.
 func TestSlices(t *testing.T) {
 	cut := errors.New("cut")
-	for i := range 400 {
+	for i := range trials(400, 70) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			rnd := rand.New(rand.NewPCG(uint64(i), 60))
 			pixel := inputs()[i%35]

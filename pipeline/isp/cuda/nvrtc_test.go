@@ -19,11 +19,7 @@ func TestCompiles(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it takes several seconds: make test runs it")
 	}
-	capabilities := []int{87, 72}
-	if testing.Short() {
-		capabilities = capabilities[:1]
-	}
-	for _, capability := range capabilities {
+	for _, capability := range []int{87, 72} {
 		t.Run(fmt.Sprintf("sm_%d", capability), func(t *testing.T) {
 			compiler := cudatest.Compiler(t, capability, "", slog.New(slog.DiscardHandler))
 			done := map[string]bool{}
