@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -131,7 +132,32 @@ func TestImage(t *testing.T) {
 	if err != nil || !x509.NewCertPool().AppendCertsFromPEM(authorities) || strings.Count(string(authorities), "BEGIN CERTIFICATE") < 100 {
 		t.Errorf("the authorities that certify servers: %v, %d bytes", err, len(authorities))
 	}
+	c.finds(t)
 	c.serves(t)
+}
+
+// finds checks that libraries are found by the cache of ldconfig, which NVIDIA's runtime runs for those that it mounts.
+func (c container) finds(t *testing.T) {
+	t.Helper()
+	root := filepath.Join(c.dir, "rootfs")
+	folders, err := filepath.Glob(filepath.Join(root, "usr/lib/*-linux-gnu"))
+	if err != nil || len(folders) != 1 {
+		t.Fatalf("folders of libraries: %q, %v", folders, err)
+	}
+	mounted := filepath.Join(folders[0], "nvidia")
+	const drop = "etc/ld.so.conf.d/00-nvcr-1.conf"
+	err = errors.Join(os.Mkdir(mounted, 0o755), os.WriteFile(filepath.Join(root, drop), []byte(strings.TrimPrefix(mounted, root)+"\n"), 0o644),
+		os.Rename(filepath.Join(folders[0], "libdl.so.2"), filepath.Join(mounted, "libdl.so.2"))) // the program cannot start without it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := c.run(t, "version").CombinedOutput(); err == nil {
+		t.Errorf("without libdl: %s", out)
+	}
+	text(t, root, "/sbin/ldconfig", "-r", root, "-f", "/etc/ld.so.conf", "-C", "/etc/ld.so.cache")
+	if out, err := c.run(t, "version").CombinedOutput(); err != nil {
+		t.Errorf("with libdl in the cache: %v\n%s", err, out)
+	}
 }
 
 // serves runs the image's default command with a configuration, asks it for its status, and ends it with SIGTERM.
