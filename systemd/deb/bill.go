@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// document lists what a program and its image were built from, in the JSON format of SPDX 2.3. Unused fields are omitted.
+// document lists what a program and its image were built from, in the JSON format of SPDX 2.3. Unused fields are
+// omitted.
 type document struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`

@@ -27,7 +27,8 @@ type pinned struct {
 
 // pins are the packages of Debian 13 in the image: the C library with which the program and NVIDIA's libraries are
 // linked, the library of C++ that NVIDIA's and codecs use, the authorities that certify servers, and the folders of a
-// Debian. The C library is newer than that of JetPack 7 (2.39), whose libraries NVIDIA's runtime mounts.
+// Debian. The C library is newer than that of JetPack 7 (2.39), whose libraries NVIDIA's runtime mounts. The files
+// Packages of Debian have newer versions, and their sums.
 var pins = []pinned{
 	{"base-files", "13.8+deb13u8", "pool/main/b/base-files", "GPL-2.0-or-later", map[string]string{
 		"amd64": "f5a0546098f38bad5843380521781fe7214e5a283d3bed63f79c505545f262af",
@@ -81,7 +82,7 @@ func (p pinned) fetch(folder, arch string, mirrors []string) (string, error) {
 		}
 		failed = errors.Join(failed, err)
 	}
-	return "", fmt.Errorf("the image needs %s, which no mirror has: %w", path.Base(name), failed)
+	return "", fmt.Errorf("the image needs %s, which no mirror has: %w", to, failed)
 }
 
 // get returns what a web server has at an address.
@@ -118,7 +119,7 @@ func (p *packer) debian(arch string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, has := newArchive(time.Time{}), map[string]bool{}
+	layer, has := newArchive(time.Time{}), map[string]bool{} // files that are added are as old as those of the packages
 	var bundle bytes.Buffer
 	for _, pin := range pins {
 		deb, err := pin.fetch(filepath.Join(cache, "tegracast", "debian"), arch, mirrors)

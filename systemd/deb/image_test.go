@@ -25,8 +25,8 @@ import (
 	spec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// bundle unpacks an image with skopeo and umoci, and returns the folder of the container that umoci makes of it: config.json
-// and rootfs. Both formats of the archive must have the same image.
+// bundle unpacks an image with skopeo and umoci, and returns the folder of the container that umoci makes of it:
+// config.json and rootfs. Both formats of the archive must have the same image.
 func bundle(t *testing.T, archive string) string {
 	t.Helper()
 	for _, tool := range []string{"skopeo", "umoci"} {
@@ -208,7 +208,8 @@ func (c container) serves(t *testing.T) {
 	}
 }
 
-// TestFetch checks that a package comes from the next mirror if one has another file or none, and later from the folder.
+// TestFetch checks that a package comes from the next mirror if one has another file or none, and later from the
+// folder.
 func TestFetch(t *testing.T) {
 	answers := func(status int, text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -74,8 +74,8 @@ func elsewhere(t *testing.T, root string) string {
 	return dir
 }
 
-// TestRelease makes a release, checks it with lintian, sha256sum and apt, runs the program of its image, and makes it again
-// in another folder. Each file must be the same.
+// TestRelease makes a release, checks it with lintian, sha256sum and apt, runs the program of its image, and makes it
+// again in another folder. Each file must be the same.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it compiles the program for another architecture")
