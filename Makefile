@@ -13,7 +13,7 @@ UNITS = $(shell go list ./... | grep -v /cmd/)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck prometheus verilator yosys python3-numpy
+	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck crun skopeo umoci prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
 test-units test-programs test-unraced test-short: SHELL := /bin/bash
@@ -76,7 +76,7 @@ deb: setup-deb ## Debian packages for arm64 and amd64, and the module's for DKMS
 	@rm -f bin/tegracast_*.deb bin/tegracast-dkms_*.deb # of other commits
 	@go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin"
 
-release: setup-deb ## a release in bin/release: programs for arm64 and amd64, packages as a repository for apt, SPDX, checksums
+release: setup-deb ## a release in bin/release: programs and container images for arm64 and amd64, packages as a repository for apt, SPDX, checksums
 	@rm -rf bin/release && go -C systemd/deb run . --root ../.. --out "$(CURDIR)/bin/release" --release
 	@echo "bin/release is not signed: sign SHA256SUMS before you publish it; bin/release/apt/README says how apt uses the packages"
 
@@ -140,10 +140,10 @@ test-long-peers: setup-test ## each of the other programs that tests use, and it
 	@$(call install,mmdebstrap)
 	go -C .ci/tools run ./peers
 
-test-long-packages: setup-test ## the packages installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
+test-long-packages: setup-test ## the packages judged by lintian of Debian 13, and installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
 	@$(call install,mmdebstrap)
 	$(call long,TestReloadsBySystemd|TestDoctorUsesCUDAAsTheService,./cmd/tegracast)
-	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^TestAptLives$$' .
+	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^(TestAptLives|TestLintianOfDebian13)$$' .
 
 test-long-newcomer: setup-test ## README's commands in a bare Debian 12
 	@$(call install,mmdebstrap)

@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// document lists what a program was built from, in the JSON format of SPDX 2.3. Unused fields are omitted.
+// document lists what a program and its image were built from, in the JSON format of SPDX 2.3. Unused fields are
+// omitted.
 type document struct {
 	Version       string         `json:"spdxVersion"`
 	License       string         `json:"dataLicense"`
@@ -33,7 +34,7 @@ type creation struct {
 	Creators []string `json:"creators"`
 }
 
-// software is a package in SPDX's sense: the program, a Go module or Go itself.
+// software is a package in SPDX's sense: the program, its image, a Go module, Go itself, or a package of Debian.
 type software struct {
 	Name      string      `json:"name"`
 	ID        string      `json:"SPDXID"`
@@ -68,7 +69,7 @@ type relationship struct {
 const unsaid = "NOASSERTION" // SPDX's word for an unknown value
 
 // bill writes an SPDX list of what the program for an architecture was built from, according to the build information
-// in the program.
+// in the program, and of the image's packages.
 func (p *packer) bill(arch string) error {
 	program, err := os.ReadFile(p.programFor(arch))
 	if err != nil {
@@ -79,6 +80,7 @@ func (p *packer) bill(arch string) error {
 		return err
 	}
 	d := billOf(info, p.title(arch), p.id, fmt.Sprintf("%x", sha256.Sum256(program)))
+	d.addImage(p.title(arch)+".oci.tar", arch, p.id.version)
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
 		return err
@@ -117,4 +119,25 @@ func billOf(info *debug.BuildInfo, title string, id identity, hash string) docum
 		d.Relationships = append(d.Relationships, relationship{self, "DEPENDS_ON", s.ID})
 	}
 	return d
+}
+
+// addImage adds the image for an architecture, which contains the program and the pinned packages.
+func (d *document) addImage(file, arch, version string) {
+	const image = "SPDXRef-Package-image"
+	program := d.Packages[0].ID
+	d.Packages = append(d.Packages, software{
+		Name: "tegracast-image", ID: image, Version: version, Download: unsaid, File: file, Concluded: unsaid, Declared: unsaid, Copyright: unsaid,
+	})
+	d.Relationships = append(d.Relationships, relationship{d.ID, "DESCRIBES", image}, relationship{image, "CONTAINS", program})
+	for _, pin := range pins {
+		name, hash := pin.file(arch)
+		s := software{
+			Name: pin.name, ID: "SPDXRef-Debian-" + strings.ReplaceAll(pin.name, "+", "."), Version: pin.version, Download: mirrors[1] + "/" + name,
+			File: path.Base(name), Sums: []sum{{"SHA256", hash}}, Concluded: unsaid, Declared: pin.licence, Copyright: unsaid,
+			Refs: []reference{{"PACKAGE-MANAGER", "purl", fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-13",
+				url.QueryEscape(pin.name), url.QueryEscape(pin.version), architecture(name))}},
+		}
+		d.Packages = append(d.Packages, s)
+		d.Relationships = append(d.Relationships, relationship{image, "CONTAINS", s.ID})
+	}
 }

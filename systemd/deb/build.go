@@ -135,17 +135,18 @@ func (p *packer) compress(name string) error {
 	if err != nil {
 		return err
 	}
-	packed, err := zipped(text)
+	packed, err := zipped(text, gzip.BestCompression) // as lintian demands
 	if err != nil {
 		return err
 	}
 	return p.write(name+".gz", string(packed))
 }
 
-// zipped compresses a text with gzip, without name and time.
-func zipped(text []byte) ([]byte, error) {
+// zipped compresses a text with gzip at a level, without name and time. For a program the best level takes seven times
+// as long as the default one and makes it 0.4 % smaller.
+func zipped(text []byte, level int) ([]byte, error) {
 	var b bytes.Buffer
-	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	z, err := gzip.NewWriterLevel(&b, level)
 	if err != nil {
 		return nil, err
 	}

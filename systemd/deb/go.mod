@@ -4,7 +4,11 @@ module github.com/tegracast/tegracast/systemd/deb
 
 go 1.26.8
 
-require github.com/goreleaser/nfpm/v2 v2.45.2
+require (
+	github.com/goreleaser/nfpm/v2 v2.45.2
+	github.com/opencontainers/go-digest v1.0.0
+	github.com/opencontainers/image-spec v1.1.1
+)
 
 require (
 	dario.cat/mergo v1.0.2 // indirect

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command deb makes tegracast's Debian packages: tegracast for arm64 and amd64, and tegracast-dkms. With --release it
-// makes a release: the packages as a repository for apt, archives with the program, and lists of the modules that it
-// was built from. The same commit gives the same bytes. It is a separate module, so that the program does not depend on
-// packaging libraries.
+// makes a release: the packages as a repository for apt, archives with the program, container images, and lists of the
+// modules and packages that they were built from. The same commit gives the same bytes. It is a separate module, so that
+// the program does not depend on packaging libraries.
 package main
 
 import (

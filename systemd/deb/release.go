@@ -3,8 +3,7 @@
 package main
 
 import (
-	"archive/tar"
-	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -15,7 +14,7 @@ import (
 )
 
 // release makes all files of a release: packages in a repository for apt, and for each architecture an archive with the
-// program and a list of what it was built from. SHA256SUMS has the checksums of all.
+// program, a container image, and a list of what both were built from. SHA256SUMS has the checksums of all.
 func (p *packer) release() error {
 	if left, err := os.ReadDir(p.out); err == nil && len(left) > 0 {
 		return fmt.Errorf("%s is not empty: a release is made in a folder of its own, remove it first", p.out)
@@ -29,7 +28,7 @@ func (p *packer) release() error {
 		return err
 	}
 	for _, arch := range p.archs {
-		if err := errors.Join(p.archive(arch), p.bill(arch)); err != nil {
+		if err := errors.Join(p.archive(arch), p.image(arch), p.bill(arch)); err != nil {
 			return err
 		}
 	}
@@ -58,28 +57,23 @@ func (p *packer) archive(arch string) error {
 		"tegracast.yaml":       filepath.Join(p.build, "tegracast.yaml"),
 		"man/tegracast.yaml.5": filepath.Join(p.build, "tegracast.yaml.5"),
 	}
-	var b bytes.Buffer
-	w := tar.NewWriter(&b)
+	a := newArchive(p.id.made)
 	for _, name := range sorted(files) {
 		text, err := os.ReadFile(files[name])
 		if err != nil {
 			return err
 		}
-		h := &tar.Header{Name: p.title(arch) + "/" + name, Mode: 0o644, Size: int64(len(text)), ModTime: p.id.made, Format: tar.FormatGNU}
+		mode := int64(0o644)
 		if name == "tegracast" {
-			h.Mode = 0o755
+			mode = 0o755
 		}
-		if err := w.WriteHeader(h); err != nil {
-			return err
-		}
-		if _, err := w.Write(text); err != nil {
-			return err
-		}
+		a.add(p.title(arch)+"/"+name, mode, text)
 	}
-	if err := w.Close(); err != nil {
+	text, err := a.bytes()
+	if err != nil {
 		return err
 	}
-	packed, err := zipped(b.Bytes())
+	packed, err := zipped(text, gzip.DefaultCompression)
 	if err != nil {
 		return err
 	}

@@ -74,8 +74,8 @@ func elsewhere(t *testing.T, root string) string {
 	return dir
 }
 
-// TestRelease makes a release, checks it with lintian, sha256sum and apt, and makes it again in another folder. Each file
-// must be the same.
+// TestRelease makes a release, checks it with lintian, sha256sum and apt, runs the program of its image, and makes it
+// again in another folder. Each file must be the same.
 func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it compiles the program for another architecture")
@@ -101,7 +101,7 @@ func TestRelease(t *testing.T) {
 			t.Errorf("%s is not the same when it is made again", name)
 		}
 	}
-	if len(a) != 9 || len(b) != 9 {
+	if len(a) != 10 || len(b) != 10 {
 		t.Errorf("the release has %q, then %q", sorted(a), sorted(b))
 	}
 	text(t, first, "sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS")
@@ -114,6 +114,10 @@ func TestRelease(t *testing.T) {
 	}
 	aptReads(t, filepath.Join(first, "apt"), version, arch)
 	lists(t, a, version, arch)
+	image := filepath.Join(bundle(t, filepath.Join(first, "tegracast_"+version+"_linux_"+arch+".oci.tar")), "rootfs")
+	if said := text(t, image, "qemu-aarch64", "-L", image, image+"/usr/bin/tegracast", "version"); !strings.HasPrefix(said, "tegracast "+version+"\n") {
+		t.Errorf("the image's program, with the image's C library: %s", said)
+	}
 }
 
 // aptReads checks that apt can read the repository, with its own state and without a network, and finds what the packages
@@ -178,7 +182,12 @@ func lists(t *testing.T, release map[string][]byte, version, arch string) {
 			}
 		}
 	}
-	if n < 20 || len(ids) != n+2 || len(d.Relationships) != n+2 {
+	for _, pin := range pins {
+		if !has[pin.name+" "+pin.version] {
+			t.Errorf("the bill has nothing of %s %s", pin.name, pin.version)
+		}
+	}
+	if want := n + 3 + len(pins); n < 20 || len(ids) != want || len(d.Relationships) != want+1 {
 		t.Errorf("%d modules, %d packages in the bill, with %d relationships", n, len(ids), len(d.Relationships))
 	}
 	sum, _, _ := strings.Cut(text(t, dir, "sha256sum", title+"/tegracast"), " ")

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"compress/gzip"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -38,7 +39,7 @@ func writeRepository(dir string, id identity) error {
 		return err
 	}
 	var list strings.Builder
-	archs := map[string]string{}
+	archs := map[string]bool{}
 	for _, deb := range debs {
 		control, err := output(dir, "dpkg-deb", "--field", deb)
 		if err != nil {
@@ -49,10 +50,9 @@ func writeRepository(dir string, id identity) error {
 			return err
 		}
 		fmt.Fprintf(&list, "%s\nFilename: ./%s\nSize: %d\nSHA256: %x\n\n", strings.TrimRight(control, "\n"), filepath.Base(deb), len(text), sha256.Sum256(text))
-		arch := strings.TrimSuffix(deb[strings.LastIndex(deb, "_")+1:], ".deb")
-		archs[arch] = arch
+		archs[architecture(deb)] = true
 	}
-	packed, err := zipped([]byte(list.String()))
+	packed, err := zipped([]byte(list.String()), gzip.DefaultCompression)
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,11 @@ func writeRepository(dir string, id identity) error {
 		err = errors.Join(err, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
 	return err
+}
+
+// architecture returns the architecture in the name of a package's file, NAME_VERSION_ARCH.deb.
+func architecture(deb string) string {
+	return strings.TrimSuffix(deb[strings.LastIndex(deb, "_")+1:], ".deb")
 }
 
 // sorted returns the keys of a map in order.
