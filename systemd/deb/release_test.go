@@ -80,6 +80,7 @@ func TestRelease(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it compiles the program for another architecture")
 	}
+	needsPins(t, "arm64")
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
