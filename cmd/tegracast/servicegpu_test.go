@@ -48,7 +48,7 @@ func said(text string) string {
 // opensGPU gives the machine a GPU's device files while the service runs. Without the device rules the service cannot
 // open them, and says so. With them it streams from CUDA's memory, under all of the unit's restrictions.
 func (a *installed) opensGPU(t *testing.T) {
-	a.must(t, "depmod -a; modprobe -a vgem gpunodes; udevadm settle; mkdir -p "+filepath.Dir(standinConf)+"; cp /root/standin.conf "+standinConf+"; systemctl mask --runtime tegracast-devices; systemctl restart tegracast; "+active)
+	a.must(t, "modprobe -a vgem gpunodes; udevadm settle; mkdir -p "+filepath.Dir(standinConf)+"; cp /root/standin.conf "+standinConf+"; systemctl mask --runtime tegracast-devices; systemctl restart tegracast; "+active)
 	a.must(t, said("a GPU is present, but not used.*cuInit.*/dev/nvgpu/igpu0/power: operation not permitted; /dev/nvmap: operation not permitted; /dev/host1x-fence: operation not permitted .*remedy=.systemctl restart tegracast"))
 	a.is(t, "journalctl -q -b -u tegracast PRIORITY=4 -o cat | grep -c 'a GPU is present' | grep -cv '^0$'; grep -c ' 17000000.gpu$' /proc/devices; ls /dev/nvgpu/igpu0", "1\n1\npower\n")
 	a.must(t, "systemctl unmask --runtime tegracast-devices; systemctl restart tegracast; "+active)

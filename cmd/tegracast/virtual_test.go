@@ -43,23 +43,27 @@ outputs:
     rtp: {payload: raw, destinations: ["` + vjetson.HostAddress + `:5004"], checksum: true}
 `
 
-// buildGuest builds with the flags of the module's tests, so that common parts are compiled once.
+// guests holds what has been built for the machines of each architecture.
+var guests = map[string]guest{}
+
+// buildGuest builds what a machine needs, once for each architecture.
 func buildGuest(t *testing.T, arch string) guest {
 	t.Helper()
-	dir := t.TempDir()
+	if g, ok := guests[arch]; ok {
+		return g
+	}
+	dir := programtest.Folder(t, arch)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	g := guest{program: in("tegracast"), tests: in("tests"), suite: in("suite"), moduleTests: in("module-tests"), cfg: in("config.yaml")}
-	for out, args := range map[string][]string{
-		g.program: {"build", "-trimpath", "-ldflags", "-s -w", "-o", g.program, "github.com/tegracast/tegracast/cmd/tegracast"},
-		g.tests:   {"test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", g.tests, "github.com/tegracast/tegracast/cmd/tegracast"},
-		g.suite:   {"test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", g.suite, "github.com/tegracast/tegracast/tegra/tegratest"},
-
-		g.moduleTests: {"test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", g.moduleTests, "github.com/tegracast/tegracast/tegra/kmod/kmodtest/guest"},
+	const path = "github.com/tegracast/tegracast/"
+	for _, args := range [][]string{
+		{"build", "-o", g.program, path + "cmd/tegracast"}, {"test", "-c", "-o", g.tests, path + "cmd/tegracast"},
+		{"test", "-c", "-o", g.suite, path + "tegra/tegratest"}, {"test", "-c", "-o", g.moduleTests, path + "tegra/kmod/kmodtest/guest"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-trimpath -ldflags=-s")
 		if b, err := c.CombinedOutput(); err != nil {
-			t.Fatalf("building %s: %v: %s", filepath.Base(out), err, b)
+			t.Fatalf("go %s: %v: %s", strings.Join(args, " "), err, b)
 		}
 	}
 	if err := os.WriteFile(g.cfg, []byte(cameraConfig), 0o600); err != nil {
@@ -76,6 +80,7 @@ func buildGuest(t *testing.T, arch string) guest {
 		}
 	}
 	g.module, g.nvModule, g.provider = in("kmod/tegra_p2p.ko"), in("nv/tegra_p2p.ko"), provider.Module
+	guests[arch] = g
 	return g
 }
 

@@ -58,6 +58,16 @@ func Main(m *testing.M) {
 	os.Exit(status)
 }
 
+// Folder returns a new folder of a name for what several tests of a package share. Main removes it.
+func Folder(t testing.TB, name string) string {
+	t.Helper()
+	dir := filepath.Join(folder, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 // Program returns the path of a tegracast binary, which is built on first use unless TEGRACAST_PROGRAM names one.
 func Program(t testing.TB) string {
 	t.Helper()
