@@ -162,11 +162,12 @@ func ipVersion(a netip.Addr) string {
 	return "IP6"
 }
 
-// sourceSpecific reports whether a is in 232/8, or in ff30::/12, which includes the ranges ff3x::/32 (RFC 4607 §1).
+// sourceSpecific reports whether a is in 232/8 or in a range ff3x::/32 (RFC 4607 §1). Groups of ff3x with a prefix of a
+// network (RFC 3306 §4) are not.
 func sourceSpecific(a netip.Addr) bool {
 	if a.Is4() {
 		return a.As4()[0] == 232
 	}
 	b := a.As16()
-	return b[0] == 0xff && b[1]>>4 == 3
+	return b[0] == 0xff && b[1]>>4 == 3 && b[2] == 0 && b[3] == 0
 }

@@ -222,3 +222,15 @@ func FuzzSDP(f *testing.F) {
 		}
 	})
 }
+
+// TestSourceSpecific checks addresses at the bounds of the ranges.
+func TestSourceSpecific(t *testing.T) {
+	for addr, want := range map[string]bool{
+		"232.0.0.0": true, "232.255.255.255": true, "231.255.255.255": false, "233.0.0.0": false,
+		"ff35::8000:1": true, "ff3e:0:1::1": true, "ff3e:30:2001:db8::1": false, "ff3e:40::1": false, "ff15::1": false,
+	} {
+		if got := sourceSpecific(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %v", addr, got)
+		}
+	}
+}

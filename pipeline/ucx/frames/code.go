@@ -31,7 +31,7 @@ type ByeError struct {
 	Reason string
 }
 
-func (e *ByeError) Error() string { return "the other side has ended the connection: " + e.Reason }
+func (e *ByeError) Error() string { return "the connection was ended: " + e.Reason }
 
 // common returns the protocol version to use with the sender of h, or an error if there is none or its release of UCX
 // cannot be used.
