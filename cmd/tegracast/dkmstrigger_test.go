@@ -16,11 +16,13 @@ import (
 // memory and discarded with it.
 type dkmsRoot struct{ dir, pid string }
 
-// overlayRoot makes the copy in folder $0, and ends with its standard input.
+// overlayRoot makes the copy in folder $0, with further folders, and ends with its standard input.
 const overlayRoot = `mount -t tmpfs tmpfs "$0" && cd "$0" && mkdir upper work root && mount -t overlay overlay -o lowerdir=/,upperdir=upper,workdir=work root &&
-	mount --bind /dev root/dev && mount -t proc proc root/proc && mkdir -p root/lib/modules && echo ready && exec cat`
+	mount --bind /dev root/dev && mount -t proc proc root/proc && mkdir -p root/lib/modules &&
+	for shared in "$@"; do mkdir -p "root$shared" && mount --bind "$shared" "root$shared" || exit; done && echo ready && exec cat`
 
-func newDKMSRoot(t *testing.T) dkmsRoot {
+// newDKMSRoot makes a root. Changes of the shared folders are not discarded.
+func newDKMSRoot(t *testing.T, shared ...string) dkmsRoot {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("NEEDS root: dkms installs modules as root only")
@@ -29,7 +31,7 @@ func newDKMSRoot(t *testing.T) dkmsRoot {
 		t.Skip("NEEDS dkms (make setup-test installs it)")
 	}
 	dir := t.TempDir()
-	c := exec.CommandContext(t.Context(), "unshare", "--mount", "sh", "-c", overlayRoot, dir)
+	c := exec.CommandContext(t.Context(), "unshare", append([]string{"--mount", "sh", "-c", overlayRoot, dir}, shared...)...)
 	var said strings.Builder
 	c.Stderr = &said
 	stdin, err := c.StdinPipe()
@@ -106,7 +108,7 @@ func TestDKMSTrigger(t *testing.T) {
 	const (
 		layout   = "0xc50a38fc\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n"
 		pages    = "0x0000abcd\tnvidia_p2p_get_pages\tnvidia-p2p\tEXPORT_SYMBOL\t\n"
-		compiles = "tegra_p2p/1 was compiled for another kernel of the release " + tegraRelease + ": compiling it again\n"
+		compiles = "tegra_p2p/1 is no longer right for Linux " + tegraRelease + ": compiling it again\n"
 		fails    = "tegra_p2p/1 was not compiled: see /var/lib/dkms/tegra_p2p/1/build/make.log and tegracast doctor\n"
 		older    = "0xc50a38fc 0x0000abcd "
 		newer    = "0x00000b0b 0x0000abcd "
