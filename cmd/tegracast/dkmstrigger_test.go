@@ -132,15 +132,15 @@ func TestDKMSTrigger(t *testing.T) {
 		{"a new symbol", `printf '0x1\tnew\tvmlinux\n' >> ` + tegraBuild + "Module.symvers", "", older},
 		{"another kernel", "sed -i s/0xc50a38fc/0x00000b0b/ " + tegraBuild + "Module.symvers; sed -i /new/d " + tegraBuild + "Module.symvers", compiles, newer},
 		{"nothing", ":", "", newer},
-		{"the provider's headers", "mkdir -p $(dirname " + tegraOOT + "); sed -n /p2p/p " + tegraBuild + "Module.symvers > " + tegraOOT + "; sed -i /p2p/d " + tegraBuild + "Module.symvers", "", newer},
-		{"another provider", "sed -i s/0x0000abcd/0x0000abce/ " + tegraOOT, compiles, "0x00000b0b "},
+		{"the provider's headers", "cd " + tegraBuild + "; mkdir -p ${0%/*}; sed -n /p2p/p Module.symvers > $0; sed -i /p2p/d Module.symvers", "", newer},
+		{"another provider", "sed -i s/0x0000abcd/0x0000abce/ $0", compiles, "0x00000b0b "},
 		{"no headers", "mv " + tegraBuild + "Module.symvers /tmp", "", "0x00000b0b "},
 		{"headers again", "mv /tmp/Module.symvers " + tegraBuild, "", "0x00000b0b "},
 		{"the proprietary driver", nvidia + " && echo > " + tegraBuild + "nvp2p '" + modinfo("nvp2p=none beside a proprietary nvidia.ko") + "'", compiles, "0x00000b0b "},
 		{"nothing again", ":", "", "0x00000b0b "},
 		{"a broken compiler", "sed -i s/0x00000b0b/0x00000b0c/ " + tegraBuild + "Module.symvers; sed -i 's/gcc -c/false/' " + tegraBuild + "Makefile", compiles, ""},
 	} {
-		d.shell(t, step.change)
+		d.shell(t, step.change, tegraOOT)
 		got := d.trigger(t)
 		versions := d.shell(t, "modprobe --dump-modversions /lib/modules/"+tegraRelease+"/updates/dkms/tegra_p2p.ko 2>/dev/null | cut -f 1 | tr '\\n' ' '")
 		// Releases of dkms print more, or less.

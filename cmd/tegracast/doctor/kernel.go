@@ -93,7 +93,8 @@ func (p patient) headers() finding {
 	if file, _ := p.moduleFor(release); file != "" || p.exists("sys/module/tegra_p2p") {
 		return finding{what, isNote, "the headers of Linux " + release + " are not installed: the module is, but DKMS could not compile it again", ""}
 	}
-	return finding{what, isMissing, "the headers of Linux " + release + " are not installed: DKMS cannot compile the module", "apt-get install " + p.headerPackages()}
+	missing := "the headers of Linux " + release + " are not installed: DKMS cannot compile the module"
+	return finding{what, isMissing, missing, "apt-get install " + p.headerPackages()}
 }
 
 // headerPackages returns the names of the packages with the headers of the running kernel.

@@ -30,6 +30,8 @@ func TestDoctorSymbols(t *testing.T) {
 		refused = "[   12.1] tegra_p2p: disagrees about version of symbol _printk\n[   12.1] tegra_p2p: Unknown symbol _printk (err -22)\n"
 		again   = "dkms remove tegra_p2p/1 -k 5.15.148-tegra; dkms install tegra_p2p/1 -k 5.15.148-tegra; modprobe tegra_p2p"
 		other   = "compiled for another kernel of the release 5.15.148-tegra: "
+		layout  = other + "it wants version 0xc50a38fc of module_layout, and the headers give 0x00000b0b"
+		pages   = other + "it wants version 0x0000abcd of nvidia_p2p_get_pages, and the headers give 0x0000abce"
 	)
 	kernel := strings.Replace(ofKernel, "0xc50a38fc", "0x00000b0b", 1)
 	provider := strings.Replace(ofProvider, "0x0000abcd", "0x0000abce", 1)
@@ -39,13 +41,17 @@ func TestDoctorSymbols(t *testing.T) {
 	}{
 		{trial{"the same", nil, "symbols", isGood, "the versions of symbols that the headers give"}, "", ""},
 		{trial{"without nv-p2p's", map[string]string{providerSymvers: "-"}, "symbols", isGood, ""}, "", ""},
-		{trial{"another kernel", map[string]string{symvers: kernel, loaded: "-"}, "symbols", isMissing, other + "it wants version 0xc50a38fc of module_layout, and the headers give 0x00000b0b"}, "", again},
+		{trial{"another kernel", map[string]string{symvers: kernel, loaded: "-"}, "symbols", isMissing, layout}, "", again},
 		{trial{"another kernel, and the module", map[string]string{symvers: kernel, loaded: "-"}, "module", isMissing, "see symbols"}, "", ""},
 		{trial{"another kernel, and loaded", map[string]string{symvers: kernel}, "symbols", isWarning, "stays until the next start"}, "", again},
-		{trial{"another provider", map[string]string{providerSymvers: provider, loaded: "-"}, "symbols", isMissing, other + "it wants version 0x0000abcd of nvidia_p2p_get_pages, and the headers give 0x0000abce"}, "", again},
+		{trial{"another provider", map[string]string{providerSymvers: provider, loaded: "-"}, "symbols", isMissing, pages}, "", again},
 		{trial{"without DKMS", map[string]string{symvers: kernel, loaded: "-", source: "-"}, "symbols", isMissing, "Compile it again; see"}, "", ""},
 		{trial{"no headers", map[string]string{symvers: "-", providerSymvers: "-"}, "symbols", isNote, "there is no /" + symvers}, "", ""},
-		{trial{"refused without headers", map[string]string{symvers: "-", loaded: "-"}, "symbols", isMissing, other + "the running kernel has another version of _printk"}, refused, "apt-get install nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers; " + again},
+		{
+			trial{"refused without headers", map[string]string{symvers: "-", loaded: "-"}, "symbols", isMissing, other + "the running kernel has another version of _printk"},
+			refused,
+			"apt-get install nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers; " + again,
+		},
 		{
 			trial{"refused, and the headers agree", map[string]string{loaded: "-"}, "symbols", isWarning, "refused for its version of _printk: if it is refused again"},
 			refused,
@@ -61,7 +67,7 @@ func TestDoctorSymbols(t *testing.T) {
 			}
 		})
 	}
-	for text, want := range map[string]string{"": "has no versions of symbols", "x": "not checked: modprobe --dump-modversions /lib/modules/5.15.148-tegra/updates/tegra_p2p.ko: no modprobe"} {
+	for text, want := range map[string]string{"": "has no versions of symbols", "x": "--dump-modversions /lib/modules/5.15.148-tegra/updates/tegra_p2p.ko: no modprobe"} {
 		trial{"versions " + text, nil, "symbols", isNote, want}.run(t, func(p *patient) {
 			p.dumpVersions = func(string) (string, error) {
 				if text == "x" {
