@@ -200,7 +200,8 @@ func TestPackageSaysWhoHasTheFPGA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), "sh", "-c", strings.NewReplacer("/sys/bus/pci", root, "/run/systemd/system", root).Replace(string(script)), "postinst", "configure")
+	moved := strings.NewReplacer("/sys/bus/pci", root, "/run/systemd/system", root, "/usr/lib/dkms", root).Replace(string(script))
+	c := exec.CommandContext(t.Context(), "sh", "-c", moved, "postinst", "configure")
 	c.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"))
 	out, err := c.CombinedOutput()
 	if want := "0001:01:00.0 is driven by xdma: if it is the camera's FPGA, tegracast bind --yes 0001:01:00.0\n"; err != nil || string(out) != want {

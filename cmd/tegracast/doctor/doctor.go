@@ -41,7 +41,7 @@ func thisMachine(ctx context.Context) patient {
 		name = u.Username
 	}
 	return patient{
-		user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog,
+		user: name, root: os.DirFS("/"), synchronised: clockSynchronised, info: deviceInfo, kernelLog: kernelLog, dumpVersions: dumpVersions,
 		open: func(path string) error {
 			board, err := device.OpenBoard(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)}, path)
 			if err != nil {
@@ -62,7 +62,7 @@ func thisMachine(ctx context.Context) patient {
 // examine makes all checks, in the order of bringing up a board (docs/bringup.md). A check that depends on a failed one
 // is reported as a note, "not checked".
 func (p patient) examine() []finding {
-	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.signing(), p.module()}
+	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.symbols(), p.signing(), p.module()}
 	list = append(list, p.functions()...)
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)

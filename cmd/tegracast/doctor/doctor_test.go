@@ -39,8 +39,8 @@ func orin() fstest.MapFS {
 		memlock.DropIn[1:]:            "[Service]\nLimitMEMLOCK=15G\n",
 		"etc/nv_tegra_release":        "# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, EABI: aarch64\n",
 		"proc/sys/kernel/osrelease":   "5.15.148-tegra\n", "lib/modules/5.15.148-tegra/build/Makefile": "", "lib/modules/5.15.148-tegra/updates/tegra_p2p.ko": "",
-		"usr/src/nvidia/nvidia-oot/include/linux/nv-p2p.h": "",
-		"var/lib/dkms/tegra_p2p/1/source/dkms.conf":        "", "var/lib/dkms/tegra_p2p/kernel-5.15.148-tegra-aarch64/module/tegra_p2p.ko": "",
+		"usr/src/nvidia/nvidia-oot/include/linux/nv-p2p.h": "", symvers: ofKernel, providerSymvers: ofProvider,
+		"var/lib/dkms/tegra_p2p/1/source/dkms.conf": "", "var/lib/dkms/tegra_p2p/kernel-5.15.148-tegra-aarch64/module/tegra_p2p.ko": "",
 		secureBoot:      "\x06\x00\x00\x00\x00",
 		slot + "vendor": "0x10ee\n", slot + "device": "0x9038\n", slot + "class": "0x058000\n", slot + "config": space(0x48, 1, 32, 2, 1),
 		slot + "current_link_width": "8\n", slot + "max_link_width": "8\n", slot + "current_link_speed": "16.0 GT/s PCIe\n", slot + "max_link_speed": "16.0 GT/s PCIe\n",
@@ -91,7 +91,8 @@ func ofPatient(root fs.FS, flags uint32) patient {
 	return patient{
 		root: root, synchronised: func() bool { return true }, open: func(string) error { return nil },
 		info: func(string) (uapi.Info, error) { return uapi.Info{Flags: flags, NIRQs: 4}, nil }, kernelLog: func() string { return "" },
-		attempt: func(library string) (string, error) { return "the release of " + library, nil },
+		dumpVersions: func(string) (string, error) { return ofModule, nil },
+		attempt:      func(library string) (string, error) { return "the release of " + library, nil },
 	}
 }
 

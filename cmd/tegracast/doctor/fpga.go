@@ -21,8 +21,10 @@ func (p patient) module() finding {
 		}
 		return finding{"module", isGood, "tegra_p2p is loaded", ""}
 	}
-	switch here, others := p.moduleFor(p.release()); {
-	case here:
+	switch file, others := p.moduleFor(p.release()); {
+	case file != "" && p.symbols().Grade == isMissing:
+		return finding{"module", isMissing, "tegra_p2p is installed and cannot be loaded: see symbols", ""}
+	case file != "":
 		return finding{"module", isMissing, "tegra_p2p is installed but not loaded", "modprobe tegra_p2p"}
 	case others != nil:
 		return finding{"module", isMissing, "tegra_p2p is installed for Linux " + strings.Join(others, ", ") + ", not for the running one", "dkms autoinstall; modprobe tegra_p2p"}

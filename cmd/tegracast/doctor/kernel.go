@@ -42,20 +42,21 @@ func (p patient) kernel() finding {
 	return finding{"kernel", isGood, "Linux " + release, ""}
 }
 
-// moduleFor reports whether the module is installed for the kernel of the given release, and for which other kernels.
-func (p patient) moduleFor(release string) (here bool, others []string) {
+// moduleFor returns the file of the module for the kernel of the given release, or "", and for which other kernels it is
+// installed.
+func (p patient) moduleFor(release string) (file string, others []string) {
 	for _, where := range []string{"updates", "updates/dkms", "extra"} {
 		files, _ := fs.Glob(p.root, "lib/modules/*/"+where+"/tegra_p2p.ko*")
 		for _, name := range files {
 			kernel := strings.Split(name, "/")[2]
 			if kernel == release {
-				here = true
+				file = name
 			} else {
 				others = append(others, kernel)
 			}
 		}
 	}
-	return here, others
+	return file, others
 }
 
 // headerFolders are the folders in which Kbuild looks for nv-p2p.h, in its order (tegra/kmod/Kbuild).
@@ -89,20 +90,34 @@ func (p patient) headers() finding {
 		}
 		return finding{what, isGood, detail, ""}
 	}
-	pack := "linux-headers-" + release
-	if board.Identify(p.root).Family != board.Other {
-		pack = "nvidia-l4t-kernel-headers"
-		if strings.HasPrefix(board.Identify(p.root).L4T, "36.") {
-			pack += " nvidia-l4t-kernel-oot-headers"
-		}
-	}
-	if here, _ := p.moduleFor(release); here || p.exists("sys/module/tegra_p2p") {
+	if file, _ := p.moduleFor(release); file != "" || p.exists("sys/module/tegra_p2p") {
 		return finding{what, isNote, "the headers of Linux " + release + " are not installed: the module is, but DKMS could not compile it again", ""}
 	}
-	return finding{what, isMissing, "the headers of Linux " + release + " are not installed: DKMS cannot compile the module", "apt-get install " + pack}
+	missing := "the headers of Linux " + release + " are not installed: DKMS cannot compile the module"
+	return finding{what, isMissing, missing, "apt-get install " + p.headerPackages()}
+}
+
+// headerPackages returns the names of the packages with the headers of the running kernel.
+func (p patient) headerPackages() string {
+	switch id := board.Identify(p.root); {
+	case id.Family == board.Other:
+		return "linux-headers-" + p.release()
+	case strings.HasPrefix(id.L4T, "36."):
+		return "nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers"
+	}
+	return "nvidia-l4t-kernel-headers"
 }
 
 const dkmsTree = "var/lib/dkms/tegra_p2p"
+
+// dkmsVersion returns the version of the module that DKMS knows, or "".
+func (p patient) dkmsVersion() string {
+	sources, _ := fs.Glob(p.root, dkmsTree+"/*/source")
+	if len(sources) == 0 {
+		return ""
+	}
+	return path.Base(path.Dir(sources[len(sources)-1]))
+}
 
 // dkms reports the progress of DKMS. Its tree has VERSION/source after the module was added, VERSION/KERNEL/ARCH/module
 // after it was built, kernel-KERNEL-ARCH after it was installed, and VERSION/build/make.log after a failed build
@@ -110,9 +125,8 @@ const dkmsTree = "var/lib/dkms/tegra_p2p"
 func (p patient) dkms() finding {
 	const what = "DKMS"
 	release := p.release()
-	sources, _ := fs.Glob(p.root, dkmsTree+"/*/source")
-	loaded := p.exists("sys/module/tegra_p2p")
-	if len(sources) == 0 {
+	loaded, version := p.exists("sys/module/tegra_p2p"), p.dkmsVersion()
+	if version == "" {
 		if unknown, _ := fs.Glob(p.root, "usr/src/tegra_p2p-*/dkms.conf"); len(unknown) > 0 && !loaded {
 			version := strings.TrimPrefix(path.Base(path.Dir(unknown[0])), "tegra_p2p-")
 			return finding{what, isMissing, "tegra_p2p " + version + " is in /usr/src, but DKMS does not know it", "dkms install tegra_p2p/" + version}
@@ -122,11 +136,6 @@ func (p patient) dkms() finding {
 		}
 		return finding{what, isNote, "not checked: tegracast-dkms is not installed", ""}
 	}
-	versions := make([]string, len(sources))
-	for i, s := range sources {
-		versions[i] = path.Base(path.Dir(s))
-	}
-	version := versions[len(versions)-1]
 	if links, _ := fs.Glob(p.root, dkmsTree+"/kernel-"+release+"-*"); len(links) > 0 {
 		return finding{what, isGood, "tegra_p2p " + version + " is installed for Linux " + release, ""}
 	}

@@ -35,6 +35,7 @@ type patient struct {
 	open         func(path string) error              // opens a device of the kernel module
 	info         func(path string) (uapi.Info, error) // returns the module's information about its device
 	kernelLog    func() string                        // returns the kernel's log; empty: it cannot be read
+	dumpVersions func(file string) (string, error)    // returns the versions of symbols that a module's file wants
 	attempt      func(library string) (string, error) // uses one of attempts, and returns what it says about itself
 }
 

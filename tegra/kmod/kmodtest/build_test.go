@@ -135,6 +135,33 @@ func TestDeclarations(t *testing.T) {
 	}
 }
 
+// TestProprietaryDriver checks that on arm64 nv-p2p is left out where a proprietary nvidia.ko is installed for the kernel.
+func TestProprietaryDriver(t *testing.T) {
+	const release = "5.15.148-tegra"
+	for _, tt := range []struct{ license, release, source string }{
+		{"NVIDIA", release, "none beside a proprietary nvidia.ko"},
+		{"Dual MIT/GPL", release, "its own declarations"},
+		{"NVIDIA", "5.15.136-tegra", "its own declarations"},
+	} {
+		root := t.TempDir()
+		files(t, root, map[string]string{"nvidia.c": `const char license[] __attribute__((used, section(".modinfo"))) = "license=` + tt.license + `";`})
+		folder := filepath.Join(root, "lib/modules", tt.release)
+		for _, line := range []string{"mkdir -p " + folder, "gcc -c -o " + folder + "/nvidia.ko " + root + "/nvidia.c", "PATH=$PATH:/sbin depmod -b " + root + " " + tt.release} {
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput(); err != nil {
+				t.Fatalf("%s: %v (make setup-test installs it)\n%s", line, err, out)
+			}
+		}
+		_, out, err := kbuild(t, arm64, "srctree="+root, "NVP2P_PACKAGES="+root, "INSTALL_MOD_PATH="+root, "KERNELRELEASE="+release)
+		if err != nil || !strings.Contains(out, `-DTEGRA_P2P_NVP2P_SOURCE="`+tt.source+"\"\n") {
+			t.Errorf("%+v: %v\n%s", tt, err, out)
+		}
+		said := strings.Contains(out, `nv-p2p is left out: nvidia.ko of Linux 5.15.148-tegra has the license "NVIDIA"`)
+		if left := strings.Contains(out, "-DTEGRA_P2P_NO_NVP2P\n"); left != (tt.source[:4] == "none") || said != left {
+			t.Errorf("%+v: left out: %v, said: %v\n%s", tt, left, said, out)
+		}
+	}
+}
+
 // kbuild runs make on the module's Kbuild.
 func kbuild(t *testing.T, variables ...string) (kmod, out string, err error) {
 	t.Helper()
