@@ -57,8 +57,10 @@ func buildGuest(t *testing.T, arch string) guest {
 	g := guest{program: in("tegracast"), tests: in("tests"), suite: in("suite"), moduleTests: in("module-tests"), cfg: in("config.yaml")}
 	const path = "github.com/tegracast/tegracast/"
 	for _, args := range [][]string{
-		{"build", "-o", g.program, path + "cmd/tegracast"}, {"test", "-c", "-o", g.tests, path + "cmd/tegracast"},
-		{"test", "-c", "-o", g.suite, path + "tegra/tegratest"}, {"test", "-c", "-o", g.moduleTests, path + "tegra/kmod/kmodtest/guest"},
+		{"build", "-o", g.program, path + "cmd/tegracast"},
+		{"test", "-c", "-o", g.tests, path + "cmd/tegracast"},
+		{"test", "-c", "-o", g.suite, path + "tegra/tegratest"},
+		{"test", "-c", "-o", g.moduleTests, path + "tegra/kmod/kmodtest/guest"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
 		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-trimpath -ldflags=-s")
