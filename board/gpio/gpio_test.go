@@ -8,56 +8,18 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/tegracast/tegracast/board/vjetson"
 )
 
 var inside = flag.Bool("inside", false, "this is the virtual Jetson, whose gpiochip0 is a PL061")
-
-// TestVirtualJetson runs the other tests in the virtual Jetson, on its PL061 with 8 lines, and checks the lines with
-// gpioinfo and gpioget.
-func TestVirtualJetson(t *testing.T) {
-	if testing.Short() || *inside {
-		t.Skip("NEEDS a virtual machine, which -short leaves out")
-	}
-	tests := filepath.Join(t.TempDir(), "tests")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", tests, ".")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	m := vjetson.StartTest(t, vjetson.Config{Full: true, Files: map[string]string{"/usr/bin/gpiotests": tests}})
-	r, err := m.Run(t.Context(), "/usr/bin/gpiotests", "-inside", "-test.v", "-test.run", "TestOutput|TestErrors|TestCrash")
-	if err != nil || r.Status != 0 || strings.Count(string(r.Stdout), "--- PASS") != 3 {
-		t.Errorf("%v, status %d\n%s%s", err, r.Status, r.Stdout, r.Stderr)
-	}
-	// The power button's line is used by the kernel's gpio-keys, for logind.
-	if out, err := m.Shell(t.Context(), "for d in /sys/bus/platform/drivers/gpio-keys/*keys*; do echo ${d##*/} > /sys/bus/platform/drivers/gpio-keys/unbind; done; "+
-		"systemd-run -q --unit=edges gpiotests -inside -test.v -test.run TestEdges; "+
-		"for i in $(seq 100); do gpioinfo gpiochip0 | grep -q 'line   3:.*pps' && exit 0; sleep .1; done; gpioinfo; exit 1"); err != nil {
-		t.Fatalf("%v %s", err, out)
-	}
-	for range 3 {
-		if err := m.PressPowerButton(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(500 * time.Millisecond)
-	}
-	out, err := m.Shell(t.Context(), "for i in $(seq 300); do systemctl is-active -q edges || break; sleep .1; done; journalctl --sync; journalctl -q -u edges -o cat")
-	if err != nil || !strings.Contains(out, "--- PASS: TestEdges") {
-		t.Errorf("%v\n%s", err, out)
-	}
-}
 
 // machine skips a test outside the virtual Jetson.
 func machine(t *testing.T) {
 	t.Helper()
 	if !*inside {
-		t.Skip("NEEDS the virtual Jetson: TestVirtualJetson runs it there")
+		t.Skip("NEEDS the virtual Jetson: TestFull of board/vjetson runs it there")
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func TestFull(t *testing.T) {
 	defer keyboard.Close()
 	disk := filepath.Join(t.TempDir(), "disk")
 	cfg := Config{Full: true, Disk: disk, Network: true, Keyboard: keys, Files: pacedFiles(t)}
-	cfg.Files["/etc/motd"] = "testdata/motd"
+	cfg.Files["/etc/motd"], cfg.Files["/usr/bin/gpiotests"] = "testdata/motd", gpioTests(t)
 	m := StartTest(t, cfg)
 	ctx := t.Context()
 	shell := func(m *Machine, line, want string) {
@@ -40,12 +41,7 @@ func TestFull(t *testing.T) {
 	t.Run("modules", func(t *testing.T) {
 		shell(m, "modprobe vivid && cat /sys/class/video4linux/video0/name", "vivid-000-vid-cap\n")
 	})
-	t.Run("GPIO", func(t *testing.T) {
-		for value, state := range map[string]string{"0": "lo", "1": "hi"} {
-			shell(m, "gpioset --mode=signal --background gpiochip0 5="+value+" && grep -c 'gpio-.*gpioset.* out "+state+"' /sys/kernel/debug/gpio; "+
-				"pkill gpioset; while grep -q gpioset /sys/kernel/debug/gpio; do sleep .1; done", "1\n")
-		}
-	})
+	t.Run("GPIO", func(t *testing.T) { packageGPIO(t, m) })
 	t.Run("console", func(t *testing.T) {
 		typed, err := m.Expect(`^the answer is 42`)
 		if err != nil {
@@ -78,6 +74,42 @@ func TestFull(t *testing.T) {
 	}
 	if !strings.Contains(strings.Join(again.KernelLog(), "\n"), "poweroff.target") {
 		t.Error("systemd did not shut down in order")
+	}
+}
+
+// gpioTests returns the tests of package gpio, for the machine.
+func gpioTests(t *testing.T) string {
+	t.Helper()
+	tests := filepath.Join(t.TempDir(), "gpiotests")
+	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", tests, "../gpio")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return tests
+}
+
+// packageGPIO runs the tests of package gpio on the PL061 with 8 lines, and checks the lines with gpioinfo.
+func packageGPIO(t *testing.T, m *Machine) {
+	r, err := m.Run(t.Context(), "/usr/bin/gpiotests", "-inside", "-test.v", "-test.run", "TestOutput|TestErrors|TestCrash")
+	if err != nil || r.Status != 0 || strings.Count(string(r.Stdout), "--- PASS") != 3 {
+		t.Errorf("%v, status %d\n%s%s", err, r.Status, r.Stdout, r.Stderr)
+	}
+	// The power button's line is used by the kernel's gpio-keys, for logind.
+	if out, err := m.Shell(t.Context(), "for d in /sys/bus/platform/drivers/gpio-keys/*keys*; do echo ${d##*/} > /sys/bus/platform/drivers/gpio-keys/unbind; done; "+
+		"systemd-run -q --unit=edges gpiotests -inside -test.v -test.run TestEdges; "+
+		"for i in $(seq 100); do gpioinfo gpiochip0 | grep -q 'line   3:.*pps' && exit 0; sleep .1; done; gpioinfo; exit 1"); err != nil {
+		t.Fatalf("%v %s", err, out)
+	}
+	for range 3 {
+		if err := m.PressPowerButton(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	out, err := m.Shell(t.Context(), "for i in $(seq 300); do systemctl is-active -q edges || break; sleep .1; done; journalctl --sync; journalctl -q -u edges -o cat")
+	if err != nil || !strings.Contains(out, "--- PASS: TestEdges") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 
