@@ -92,10 +92,10 @@ test-short:
 	@$(call gotest,-short -p 4 $$(go list ./... | grep -v -e /vjetson -e /kmodtest))
 	go -C systemd/deb test -short .
 
-test: setup-test ## everything: lint, tests with the race detector, the long runs in virtual time without it
+test: setup-test ## everything: lint, tests with the race detector, programs and long comparisons without it
 	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs test-unraced
 
-# Parts of make test, side by side, the last one after lint: programs wait for machines while units compute.
+# Parts of make test, side by side, three at a time: programs wait for machines while units compute.
 test-units:
 	@$(call gotest,-race -p 1 -timeout $(TIMEOUT) $(UNITS))
 
@@ -104,7 +104,7 @@ test-programs:
 
 # What the race detector would make too long: units run a part of it.
 test-unraced:
-	env -u MAKEFLAGS go -C systemd/deb test -timeout 30m .
+	@cd systemd/deb && $(call gotest,-timeout 30m .)
 	@$(call gotest,-timeout 30m ./pipeline/isp ./pipeline/isp/cuda)
 	@$(call gotest,-timeout 30m -run 'TestFaults|TestOutputSurvivesFaults|TestRevocationsUnderRefusals' ./capture)
 

@@ -16,8 +16,8 @@ var vet = regexp.MustCompile(`(?m)^go (?:-C (\S+) )?vet (?:-tags (\S+) )?(\S+)$`
 // notVetted lists files that make lint does not vet.
 var notVetted = map[string]string{
 	"capture/soak_race_test.go":                     "three constants, which only a build with the race detector has",
-	"pipeline/isp/cuda/race_test.go":                "a variable, which only a build with the race detector sets",
-	"pipeline/isp/race_test.go":                     "a variable, which only a build with the race detector sets",
+	"pipeline/isp/cuda/race_test.go":                "a constant, which only a build with the race detector has",
+	"pipeline/isp/race_test.go":                     "a constant, which only a build with the race detector has",
 	"pipeline/isp/kernels_other.go":                 "for neither amd64 nor arm64",
 	"pipeline/rtp/webrtc/livekittest/subscriber.go": "make test-long-streams vets it: its module needs LiveKit's hundred others",
 }

@@ -67,6 +67,7 @@ type Config struct {
 	// DiskCache gives Disk a volatile write cache: a power cut loses a random part of what the guest has written and not
 	// flushed (Machine.CacheLost). Without it nothing is lost that has left the guest.
 	DiskCache bool
+	temporary bool // Disk is of a test: it need not survive a crash of this host
 
 	Modules []string          // modules of Debian's kernel to load at boot, with their dependencies
 	Files   map[string]string // further files of the root: path inside → path on this host

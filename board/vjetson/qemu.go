@@ -206,8 +206,10 @@ func (m *Machine) disk(ctx context.Context, l *launcher) error {
 		}
 	} else {
 		l.own = append(l.own, disk)
-		// A power cut ends QEMU, and the host keeps what QEMU has written, so flushes need not reach the host's disk.
-		source = "file=" + l.path(disk) + ",cache=unsafe" + options
+		source = "file=" + l.path(disk) + options
+		if m.cfg.temporary {
+			source += ",cache=unsafe" // a power cut ends QEMU alone, so flushes need not reach the host's disk
+		}
 	}
 	l.add("-drive", "if=none,id=disk,format=raw,"+source, "-device", "virtio-blk-pci,drive=disk,romfile=")
 	return nil

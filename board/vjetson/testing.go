@@ -12,6 +12,7 @@ import (
 // archive: if these are not in the cache and the archive cannot be reached, the test is skipped.
 func StartTest(t testing.TB, cfg Config) *Machine {
 	t.Helper()
+	cfg.temporary = true
 	m, err := Start(t.Context(), cfg)
 	if errors.Is(err, ErrUnreachable) && len(cfg.Functions) > 0 {
 		t.Skipf("NEEDS a newer QEMU and the source of the kernel, each once, from Debian's archive: %v", err)

@@ -296,10 +296,13 @@ func (p pilot) slides() {
 // content, and let nobody use it. The focus returns with the answers.
 func (p pilot) hangs(appliance *programtest.Process) {
 	p.Helper()
+	awaitPage(p.ctx, p, "the output with its buttons", `(() => {
+		const is = document.getElementById("is-jpeg"), save = document.getElementById("save-JPEG-jpeg");
+		if (!is || !is.textContent.startsWith("running") || !save) return false;
+		save.focus();
+		return document.activeElement === save;
+	})()`)
 	if err := appliance.Process.Signal(syscall.SIGSTOP); err != nil {
-		p.Fatal(err)
-	}
-	if _, err := chromedp.Run(p.ctx, chromedp.Evaluate[bool](`document.getElementById("save-JPEG-jpeg").focus(); true`)); err != nil {
 		p.Fatal(err)
 	}
 	const muted = `document.querySelector("main").inert && getComputedStyle(document.querySelector("main")).opacity < 1 &&

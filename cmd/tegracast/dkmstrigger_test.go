@@ -49,8 +49,12 @@ func newDKMSRoot(t *testing.T, shared ...string) dkmsRoot {
 		_ = stdin.Close()
 		_ = c.Wait()
 	})
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
-		t.Skipf("NEEDS overlayfs, which mount refuses here: %v", err)
+	if line, _ := bufio.NewReader(stdout).ReadString('\n'); line != "ready\n" {
+		_ = c.Wait()
+		if strings.Contains(said.String(), "overlay") || strings.Contains(said.String(), "unshare") {
+			t.Skip("NEEDS overlayfs on the root's file system, and a namespace of mounts: " + said.String())
+		}
+		t.Fatal(said.String())
 	}
 	return dkmsRoot{filepath.Join(dir, "root"), strconv.Itoa(c.Process.Pid)}
 }
@@ -59,7 +63,7 @@ func newDKMSRoot(t *testing.T, shared ...string) dkmsRoot {
 func (d dkmsRoot) shell(t *testing.T, line string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "nsenter", append([]string{"--target", d.pid, "--mount", "chroot", d.dir, "sh", "-c", line}, args...)...)
-	c.Env = append(os.Environ(), "PATH="+os.Getenv("PATH")+":/usr/sbin:/sbin")
+	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root"}
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%.80s: %v\n%s", line, err, out)
@@ -108,8 +112,8 @@ func TestDKMSTrigger(t *testing.T) {
 	const (
 		layout   = "0xc50a38fc\tmodule_layout\tvmlinux\tEXPORT_SYMBOL\t\n"
 		pages    = "0x0000abcd\tnvidia_p2p_get_pages\tnvidia-p2p\tEXPORT_SYMBOL\t\n"
-		compiles = "tegra_p2p/1 is no longer right for Linux " + tegraRelease + ": compiling it again\n"
-		fails    = "tegra_p2p/1 was not compiled: see /var/lib/dkms/tegra_p2p/1/build/make.log and tegracast doctor\n"
+		compiles = "tegra_p2p/1 no longer matches Linux " + tegraRelease + ": compiling it again\n"
+		fails    = "tegra_p2p/1 was not compiled: see /var/log/tegracast-dkms.log and tegracast doctor\n"
 		older    = "0xc50a38fc 0x0000abcd "
 		newer    = "0x00000b0b 0x0000abcd "
 	)
@@ -138,17 +142,22 @@ func TestDKMSTrigger(t *testing.T) {
 		{"headers again", "mv /tmp/Module.symvers " + tegraBuild, "", "0x00000b0b "},
 		{"the proprietary driver", nvidia + " && echo > " + tegraBuild + "nvp2p '" + modinfo("nvp2p=none beside a proprietary nvidia.ko") + "'", compiles, "0x00000b0b "},
 		{"nothing again", ":", "", "0x00000b0b "},
-		{"a broken compiler", "sed -i s/0x00000b0b/0x00000b0c/ " + tegraBuild + "Module.symvers; sed -i 's/gcc -c/false/' " + tegraBuild + "Makefile", compiles, ""},
+		{"a broken compiler", "sed -i s/0x00000b0b/0x00000b0c/ " + tegraBuild + "Module.symvers; sed -i 's/gcc -c/false/' " + tegraBuild + "Makefile", compiles, "0x00000b0b "},
+		{"another provider without headers", "mv " + tegraBuild + "Module.symvers /tmp; sed -i s/0x0000abce/0x0000abcf/ $0", "", "0x00000b0b "},
+		{"the compiler again", "mv /tmp/Module.symvers " + tegraBuild + "; sed -i 's/false/gcc -c/' " + tegraBuild + "Makefile", compiles, "0x00000b0c "},
+		{"headers of another kernel than the modules'", "mkdir -p ${1%/*}; cp /lib/modules/" + tegraRelease + "/updates/dkms/tegra_p2p.ko $1; " +
+			"sed -i s/0x00000b0c/0x00000b0d/ " + tegraBuild + "Module.symvers", "", "0x00000b0c "},
+		{"modules of that kernel", "rm $1", compiles, "0x00000b0d "},
 	} {
-		d.shell(t, step.change, tegraOOT)
+		d.shell(t, step.change, tegraOOT, "/lib/modules/"+tegraRelease+"/kernel/other.ko")
 		got := d.trigger(t)
 		versions := d.shell(t, "modprobe --dump-modversions /lib/modules/"+tegraRelease+"/updates/dkms/tegra_p2p.ko 2>/dev/null | cut -f 1 | tr '\\n' ' '")
 		// Releases of dkms print more, or less.
-		if !strings.HasPrefix(got, step.says) || (got != "") != (step.says != "") || strings.HasSuffix(got, fails) != (step.versions == "") || versions != step.versions {
+		if !strings.HasPrefix(got, step.says) || (got != "") != (step.says != "") || strings.HasSuffix(got, fails) != (step.what == "a broken compiler") || versions != step.versions {
 			t.Fatalf("%s: %q, and versions %q, want %q, %q\n%s", step.what, got, versions, step.says, step.versions, said)
 		}
 	}
-	if log := d.shell(t, "cat /var/lib/dkms/tegra_p2p/1/build/make.log"); !strings.Contains(log, "false") {
+	if log := d.shell(t, "cat /var/log/tegracast-dkms.log"); !strings.Contains(log, "false") {
 		t.Errorf("the log that is named: %s", log)
 	}
 }

@@ -98,11 +98,11 @@ func TestDKMSUpdates(t *testing.T) {
 	)
 	says("tar -C / -xf /root/tree.tar && depmod -a && rm -rf " + build + " && dpkg -i /root/[123].deb > /root/said 2>&1 && ! grep 'compiling it' /root/said")
 	says("modprobe tegra_p2p; dmesg | tail", "tegra_p2p: disagrees about version of symbol module_layout")
-	says(symbols, "warning", "the kernel refused for its version of module_layout")
+	says(symbols, "warning", "the headers are those of another kernel of the release")
 	says("dpkg -i /root/newer.deb 2>&1 | grep -v warning: && dpkg-query -W -f ' ${db:Status-Abbrev}' tegracast-dkms",
 		"Processing triggers for tegracast-dkms", compiling, "tegra_p2p/1.0.0 was not compiled: see", " ii ") // its dkms has no program
 	says(symbols, "missing", "it wants version 0x0ddba115 of module_layout",
-		"fix: dkms remove tegra_p2p/1.0.0 -k "+release+"; dkms install tegra_p2p/1.0.0 -k "+release+"; modprobe tegra_p2p\n")
+		"fix: dkms remove tegra_p2p/1.0.0 -k "+release+"; dkms install tegra_p2p/1.0.0 -k "+release+" && modprobe tegra_p2p\n")
 
 	change(string(newer))
 	if said := d.trigger(t); !strings.Contains(said, compiling) || strings.Contains(said, "was not compiled") {

@@ -100,7 +100,11 @@ func account(t *testing.T, summary string, receiver *programtest.Process, port i
 	if got.Matched != got.Frames && overflow == 0 || got.Mismatched+got.Malformed+got.Foreign+got.Duplicates > 0 || !got.Ended {
 		t.Errorf("not every frame is right, or no BYE came: %+v", got)
 	}
-	for _, m := range regexp.MustCompile(`(?m)^raw to .*: (\d+) frames sent, (\d+) incomplete, (\d+) packets refused`).FindAllStringSubmatch(summary, -1) {
+	destinations := regexp.MustCompile(`(?m)^raw to .*: frames sent (\d+), incomplete (\d+), packets refused (\d+)`).FindAllStringSubmatch(summary, -1)
+	if len(destinations) == 0 {
+		t.Errorf("no destination in %s", summary)
+	}
+	for _, m := range destinations {
 		if m[1] != strconv.Itoa(n[1]) || m[2] != "0" || m[3] != "0" {
 			t.Errorf("%d frames were delivered: %s", delivered, m[0])
 		}

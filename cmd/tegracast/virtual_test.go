@@ -52,7 +52,7 @@ func buildGuest(t *testing.T, arch string) guest {
 	if g, ok := guests[arch]; ok {
 		return g
 	}
-	dir := programtest.Folder(t, arch)
+	dir := programtest.Folder(t)
 	in := func(name string) string { return filepath.Join(dir, name) }
 	g := guest{program: in("tegracast"), tests: in("tests"), suite: in("suite"), moduleTests: in("module-tests"), cfg: in("config.yaml")}
 	const path = "github.com/tegracast/tegracast/"
@@ -63,7 +63,7 @@ func buildGuest(t *testing.T, arch string) guest {
 		{"test", "-c", "-o", g.moduleTests, path + "tegra/kmod/kmodtest/guest"},
 	} {
 		c := exec.CommandContext(t.Context(), "go", args...)
-		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS=-trimpath -ldflags=-s")
+		c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch, "GOFLAGS="+os.Getenv("GOFLAGS")+" -trimpath -ldflags=-s")
 		if b, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("go %s: %v: %s", strings.Join(args, " "), err, b)
 		}

@@ -177,9 +177,6 @@ func firstDifference(a, b []byte) int {
 	return min(len(a), len(b))
 }
 
-// raced is true under the race detector, with which the reference takes five times as long.
-var raced bool
-
 // trials returns how many of all cases a test tries: few with -short, and under the race detector, which looks for races
 // between workers.
 func trials(all, few int) int {

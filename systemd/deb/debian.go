@@ -62,6 +62,9 @@ func (p pinned) file(arch string) (name, sum string) {
 	return path.Join(p.pool, p.name+"_"+p.version+"_"+arch+".deb"), p.sums[arch]
 }
 
+// errSum means that a mirror has another file than the pinned one.
+var errSum = errors.New("the file does not have the SHA-256 of debian.go")
+
 // fetch returns the path of the package in a folder. If it is not there, or is not what is pinned, fetch takes it from
 // the first mirror that has it.
 func (p pinned) fetch(folder, arch string, mirrors []string) (string, error) {
@@ -75,7 +78,7 @@ func (p pinned) fetch(folder, arch string, mirrors []string) (string, error) {
 	for _, mirror := range mirrors {
 		text, err := get(mirror + "/" + name)
 		if err == nil && fmt.Sprintf("%x", sha256.Sum256(text)) != want {
-			err = fmt.Errorf("%s/%s does not have the SHA-256 of debian.go", mirror, name)
+			err = fmt.Errorf("%w: %s/%s", errSum, mirror, name)
 		}
 		if err == nil {
 			return to, errors.Join(os.MkdirAll(folder, 0o755), replace(to, text))
@@ -85,7 +88,7 @@ func (p pinned) fetch(folder, arch string, mirrors []string) (string, error) {
 	return "", fmt.Errorf("the image needs %s, which no mirror has: %w", to, failed)
 }
 
-// get returns what a web server has at an address.
+// get returns the file at an address.
 func get(address string) ([]byte, error) {
 	client := http.Client{Timeout: 2 * time.Minute}
 	r, err := client.Get(address)
@@ -96,7 +99,7 @@ func get(address string) ([]byte, error) {
 	if r.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("%s: %s", address, r.Status)
 	}
-	return io.ReadAll(r.Body)
+	return io.ReadAll(io.LimitReader(r.Body, 64<<20)) // more than any of them has
 }
 
 // replace writes a file that other processes never see in part.
@@ -106,7 +109,13 @@ func replace(name string, text []byte) error {
 		return err
 	}
 	_, err = f.Write(text)
-	return errors.Join(err, f.Close(), os.Rename(f.Name(), name))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }
 
 // unneeded matches files of packages that nothing in the image reads.

@@ -21,6 +21,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	spec "github.com/opencontainers/image-spec/specs-go/v1"
 )
@@ -103,7 +104,11 @@ func needsPins(t *testing.T, archs ...string) {
 	}
 	for _, pin := range pins {
 		for _, arch := range archs {
-			if _, err := pin.fetch(filepath.Join(cache, "tegracast", "debian"), arch, mirrors); err != nil {
+			_, err := pin.fetch(filepath.Join(cache, "tegracast", "debian"), arch, mirrors)
+			if errors.Is(err, errSum) {
+				t.Fatal(err)
+			}
+			if err != nil {
 				t.Skipf("NEEDS Debian's packages as debian.go has them, or newer versions and sums there: %v", err)
 			}
 		}
@@ -196,13 +201,15 @@ func (c container) serves(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said []string
+	late := time.AfterFunc(5*time.Minute, func() { _ = c.command(context.Background(), "kill", "tegracast", "KILL").Run() })
+	defer late.Stop()
 	lines := bufio.NewScanner(pipe)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "page: ") {
 		said = append(said, lines.Text())
 	}
 	socket := filepath.Join(c.dir, "rootfs", runtimeDir, "web.sock")
 	dial := func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", socket) }
-	client := http.Client{Transport: &http.Transport{DialContext: dial}}
+	client := http.Client{Transport: &http.Transport{DialContext: dial}, Timeout: time.Minute}
 	r, err := client.Get("http://localhost/api/v1/status")
 	if err != nil {
 		t.Fatalf("status: %v\n%s", err, strings.Join(said, "\n"))
@@ -242,7 +249,7 @@ func TestFetch(t *testing.T) {
 	gone, other, good := answers(http.StatusNotFound, "good"), answers(http.StatusOK, "other"), answers(http.StatusOK, "good")
 	folder := t.TempDir()
 	if _, err := p.fetch(folder, "arm64", []string{gone, other}); err == nil || !strings.Contains(err.Error(), gone+"/pool/a_1_all.deb: 404") ||
-		!strings.Contains(err.Error(), other+"/pool/a_1_all.deb does not have the SHA-256") {
+		!errors.Is(err, errSum) || !strings.Contains(err.Error(), other+"/pool/a_1_all.deb") {
 		t.Errorf("of mirrors without it: %v", err)
 	}
 	for _, mirrors := range [][]string{{gone, other, good}, nil} {

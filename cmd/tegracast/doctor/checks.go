@@ -91,7 +91,7 @@ func (p patient) encoder() finding {
 	if err != nil {
 		return finding{"encoder", isNote, "not used: " + err.Error(), ""}
 	}
-	return finding{"encoder", isGood, path + " answers, and encodes for outputs with encoder: " + path + "; not tried on a board yet", ""}
+	return finding{"encoder", isGood, path + " answers: an output with encoder: " + path + " uses it (this project has tried it on no board)", ""}
 }
 
 // ucx checks for UCX, which outputs with ucx need: that it is there, is new enough, and can be used by several threads.

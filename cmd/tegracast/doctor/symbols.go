@@ -3,7 +3,10 @@
 package doctor
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os/exec"
 	"path"
@@ -11,12 +14,19 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // dumpVersions returns the versions of symbols that a module's file wants, as modprobe prints them. It reads compressed
 // files too. The output is empty for a module of a kernel without CONFIG_MODVERSIONS.
 func dumpVersions(file string) (string, error) {
-	out, err := exec.Command("/sbin/modprobe", "--dump-modversions", file).Output()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, "/sbin/modprobe", "--dump-modversions", file).Output()
+	var failed *exec.ExitError
+	if errors.As(err, &failed) && len(failed.Stderr) > 0 {
+		err = errors.New(strings.TrimSpace(string(failed.Stderr)))
+	}
 	return string(out), err
 }
 
@@ -68,18 +78,30 @@ func (p patient) symbols() finding {
 		return finding{what, isNote, "/" + file + " has no versions of symbols: the kernel compares none", ""}
 	}
 	symvers := p.text("lib/modules/" + release + "/build/Module.symvers")
+	installed := p.ofKernel(release)
 	bad := finding{what, isMissing, "tegra_p2p was compiled for another kernel of the release " + release + ": ", p.compileAgain(release)}
 	loaded, refused := p.exists("sys/module/tegra_p2p"), refusal.FindStringSubmatch(p.kernelLog())
-	switch why := disagreement(wanted, symbolVersions(symvers, p.providerVersions(release))); {
-	case why != "":
+	given := symbolVersions(symvers, p.providerVersions(release))
+	switch why := disagreement(wanted, given); {
+	case symvers != "" && disagreement(installed, given) != "":
+		return finding{
+			what, isWarning, "the headers are those of another kernel of the release " + release + " than the installed one: its modules want version " +
+				fmt.Sprintf("%#08x of module_layout, and the headers give %#08x", installed["module_layout"][0], given["module_layout"][0]),
+			"apt-get install --reinstall " + p.headerPackages(),
+		}
+	case symvers != "" && why != "":
 		bad.Detail += why
+	case refused != nil && !loaded && disagreement(wanted, installed) == "" && len(installed) > 0:
+		return finding{what, isMissing, "the running kernel has another version of " + refused[1] + " than the installed one of the same release: restart the machine", "reboot"}
 	case refused != nil && !loaded && symvers == "":
 		bad.Detail += "the running kernel has another version of " + refused[1]
-		bad.Command = strings.TrimSuffix("apt-get install "+p.headerPackages()+"; "+bad.Command, "; ")
+		if bad.Command != "" {
+			bad.Command = "apt-get install " + p.headerPackages() + " && " + bad.Command
+		}
 	case refused != nil && !loaded:
 		return finding{
-			what, isWarning, "the headers agree with tegra_p2p, which the kernel refused for its version of " + refused[1] +
-				": if it is refused again, the headers are those of another kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
+			what, isWarning, "the headers agree with tegra_p2p, which the kernel rejected because of its version of " + refused[1] +
+				": if it is rejected again, the headers are those of another kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
 		}
 	case symvers == "":
 		return finding{what, isNote, "not checked: there is no /lib/modules/" + release + "/build/Module.symvers", ""}
@@ -95,6 +117,27 @@ func (p patient) symbols() finding {
 	return bad
 }
 
+// ofKernel returns the version of module_layout that a module of the installed kernel wants. It is empty if there is no
+// such module.
+func (p patient) ofKernel(release string) map[string][]uint32 {
+	var file string
+	_ = fs.WalkDir(p.root, "lib/modules/"+release+"/kernel", func(name string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(path.Base(name), ".ko") {
+			file = name
+			return fs.SkipAll
+		}
+		return err
+	})
+	if file == "" {
+		return nil
+	}
+	text, _ := p.dumpVersions("/" + file)
+	if layout := symbolVersions(text)["module_layout"]; layout != nil {
+		return map[string][]uint32{"module_layout": layout}
+	}
+	return nil
+}
+
 // providerVersions returns the Module.symvers of nv-p2p's provider, where Kbuild looks for it (tegra/kmod/Kbuild).
 func (p patient) providerVersions(release string) string {
 	header := p.nvp2pHeader(release)
@@ -108,5 +151,5 @@ func (p patient) compileAgain(release string) string {
 	if version == "" {
 		return ""
 	}
-	return fmt.Sprintf("dkms remove tegra_p2p/%[1]s -k %[2]s; dkms install tegra_p2p/%[1]s -k %[2]s; modprobe tegra_p2p", version, release)
+	return fmt.Sprintf("dkms remove tegra_p2p/%[1]s -k %[2]s; dkms install tegra_p2p/%[1]s -k %[2]s && modprobe tegra_p2p", version, release)
 }

@@ -27,8 +27,9 @@ func TestDoctorSymbols(t *testing.T) {
 	const (
 		loaded  = "sys/module/tegra_p2p/parameters/allow_unsafe"
 		source  = "var/lib/dkms/tegra_p2p/1/source/dkms.conf"
+		inTree  = "lib/modules/5.15.148-tegra/kernel/fs/ext4.ko"
 		refused = "[   12.1] tegra_p2p: disagrees about version of symbol _printk\n[   12.1] tegra_p2p: Unknown symbol _printk (err -22)\n"
-		again   = "dkms remove tegra_p2p/1 -k 5.15.148-tegra; dkms install tegra_p2p/1 -k 5.15.148-tegra; modprobe tegra_p2p"
+		again   = "dkms remove tegra_p2p/1 -k 5.15.148-tegra; dkms install tegra_p2p/1 -k 5.15.148-tegra && modprobe tegra_p2p"
 		other   = "compiled for another kernel of the release 5.15.148-tegra: "
 		layout  = other + "it wants version 0xc50a38fc of module_layout, and the headers give 0x00000b0b"
 		pages   = other + "it wants version 0x0000abcd of nvidia_p2p_get_pages, and the headers give 0x0000abce"
@@ -50,14 +51,20 @@ func TestDoctorSymbols(t *testing.T) {
 		{
 			trial{"refused without headers", map[string]string{symvers: "-", loaded: "-"}, "symbols", isMissing, other + "the running kernel has another version of _printk"},
 			refused,
-			"apt-get install nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers; " + again,
+			"apt-get install nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers && " + again,
 		},
 		{
-			trial{"refused, and the headers agree", map[string]string{loaded: "-"}, "symbols", isWarning, "refused for its version of _printk: if it is refused again"},
+			trial{"refused, and the headers agree", map[string]string{loaded: "-"}, "symbols", isWarning, "rejected because of its version of _printk: if it is rejected again"},
 			refused,
 			"modprobe tegra_p2p || apt-get install --reinstall nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers",
 		},
 		{trial{"refused before", nil, "symbols", isGood, ""}, refused, ""},
+		{trial{"restart", map[string]string{loaded: "-", inTree: "x"}, "symbols", isMissing, "of the same release: restart the machine"}, refused, "reboot"},
+		{
+			trial{"headers of another kernel", map[string]string{symvers: kernel, inTree: "x"}, "symbols", isWarning, "its modules want version 0xc50a38fc of module_layout, and the headers give 0x00000b0b"},
+			"",
+			"apt-get install --reinstall nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers",
+		},
 		{trial{"not installed", map[string]string{"lib/modules/5.15.148-tegra/updates/tegra_p2p.ko": "-"}, "symbols", isNote, "not installed for Linux 5.15.148-tegra"}, "", ""},
 	} {
 		tt.run(t, func(p *patient) {

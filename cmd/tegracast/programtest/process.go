@@ -58,11 +58,11 @@ func Main(m *testing.M) {
 	os.Exit(status)
 }
 
-// Folder returns a new folder of a name for what several tests of a package share. Main removes it.
-func Folder(t testing.TB, name string) string {
+// Folder returns a new folder for what several tests of a package share. Main removes it.
+func Folder(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(folder, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	dir, err := os.MkdirTemp(folder, "shared-")
+	if err != nil {
 		t.Fatal(err)
 	}
 	return dir

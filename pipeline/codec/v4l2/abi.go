@@ -17,6 +17,7 @@ type capability struct {
 const (
 	canMulti  = 0x00004000 // V4L2_CAP_VIDEO_M2M_MPLANE
 	canSingle = 0x00008000 // V4L2_CAP_VIDEO_M2M
+	canStream = 0x04000000 // V4L2_CAP_STREAMING
 	hasDevice = 0x80000000 // V4L2_CAP_DEVICE_CAPS: capability.device holds the capabilities of this device file
 )
 

@@ -58,9 +58,9 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 	switch request {
 	case queryCapabilities:
 		c := (*capability)(at)
-		can := uint32(canSingle)
+		can := uint32(canStream | canSingle)
 		if d.multi {
-			can = canMulti
+			can = canStream | canMulti
 		}
 		if c.capabilities = can; !d.old {
 			c.capabilities, c.device = hasDevice, can

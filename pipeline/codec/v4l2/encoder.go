@@ -21,8 +21,8 @@ const patience = 5 * time.Second
 var ErrEncode = errors.New("not encoded")
 
 // errNotServed means that NVIDIA's library has no encoder for a device file that it has one for on other boards.
-var errNotServed = errors.New(nvidiaLibrary + " has no encoder for it, as on Thor, whose encoder is used through CUDA alone: " +
-	"leave encoder out, so that openh264 encodes, or use payload jpeg or raw")
+var errNotServed = errors.New(nvidiaLibrary + " does not provide an encoder here (on Thor it is reachable only through CUDA): " +
+	"remove encoder, so that openh264 encodes, or use payload jpeg or raw")
 
 // An Encoder encodes pictures of one format on a device. It is not safe for concurrent use.
 type Encoder struct {
@@ -118,7 +118,7 @@ func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate i
 func (e *Encoder) recognize() error {
 	c := &capability{}
 	switch err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); {
-	case err != nil && e.node.nvidia():
+	case err != nil && e.node.nvidia() && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL)):
 		return e.errorf("%w: %w", errNotServed, err)
 	case err != nil:
 		return e.errorf("it is no device of V4L2: %w", err)
@@ -129,8 +129,8 @@ func (e *Encoder) recognize() error {
 	}
 	e.multi = can&canMulti != 0
 	switch {
-	case can&(canMulti|canSingle) == 0:
-		return e.errorf("it does not turn memory into memory, as an encoder does (capabilities %#x)", can)
+	case can&(canMulti|canSingle) == 0 || can&canStream == 0 && !e.node.nvidia(): // NVIDIA's samples do not ask for it
+		return e.errorf("it is not a memory-to-memory device, as an encoder is (capabilities %#x)", can)
 	case e.multi:
 		e.pictures.kind, e.coded.kind = multiPicture, multiCoded
 	default:
@@ -206,7 +206,7 @@ func (e *Encoder) set(id uint32, value int) error {
 func (e *Encoder) start() error {
 	if e.node.nvidia() { // as its samples do: the end of the coded data is an event of V4L2
 		if err := e.node.ioctl(subscribe, unsafe.Pointer(&subscription{kind: eventEnd})); err != nil {
-			return e.errorf("it does not tell the end: %w", err)
+			return e.errorf("its end-of-stream event: %w", err)
 		}
 	}
 	for i := range e.coded.buffers {
@@ -393,7 +393,7 @@ func (e *Encoder) drain() error {
 			err = e.enqueue(&e.coded, index, nil)
 		}
 	}
-	if errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPIPE) {
+	if errors.Is(err, unix.EPIPE) || !e.node.nvidia() && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL)) {
 		return nil
 	}
 	return e.errorf("it does not end: %w", err)

@@ -13,9 +13,6 @@ import (
 	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
-// raced is true under the race detector, with which the comparisons of whole pictures take several times as long.
-var raced bool
-
 // TestKernelsOnCPU runs the tests of gpu_test.go with a stand-in for CUDA that compiles the kernels as C++ and runs
 // them on the CPU. This compares their arithmetic and the way they are called with the Go isp on any machine. It does
 // not test what a GPU adds: compiler, concurrent threads, memory, streams.

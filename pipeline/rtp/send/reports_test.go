@@ -67,7 +67,7 @@ func TestDestinationInOneLine(t *testing.T) {
 	d := DestinationStats{Address: "127.0.0.1:5004", Frames: 10, Cut: 2, Refused: 1, LastError: "nobody listens", Reports: []Report{
 		{At: at.Add(time.Second), FractionLost: 0.25, Lost: 7, Jitter: 1500 * time.Microsecond}, {At: at, Lost: 6},
 	}}
-	const want = "127.0.0.1:5004: 10 frames sent, 2 incomplete, 1 packets refused, receiver lost 25.0 %, 7 in all, jitter 1.500 ms: nobody listens"
+	const want = "127.0.0.1:5004: frames sent 10, incomplete 2, packets refused 1, receiver lost 25.0 %, 7 in all, jitter 1.500 ms: nobody listens"
 	if d.String() != want {
 		t.Errorf("%s\nwant %s", d, want)
 	}

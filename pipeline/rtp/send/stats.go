@@ -72,7 +72,7 @@ func (d DestinationStats) String() string {
 	if d.Reader != "" {
 		s += " (" + d.Reader + ")"
 	}
-	s += fmt.Sprintf(": %d frames sent, %d incomplete, %d packets refused", d.Frames, d.Cut, d.Refused)
+	s += fmt.Sprintf(": frames sent %d, incomplete %d, packets refused %d", d.Frames, d.Cut, d.Refused)
 	if r, ok := d.LastReport(); ok {
 		s += fmt.Sprintf(", receiver lost %.1f %%, %d in all, jitter %.3f ms", 100*r.FractionLost, r.Lost, float64(r.Jitter)/1e6)
 	}
