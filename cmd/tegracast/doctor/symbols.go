@@ -92,7 +92,8 @@ func (p patient) symbols() finding {
 	case symvers != "" && why != "":
 		bad.Detail += why
 	case refused != nil && !loaded && disagreement(wanted, installed) == "" && len(installed) > 0:
-		return finding{what, isMissing, "the running kernel has another version of " + refused[1] + " than the installed one of the same release: restart the machine", "reboot"}
+		other := "the running kernel has another version of " + refused[1] + " than the installed one of the same release: restart the machine"
+		return finding{what, isMissing, other, "reboot"}
 	case refused != nil && !loaded && symvers == "":
 		bad.Detail += "the running kernel has another version of " + refused[1]
 		if bad.Command != "" {
