@@ -61,7 +61,7 @@ func TestDoctorSymbols(t *testing.T) {
 		{trial{"refused before", nil, "symbols", isGood, ""}, refused, ""},
 		{trial{"restart", map[string]string{loaded: "-", inTree: "x"}, "symbols", isMissing, "of the same release: restart the machine"}, refused, "reboot"},
 		{
-			trial{"headers of another kernel", map[string]string{symvers: kernel, inTree: "x"}, "symbols", isWarning, "0xc50a38fc of module_layout, and the headers give 0x00000b0b"},
+			trial{"headers of another kernel", map[string]string{symvers: kernel, inTree: "x"}, "symbols", isWarning, "of module_layout, and the headers give 0x00000b0b"},
 			"",
 			"apt-get install --reinstall nvidia-l4t-kernel-headers nvidia-l4t-kernel-oot-headers",
 		},
