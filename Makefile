@@ -140,10 +140,10 @@ test-long-peers: setup-test ## each of the other programs that tests use, and it
 	@$(call install,mmdebstrap)
 	go -C .ci/tools run ./peers
 
-test-long-packages: setup-test ## the packages judged by lintian of Debian 13, and installed, updated, removed and purged by apt; the service reloaded by the systemd of Debian 12 and of 13
-	@$(call install,mmdebstrap)
+test-long-packages: setup-test ## the packages judged by lintian of Debian 13, and installed, updated, removed and purged by apt, also on bare Debian 11, 12 and 13; the service reloaded by the systemd of Debian 12 and of 13
+	@$(call install,mmdebstrap qemu-user-static)
 	$(call long,TestReloadsBySystemd|TestDoctorUsesCUDAAsTheService,./cmd/tegracast)
-	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^(TestAptLives|TestLintianOfDebian13)$$' .
+	TEGRACAST_LONG=1 go -C systemd/deb test -count=1 -timeout 60m -v -run '^(TestAptLives|TestLintianOfDebian13|TestRoots)$$' .
 
 test-long-newcomer: setup-test ## README's commands in a bare Debian 12
 	@$(call install,mmdebstrap)

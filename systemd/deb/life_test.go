@@ -3,66 +3,27 @@
 package main
 
 import (
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 )
 
-// debian unpacks a suite of Debian with packages into a folder. It is made once, in the user's cache, as NAME-ARCH.tar.
-func debian(t *testing.T, name, suite, packages string) string {
-	t.Helper()
-	if os.Getenv("TEGRACAST_LONG") == "" {
-		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
-	}
-	if os.Getuid() != 0 {
-		t.Skip("NEEDS root: it makes a Debian in a folder")
-	}
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
-	image := filepath.Join(cache, "tegracast", name+"-"+runtime.GOARCH+".tar")
-	if _, err := os.Stat(image); errors.Is(err, os.ErrNotExist) {
-		if err := os.MkdirAll(filepath.Dir(image), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		made := filepath.Join(t.TempDir(), "debian.tar")
-		text(t, ".", "mmdebstrap", "--quiet", "--variant=apt", "--include="+packages, suite, made)
-		text(t, ".", "mv", made, image)
-	}
-	root := t.TempDir()
-	text(t, ".", "tar", "-C", root, "--exclude=./dev/*", "-xf", image)
-	text(t, root, "touch", "dev/null") // the machine's own is mounted over it
-	return root
-}
-
-// inside returns a command that runs a line of the shell in a Debian, as root.
-func inside(t *testing.T, root, line string) *exec.Cmd {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c",
-		`mount --make-rprivate / && mount -t proc proc "$0/proc" && mount --bind /dev/null "$0/dev/null" && exec chroot "$0" sh -c "$1"`, root, line)
-	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C", "DEBIAN_FRONTEND=noninteractive"}
-	return c
-}
-
 // TestLintianOfDebian13 checks that lintian of Debian 13 has nothing to say of the packages: no error, warning,
 // information or pedantry. It also says which files are not where a merged /usr has them.
 func TestLintianOfDebian13(t *testing.T) {
-	root := debian(t, "lintian-debian13", "trixie", "lintian")
+	root := debian(t, "lintian-debian13", "trixie", runtime.GOARCH, "lintian")
 	source, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := run(source, filepath.Join(root, "srv"), "0.2.0", []string{"arm64", "amd64"}, false); err != nil {
+	if err := run(source, filepath.Join(root.dir, "srv"), "0.2.0", []string{"arm64", "amd64"}, false); err != nil {
 		t.Fatal(err)
 	}
 	const lintian = "lintian --allow-root --pedantic --display-info --fail-on error,warning,info,pedantic /srv/"
 	for _, deb := range []string{"tegracast_0.2.0_arm64.deb", "tegracast_0.2.0_amd64.deb", "tegracast-dkms_0.2.0_all.deb"} {
-		if out, err := inside(t, root, lintian+deb).CombinedOutput(); err != nil || len(out) > 0 {
+		if out, err := root.inside(t, lintian+deb).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("lintian of %s: %v\n%s", deb, err, out)
 		}
 	}
@@ -76,14 +37,14 @@ func TestAptLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	const build, release = "0.2.0~git20261123.abcdef0", "0.2.0"
-	root := debian(t, "debian12", "bookworm", "systemd,udev")
+	root := debian(t, "debian12", "bookworm", runtime.GOARCH, "systemd,udev")
 	for _, version := range []string{build, release} {
-		if err := run(source, filepath.Join(root, "srv", version), version, []string{runtime.GOARCH}, true); err != nil {
+		if err := run(source, filepath.Join(root.dir, "srv", version), version, []string{runtime.GOARCH}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	sources := "deb [trusted=yes] file:/srv/" + build + "/apt ./\ndeb [trusted=yes] file:/srv/" + release + "/apt ./\n"
-	if err := os.WriteFile(filepath.Join(root, "etc/apt/sources.list"), []byte(sources), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root.dir, "etc/apt/sources.list"), []byte(sources), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	const (
@@ -108,7 +69,7 @@ func TestAptLives(t *testing.T) {
 		{"ls -A /etc/tegracast " + dropIns + " /var/lib/tegracast; dpkg --audit", "/etc/systemd/system/tegracast.service.d:\nmine.conf\n\n" +
 			"/etc/tegracast:\nmine.cu\n\n/var/lib/tegracast:\nfront.mcap\n"},
 	} {
-		c := inside(t, root, step.does)
+		c := root.inside(t, step.does)
 		var said strings.Builder
 		c.Stderr = &said
 		if out, err := c.Output(); string(out) != step.want {
