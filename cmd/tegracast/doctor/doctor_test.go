@@ -125,7 +125,7 @@ func TestDoctor(t *testing.T) {
 		{"openh264 of JetPack 6", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "", "openh264", isGood, "libopenh264.so.6"},
 		{"no openh264", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "-", "openh264", isNote, "nothing can be sent as H.264"},
 		{"no openh264 on JetPack 5", "etc/os-release", "ID=ubuntu\nVERSION_ID=\"20.04\"\n", "openh264", isNote, "use the board's encoder"},
-		{"encoder", "", "", "encoder", isGood, "the release of encoder answers, and encodes for outputs with encoder: "},
+		{"encoder", "", "", "encoder", isGood, "the release of encoder answers: an output with encoder: "},
 		{"no encoder", "dev/v4l2-nvenc", "-", "encoder", isNote, "as on Orin Nano"},
 		{"no TurboJPEG", "etc/os-release", "ID=ubuntu\nVERSION_ID=\"22.04\"\n", "libjpeg-turbo", isNote, "several times as long"},
 		{"little memory", "proc/self/limits", "Max locked memory         65536                65536                bytes\n", "memlock", isWarning, "64 KiB"},
