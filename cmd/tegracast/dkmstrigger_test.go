@@ -64,6 +64,11 @@ func (d dkmsRoot) shell(t *testing.T, line string, args ...string) string {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), "nsenter", append([]string{"--target", d.pid, "--mount", "chroot", d.dir, "sh", "-c", line}, args...)...)
 	c.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8", "HOME=/root"}
+	for _, name := range []string{"ARCH", "CROSS_COMPILE"} { // for another processor
+		if value := os.Getenv(name); value != "" {
+			c.Env = append(c.Env, name+"="+value)
+		}
+	}
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%.80s: %v\n%s", line, err, out)
