@@ -111,9 +111,9 @@ func (a *installed) metrics(t *testing.T) string {
 // started again. After the next boot the GPU's device files exist from the start.
 func (a *installed) losesGPU(t *testing.T) {
 	const file = "/etc/tegracast/tegracast.yaml"
-	a.must(t, "touch /run/lost; sed -i 's/rate: 3/rate: 2/' "+file+"; systemctl reload tegracast; "+
+	a.must(t, "touch /run/lost; sed -i 's/rate: 8/rate: 7/' "+file+"; systemctl reload tegracast; "+
 		"for i in $(seq 300); do journalctl -q -b -u tegracast -o cat | grep -q 'code=exited, status=3/' && break; sleep .1; done; rm /run/lost; "+
-		"sed -i 's/rate: 2/rate: 3/' "+file+"; cp /root/standin.modules "+standinModules+"; sync; "+active) // a power cut follows later
+		"sed -i 's/rate: 7/rate: 8/' "+file+"; cp /root/standin.modules "+standinModules+"; sync; "+active) // a power cut follows later
 	a.back(t, "a lost GPU", time.Now())
 	a.is(t, "journalctl --sync; journalctl -q -b -u tegracast -o cat | grep -c 'code=exited, status=3/' | grep -cv '^0$'", "1\n")
 }

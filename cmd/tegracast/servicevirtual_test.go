@@ -42,7 +42,7 @@ func serviceConfig(t *testing.T) vjetson.Config {
 	}
 	files := map[string]string{
 		"/usr/lib/modules/" + kernel.Release + "/updates/tegra_p2p.ko": dkmsModule(t, kernel, filepath.Join(dir, "tegracast-dkms_"+older+"_all.deb")),
-		"/root/tegracast.yaml": programtest.Write(t, "config", strings.Replace(cameraConfig, "rate: 8", "rate: 3", 1)), // others need the processors
+		"/root/tegracast.yaml": programtest.Write(t, "config", cameraConfig),
 	}
 	maps.Copy(files, gpuFiles(t, kernel))
 	maps.Copy(files, ucxFiles(t))

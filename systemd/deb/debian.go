@@ -62,6 +62,12 @@ func (p pinned) file(arch string) (name, sum string) {
 	return path.Join(p.pool, p.name+"_"+p.version+"_"+arch+".deb"), p.sums[arch]
 }
 
+// pinFolder returns the folder in the user's cache that has the packages.
+func pinFolder() (string, error) {
+	cache, err := os.UserCacheDir()
+	return filepath.Join(cache, "tegracast", "debian"), err
+}
+
 // errSum means that a mirror has another file than the pinned one.
 var errSum = errors.New("the file does not have the SHA-256 of debian.go")
 
@@ -124,14 +130,14 @@ var unneeded = regexp.MustCompile(`^\./usr/(lib/[^/]+/gconv|lib/locale|share/(gc
 // debian returns the lower layer of the image for an architecture: the files of the pinned packages, the records by
 // which scanners find them, the bundle of certificates, and what ldconfig of NVIDIA's runtime needs.
 func (p *packer) debian(arch string) ([]byte, error) {
-	cache, err := os.UserCacheDir()
+	folder, err := pinFolder()
 	if err != nil {
 		return nil, err
 	}
 	layer, has := newArchive(time.Time{}), map[string]bool{} // files that are added are as old as those of the packages
 	var bundle bytes.Buffer
 	for _, pin := range pins {
-		deb, err := pin.fetch(filepath.Join(cache, "tegracast", "debian"), arch, mirrors)
+		deb, err := pin.fetch(folder, arch, mirrors)
 		if err != nil {
 			return nil, err
 		}

@@ -98,13 +98,13 @@ func (c container) run(t *testing.T, args ...string) *exec.Cmd {
 // version when it has a newer one.
 func needsPins(t *testing.T, archs ...string) {
 	t.Helper()
-	cache, err := os.UserCacheDir()
+	folder, err := pinFolder()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, pin := range pins {
 		for _, arch := range archs {
-			_, err := pin.fetch(filepath.Join(cache, "tegracast", "debian"), arch, mirrors)
+			_, err := pin.fetch(folder, arch, mirrors)
 			if errors.Is(err, errSum) {
 				t.Fatal(err)
 			}

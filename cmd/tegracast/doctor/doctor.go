@@ -62,7 +62,8 @@ func thisMachine(ctx context.Context) patient {
 // examine makes all checks, in the order of bringing up a board (docs/bringup.md). A check that depends on a failed one
 // is reported as a note, "not checked".
 func (p patient) examine() []finding {
-	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), p.symbols(), p.signing(), p.module()}
+	symbols := p.symbols()
+	list := []finding{p.board(), p.kernel(), p.headers(), p.dkms(), symbols, p.signing(), p.module(symbols)}
 	list = append(list, p.functions()...)
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)

@@ -14,7 +14,8 @@ import (
 	"github.com/tegracast/tegracast/tegra"
 )
 
-func (p patient) module() finding {
+// module checks whether the module is loaded. symbols is the finding about the installed one.
+func (p patient) module(symbols finding) finding {
 	if p.exists("sys/module/tegra_p2p") {
 		if p.text("sys/module/tegra_p2p/parameters/allow_unsafe") == "Y" {
 			return finding{"module", isWarning, "tegra_p2p is loaded with allow_unsafe=1: an FPGA without an IOMMU reaches all memory", "rm -f /etc/modprobe.d/tegra_p2p-development.conf; modprobe -r tegra_p2p; modprobe tegra_p2p"}
@@ -22,7 +23,7 @@ func (p patient) module() finding {
 		return finding{"module", isGood, "tegra_p2p is loaded", ""}
 	}
 	switch file, others := p.moduleFor(p.release()); {
-	case file != "" && p.symbols().Grade == isMissing:
+	case file != "" && symbols.Grade == isMissing:
 		return finding{"module", isMissing, "tegra_p2p is installed and cannot be loaded: see symbols", ""}
 	case file != "":
 		return finding{"module", isMissing, "tegra_p2p is installed but not loaded", "modprobe tegra_p2p"}

@@ -85,7 +85,7 @@ func (p patient) symbols() finding {
 	switch why := disagreement(wanted, given); {
 	case symvers != "" && disagreement(installed, given) != "":
 		return finding{
-			what, isWarning, "the headers are those of another kernel of the release " + release + " than the installed one: its modules want version " +
+			what, isWarning, "the headers do not belong to the installed kernel of the release " + release + ": its modules want version " +
 				fmt.Sprintf("%#08x of module_layout, and the headers give %#08x", installed["module_layout"][0], given["module_layout"][0]),
 			"apt-get install --reinstall " + p.headerPackages(),
 		}
@@ -102,7 +102,7 @@ func (p patient) symbols() finding {
 	case refused != nil && !loaded:
 		return finding{
 			what, isWarning, "the headers agree with tegra_p2p, which the kernel rejected because of its version of " + refused[1] +
-				": if it is rejected again, the headers are those of another kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
+				": if it is rejected again, the headers belong to a different kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
 		}
 	case symvers == "":
 		return finding{what, isNote, "not checked: there is no /lib/modules/" + release + "/build/Module.symvers", ""}

@@ -69,7 +69,7 @@ func sizes() []any {
 
 func numbers() []any {
 	return []any{
-		"V4L2_CAP_VIDEO_M2M_MPLANE", canMulti, "V4L2_CAP_VIDEO_M2M", canSingle, "V4L2_CAP_DEVICE_CAPS", uint32(hasDevice),
+		"V4L2_CAP_VIDEO_M2M_MPLANE", canMulti, "V4L2_CAP_VIDEO_M2M", canSingle, "V4L2_CAP_STREAMING", canStream, "V4L2_CAP_DEVICE_CAPS", uint32(hasDevice),
 		"V4L2_BUF_TYPE_VIDEO_CAPTURE", singleCoded, "V4L2_BUF_TYPE_VIDEO_OUTPUT", singlePicture,
 		"V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE", multiCoded, "V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE", multiPicture,
 		"V4L2_FIELD_NONE", fieldNone, "V4L2_PIX_FMT_PRIV_MAGIC", uint32(hasPrivate), "V4L2_COLORSPACE_SMPTE170M", colorsSMPTE170M, "V4L2_COLORSPACE_REC709", colorsREC709,
