@@ -102,7 +102,7 @@ func (p patient) symbols() finding {
 	case refused != nil && !loaded:
 		return finding{
 			what, isWarning, "the headers agree with tegra_p2p, which the kernel rejected because of its version of " + refused[1] +
-				": if it is rejected again, the headers belong to a different kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
+				": if it is rejected again, the headers belong to another kernel", "modprobe tegra_p2p || apt-get install --reinstall " + p.headerPackages(),
 		}
 	case symvers == "":
 		return finding{what, isNote, "not checked: there is no /lib/modules/" + release + "/build/Module.symvers", ""}
