@@ -31,9 +31,10 @@ var arches = []arch{
 	{
 		name: "arm64",
 		qemu: "qemu-system-aarch64", qemuPackage: "qemu-system-arm",
-		board:         []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
-		iommuBoard:    []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
-		console:       "ttyAMA0",
+		board:      []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57"},
+		iommuBoard: []string{"-machine", "virt,gic-version=3,iommu=smmuv3", "-cpu", "cortex-a57"},
+		// With page tables of its own for the kernel, QEMU forgets its TLB twice in each system call.
+		console: "ttyAMA0", append: "kpti=off",
 		functionBoard: []string{"-machine", "virt,gic-version=3", "-cpu", "cortex-a57", "-device", "virtio-iommu-pci"},
 		// Without a limit a device would wait for the IOMMU's driver indefinitely. On a busy host it must not start
 		// without it.
