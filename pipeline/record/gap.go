@@ -45,7 +45,7 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
-	s.writing.add(g)
+	s.writing.add(&g.openFile)
 	return g, nil
 }
 

@@ -6,31 +6,76 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
+// A folder holds the files of one recording.
+type folder struct {
+	directory, name, extension string
+
+	keep         Retention
+	deleteOldest bool // a full disk deletes the oldest finished file
+	log          *slog.Logger
+	writing      openFiles
+	index        index
+}
+
+// ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
+var ErrDirectory = errors.New("the folder cannot hold recordings")
+
+// stampLayout is the layout of the time in a file's name, without its "Z" and the point before the milliseconds.
+const stampLayout = "20060102T150405.000"
+
+// names calls take with the path of a file that begins at the given time, and returns that path. As long as take
+// returns an error that wraps fs.ErrExist, it tries the next millisecond. It wraps any other error in ErrDirectory.
+func (d *folder) names(at time.Time, take func(path string) error) (string, error) {
+	for ; ; at = at.Add(time.Millisecond) {
+		stamp := strings.Replace(at.UTC().Format(stampLayout), ".", "", 1) + "Z"
+		path := filepath.Join(d.directory, d.name+"-"+stamp+d.extension)
+		err := take(path)
+		if err == nil {
+			d.enlist(path)
+			return path, nil
+		} else if !errors.Is(err, fs.ErrExist) {
+			return path, fmt.Errorf("%w: %w", ErrDirectory, err)
+		}
+	}
+}
+
+// An openFile is a file that is being written.
+type openFile struct {
+	name   atomic.Pointer[string] // path; that of a ring's file changes
+	size   atomic.Int64           // bytes so far, of a ring's file those of the event
+	closed atomic.Bool
+}
+
+func (g *openFile) path() string { return *g.name.Load() }
+
 // openFiles lists the files that are being written, which must not be deleted.
 type openFiles struct {
 	mu   sync.Mutex
-	list []*segment
+	list []*openFile
 }
 
-func (w *openFiles) add(g *segment) {
+func (w *openFiles) add(g *openFile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.list = append(slices.DeleteFunc(w.list, func(g *segment) bool { return g.closed.Load() }), g)
+	w.list = append(slices.DeleteFunc(w.list, func(g *openFile) bool { return g.closed.Load() }), g)
 }
 
 func (w *openFiles) has(path string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(w.list, func(g *segment) bool { return !g.closed.Load() && g.path() == path })
+	return slices.ContainsFunc(w.list, func(g *openFile) bool { return !g.closed.Load() && g.path() == path })
 }
 
 // open returns the paths of the files that are not closed.
@@ -46,7 +91,7 @@ func (w *openFiles) open() (list []string) {
 }
 
 // newest returns the newest file that is not closed, or nil if there is none.
-func (w *openFiles) newest() *segment {
+func (w *openFiles) newest() *openFile {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range slices.Backward(w.list) {
@@ -60,103 +105,47 @@ func (w *openFiles) newest() *segment {
 // ErrFull means that the disk is full.
 var ErrFull = errors.New("the disk is full")
 
-// reserve makes sure that there is disk space for size more bytes of a file. If the disk is full it deletes the oldest
-// files, if configured. The error wraps ErrFull if the disk remains full.
+// reserve makes sure that there is disk space for size more bytes of a file, as makeRoom does.
 func (s *Sink) reserve(g *segment, size int64) error {
-	err := g.reserve(size)
-	if errors.Is(err, unix.ENOSPC) {
-		s.ending.Wait() // the previous file frees what was allocated in advance
-		err = g.reserve(size)
-	}
+	return s.makeRoom(func() error {
+		err := g.reserve(size)
+		if errors.Is(err, unix.ENOSPC) {
+			s.ending.Wait() // the previous file frees what was allocated in advance
+			err = g.reserve(size)
+		}
+		return err
+	})
+}
+
+// makeRoom calls reserve, which allocates disk space. If the disk is full it deletes the oldest files, if configured,
+// and repeats the call. The error wraps ErrFull if the disk remains full.
+func (d *folder) makeRoom(reserve func() error) error {
+	err := reserve()
 	for errors.Is(err, unix.ENOSPC) {
 		full := fmt.Errorf("%w: %w", ErrFull, err)
-		if !s.config.DeleteOldest {
+		if !d.deleteOldest {
 			return full
 		}
-		list, other := s.finished()
+		list, other := d.finished()
 		if other == nil && len(list) == 0 {
 			other = errors.New("there is no older recording to delete")
 		}
 		if other == nil {
-			other = s.delete(list[0])
+			other = d.delete(list[0])
 		}
 		if other != nil {
 			return fmt.Errorf("%w: %w", full, other)
 		}
-		err = g.reserve(size)
+		err = reserve()
 	}
 	return err
 }
 
-// prune deletes the oldest finished files of the recording until the finished ones have at most Keep bytes in total;
-// with Keep 0 it deletes none. Files that are being written are neither counted nor deleted.
-func (s *Sink) prune() error {
-	if s.config.Keep == 0 {
-		return nil
-	}
-	list, err := s.finished()
-	if err != nil {
-		return err
-	}
-	total := int64(0)
-	for _, x := range list {
-		total += x.size
-	}
-	for _, x := range list {
-		if total <= s.config.Keep {
-			break
-		}
-		if err := s.delete(x); err != nil {
-			return err
-		}
-		total -= x.size
-	}
-	return nil
-}
+// Files returns the files of a recording of frames, from oldest to newest.
+func Files(directory, name string) ([]string, error) { return filesOf(directory, name, Extension) }
 
-// old is a file of the recording to which nothing is being written. size is the disk space that it uses, in bytes.
-type old struct {
-	path string
-	size int64
-}
-
-// finished returns the files of the recording that are not being written, from the oldest to the newest. In a sticky
-// folder (inode(7)), where users cannot delete the files of others, it omits those of other users: with many links to
-// one large file they could have the recordings deleted.
-func (s *Sink) finished() ([]old, error) {
-	paths, err := Files(s.config.Directory, s.config.Name)
-	if err != nil {
-		return nil, err
-	}
-	var folder unix.Stat_t
-	if err := unix.Stat(s.config.Directory, &folder); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: s.config.Directory, Err: err}
-	}
-	var list []old
-	for _, path := range paths {
-		var st unix.Stat_t
-		err := unix.Lstat(path, &st)
-		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
-		if errors.Is(err, fs.ErrNotExist) || foreign || s.writing.has(path) {
-			continue
-		} else if err != nil {
-			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
-		}
-		list = append(list, old{path, min(st.Size, st.Blocks*512)}) // a file may have holes
-	}
-	return list, nil
-}
-
-func (s *Sink) delete(x old) error {
-	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	s.log.Info("an old recording was deleted", "file", x.path, "bytes", x.size)
-	return nil
-}
-
-// Files returns the files of a recording, from oldest to newest.
-func Files(directory, name string) ([]string, error) {
+// filesOf returns the files of a recording, from oldest to newest.
+func filesOf(directory, name, extension string) ([]string, error) {
 	entries, err := os.ReadDir(directory)
 	if err != nil {
 		return nil, err
@@ -164,8 +153,8 @@ func Files(directory, name string) ([]string, error) {
 	var list []string
 	for _, e := range entries {
 		stamp, is := strings.CutPrefix(e.Name(), name+"-")
-		stamp, is2 := strings.CutSuffix(stamp, "Z"+Extension)
-		if is && is2 && len(stamp) == len("20060102T150405000") && e.Type().IsRegular() {
+		stamp, is2 := strings.CutSuffix(stamp, "Z"+extension)
+		if is && is2 && len(stamp) == len(stampLayout)-1 && e.Type().IsRegular() {
 			list = append(list, filepath.Join(directory, e.Name()))
 		}
 	}

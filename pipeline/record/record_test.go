@@ -210,7 +210,7 @@ func TestOldFilesAreDeleted(t *testing.T) {
 	if err := os.WriteFile(other, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: 11 * int64(f.Size())}, f, 40, 3*time.Millisecond); err != nil {
+	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: Retention{Size: 11 * int64(f.Size())}}, f, 40, 3*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	files, err := Files(dir, "rec")
@@ -253,7 +253,7 @@ func TestOthersFilesAreNoOldRecordings(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: keep}, f, 40, 3*time.Millisecond); err != nil {
+	if _, err := record(t, Config{Directory: dir, Size: 2 * int64(f.Size()), Keep: Retention{Size: keep}}, f, 40, 3*time.Millisecond); err != nil {
 		t.Fatal(err)
 	}
 	files, err := Files(dir, "rec")

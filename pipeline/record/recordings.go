@@ -12,39 +12,54 @@ import (
 	"time"
 )
 
+// A Recording is a recording of frames (Sink) or of encoded pictures (Video).
+type Recording interface {
+	Trigger(t Trigger) error // as Sink.Trigger
+	State() State
+	Close() error
+
+	output() string  // name of the output
+	triggered() bool // it keeps only what triggers request
+}
+
+func (s *Sink) output() string   { return s.name }
+func (s *Sink) triggered() bool  { return s.config.Window != nil }
+func (v *Video) output() string  { return v.name }
+func (v *Video) triggered() bool { return v.config.Window != nil }
+
 // Recordings is a set of recordings to which triggers are passed. The zero Recordings is empty. All methods may be
 // called concurrently.
 type Recordings struct {
 	mu   sync.Mutex
-	list []*Sink
+	list []Recording
 }
 
 // Add adds a recording.
-func (r *Recordings) Add(s *Sink) {
+func (r *Recordings) Add(s Recording) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, s)
 }
 
 // Remove removes and closes a recording.
-func (r *Recordings) Remove(s *Sink) error {
+func (r *Recordings) Remove(s Recording) error {
 	r.mu.Lock()
-	r.list = slices.DeleteFunc(r.list, func(x *Sink) bool { return x == s })
+	r.list = slices.DeleteFunc(r.list, func(x Recording) bool { return x == s })
 	r.mu.Unlock()
 	return s.Close()
 }
 
 // named returns the recordings with the given name, or all recordings if name is "".
-func (r *Recordings) named(name string) []*Sink {
+func (r *Recordings) named(name string) []Recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.list), func(s *Sink) bool { return name != "" && s.config.Name != name })
+	return slices.DeleteFunc(slices.Clone(r.list), func(s Recording) bool { return name != "" && s.output() != name })
 }
 
 // Triggered reports whether a recording with that name, or any recording if the name is empty, keeps only what triggers
 // request.
 func (r *Recordings) Triggered(name string) bool {
-	return slices.ContainsFunc(r.named(name), func(s *Sink) bool { return s.config.Window != nil })
+	return slices.ContainsFunc(r.named(name), Recording.triggered)
 }
 
 // State returns the state of the recording of an output, or nil if there is none.
@@ -67,10 +82,10 @@ func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
 
 // Edge triggers the recording of an output, or all recordings if name is empty, at the time of an edge of a GPIO line.
 // It logs errors.
-func (r *Recordings) Edge(name string, at time.Time) {
+func (r *Recordings) Edge(name string, at time.Time, log *slog.Logger) {
 	for _, s := range r.named(name) {
 		if err := s.Trigger(Trigger{Cause: "gpio", At: at}); err != nil {
-			s.log.Warn("an edge of a GPIO line could not trigger a recording", "error", err)
+			log.Warn("an edge of a GPIO line could not trigger a recording", "output", s.output(), "error", err)
 		}
 	}
 }
@@ -82,7 +97,7 @@ func (r *Recordings) Answer(ctx context.Context, signals <-chan os.Signal, log *
 		case <-signals:
 			for _, s := range r.named("") {
 				if err := s.Trigger(Trigger{Cause: "signal"}); err != nil && !errors.Is(err, ErrNoTrigger) {
-					log.Warn("a signal could not trigger a recording", "output", s.config.Name, "error", err)
+					log.Warn("a signal could not trigger a recording", "output", s.output(), "error", err)
 				}
 			}
 		case <-ctx.Done():

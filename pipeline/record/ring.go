@@ -201,7 +201,7 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	}
 	r.open, r.start, r.until = true, start, until
 	g, s := r.run.segment, r.run.sink
-	if err := s.prune(); err != nil {
+	if err := s.prune(time.Unix(0, at)); err != nil {
 		return err
 	}
 	begins, old, size := at, g.path(), g.head
@@ -337,7 +337,7 @@ func (r *ring) nextFile() error {
 	r.previous = &past{segment: r.run.segment, event: e}
 	r.run.segment, r.entries = next, nil
 	r.leave(false)
-	return r.run.sink.prune()
+	return r.run.sink.prune(time.Now())
 }
 
 // endEvent ends the current event with the frames there are, or deletes the file if there is no event.

@@ -5,10 +5,8 @@ package record
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +29,7 @@ const (
 
 // A segment is one file of a recording.
 type segment struct {
-	name      atomic.Pointer[string] // path; that of a ring's file changes
+	openFile
 	plain     *os.File
 	file      *cufile.File
 	writer    *mcap.Writer
@@ -39,15 +37,11 @@ type segment struct {
 	written   int64 // offset up to which everything is written
 	allocated int64
 	head      int64          // bytes before the first frame or, in a ring's file, before the gap
-	size      atomic.Int64   // bytes so far, of a ring's file those of the event
 	pending   sync.WaitGroup // jobs being written
 	idle      atomic.Bool    // of a ring: no trigger has requested any of it yet
 	listed    atomic.Bool    // the folder's entry was made durable
 	gone      atomic.Bool    // it was deleted by someone else
-	closed    atomic.Bool
 }
-
-func (g *segment) path() string { return *g.name.Load() }
 
 // IDs of the channels of a recording.
 const (
@@ -60,24 +54,6 @@ const (
 // unpackedKey is the key in the metadata of the channel for packed frames under which the camera's own format is
 // stored.
 const unpackedKey = "unpacked"
-
-// ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
-var ErrDirectory = errors.New("the folder cannot hold recordings")
-
-// names calls take with the path of a file that begins at the given time, and returns that path. As long as take
-// returns an error that wraps fs.ErrExist, it tries the next millisecond. It wraps any other error in ErrDirectory.
-func (s *Sink) names(at time.Time, take func(path string) error) (string, error) {
-	for ; ; at = at.Add(time.Millisecond) {
-		stamp := strings.Replace(at.UTC().Format("20060102T150405.000"), ".", "", 1) + "Z"
-		path := filepath.Join(s.config.Directory, s.config.Name+"-"+stamp+Extension)
-		err := take(path)
-		if err == nil {
-			return path, nil
-		} else if !errors.Is(err, fs.ErrExist) {
-			return path, fmt.Errorf("%w: %w", ErrDirectory, err)
-		}
-	}
-}
 
 // create creates a file, which must not exist, and locks it against Repair if the file system has locks.
 func create(path string) (*os.File, error) {
@@ -102,7 +78,7 @@ func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	if err := s.writeHead(g); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
-	s.writing.add(g)
+	s.writing.add(&g.openFile)
 	s.files.Add(1)
 	s.log.Info("recording begins", "file", path)
 	return g, nil

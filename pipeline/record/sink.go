@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,7 +32,7 @@ type Config struct {
 	Driver    *cufile.Driver
 	Duration  time.Duration // duration of a file after which a new one begins; 0: unlimited
 	Size      int64         // size of a file in bytes after which a new one begins; 0: unlimited
-	Keep      int64         // maximum total bytes of the finished files, beyond which the oldest are deleted; 0: unlimited
+	Keep      Retention
 	// DeleteOldest makes the recording delete its oldest files when the disk is full; otherwise a full disk ends the
 	// recording.
 	DeleteOldest bool
@@ -61,13 +60,12 @@ type Sink struct {
 	config Config
 	format pipeline.Format  // of the recorded frames
 	words  *pipeline.Format // of the incoming frames if the recording packs them; otherwise nil
-	log    *slog.Logger
+	folder
 	packer *cuda.Packer // nil if the CPU packs
 	memory []*job
 
 	frames, bytes, files atomic.Uint64
 
-	writing  openFiles
 	unmended sync.Map       // paths of files that could not be repaired
 	ending   sync.WaitGroup // completion of the previous file
 	triggers chan Trigger
@@ -98,7 +96,10 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	s := &Sink{config: c, format: f, words: words, log: c.Logger, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience}
+	s := &Sink{
+		config: c, format: f, words: words, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience,
+		folder: folder{directory: c.Directory, name: c.Name, extension: Extension, keep: c.Keep, deleteOldest: c.DeleteOldest, log: c.Logger},
+	}
 	if err := s.checkFolder(); errors.Is(err, ErrHangs) { // it may still answer later
 		s.hangs = err
 	} else if err != nil {
@@ -120,18 +121,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 // checkFolder checks that the folder exists and that the driver can use it.
 func (s *Sink) checkFolder() error {
 	c := &s.config
-	err := c.Disks.try(c.Directory, statPatience, func() error {
-		info, err := os.Stat(c.Directory)
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a folder", c.Directory)
-		}
-		if err != nil {
-			return fmt.Errorf("%w: create it, or name another one", err)
-		}
-		s.space.look(c.Directory)
-		return nil
-	})
-	if err != nil {
+	if err := s.space.check(c.Directory, c.Disks); err != nil {
 		return err
 	}
 	return c.Disks.try(c.Directory, diskPatience, func() error { return c.Driver.Prepare(c.Directory) })
@@ -169,7 +159,10 @@ func (s *Sink) recordFrames(ctx context.Context, h *hands) (err error) {
 	var finishing, mended sync.WaitGroup
 	finishing.Go(r.finish)
 	mends, enough := context.WithCancel(ctx)
-	mended.Go(func() { s.mend(mends) })
+	mended.Go(func() {
+		s.mend(mends)
+		s.pruneRegularly(mends)
+	})
 	for {
 		var f *pipeline.Frame
 		if f, err = h.next(ctx); err != nil {
@@ -297,7 +290,7 @@ func (r *run) nextFile(now time.Time) error {
 	if err := r.endFile(); err != nil {
 		return err
 	}
-	if err := r.sink.prune(); err != nil {
+	if err := r.sink.prune(now); err != nil {
 		return err
 	}
 	var err error

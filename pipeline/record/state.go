@@ -3,6 +3,8 @@
 package record
 
 import (
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -41,9 +43,24 @@ func (x *space) look(folder string) {
 	x.free, x.looks = free, false
 }
 
+// check checks that the folder exists, and looks at its free space. The error wraps ErrHangs if the disk does not answer.
+func (x *space) check(folder string, disks *Disks) error {
+	return disks.try(folder, statPatience, func() error {
+		info, err := os.Stat(folder)
+		if err == nil && !info.IsDir() {
+			err = fmt.Errorf("%s is not a folder", folder)
+		}
+		if err != nil {
+			return fmt.Errorf("%w: create it, or name another one", err)
+		}
+		x.look(folder)
+		return nil
+	})
+}
+
 // State returns the state of the recording. It does not wait for the disk.
 func (s *Sink) State() State {
-	st := State{Waiting: s.config.Window != nil && !s.saving.Load(), Folder: s.config.Directory, Free: s.freeSpace()}
+	st := State{Waiting: s.config.Window != nil && !s.saving.Load(), Folder: s.directory, Free: s.space.bytes(s.directory, s.config.Disks)}
 	if !st.Waiting {
 		if g := s.writing.newest(); g != nil {
 			st.File, st.Bytes = g.path(), g.size.Load()
@@ -52,18 +69,18 @@ func (s *Sink) State() State {
 	return st
 }
 
-// freeSpace returns the free space, and begins another look if the last one was askEvery ago. It is not known while the
+// bytes returns the free space, and begins another look if the last one was askEvery ago. It is not known while the
 // disk does not answer.
-func (s *Sink) freeSpace() int64 {
-	x, now := &s.space, time.Now()
+func (x *space) bytes(folder string, disks *Disks) int64 {
+	now := time.Now()
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if s.config.Disks.Hang(s.config.Directory) != nil || x.looks && now.Sub(x.asked) > statPatience {
+	if disks.Hang(folder) != nil || x.looks && now.Sub(x.asked) > statPatience {
 		return -1
 	}
 	if !x.looks && now.Sub(x.asked) >= askEvery {
 		x.asked, x.looks = now, true
-		go x.look(s.config.Directory)
+		go x.look(folder)
 	}
 	return x.free
 }

@@ -110,6 +110,7 @@ func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
 	if err == nil {
 		p.claim(t)
 		t.payload, t.info = unit, p.info(f)
+		t.picture, t.key = unit, key
 		err = p.cut(t, unit)
 	}
 	if err != nil { // receivers do not have the frame that the next one would refer to

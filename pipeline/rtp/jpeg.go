@@ -90,6 +90,7 @@ func (p *jpegPacketizer) Packetize(t *Train, f *pipeline.Frame) error {
 	copy(t.headers[p.headers+4+64:], img.quant[1])
 	p.claim(t)
 	t.payload, t.info = img.scan, p.info(f)
+	t.picture, t.key = file, true
 	t.info.pixels = len(img.scan)
 	if p.checksum {
 		t.info.crc = CRC(img.scan)

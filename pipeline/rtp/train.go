@@ -82,6 +82,8 @@ type Train struct {
 	uniform bool                // all packets are known to have the same size
 	bytes   int                 // total UDP payload of the packets, in bytes
 	payload []byte              // memory that payloads point into, kept alive by this reference
+	picture []byte              // the encoded picture, of JPEG and H.264
+	key     bool                // the picture refers to no other
 	crc     func([]byte) uint32 // computes payload's checksum, for Sum; nil if Packetize does or the stream has none
 	info    trainInfo
 }
@@ -146,6 +148,10 @@ func (t *Train) Timestamp() uint32 { return t.info.timestamp }
 // Payload returns the memory that contains the payloads of the packets: a raw frame, the scan of a JPEG file, the
 // access unit of H.264 as a byte stream, or the text of results.
 func (t *Train) Payload() []byte { return t.payload }
+
+// Picture returns the encoded picture: a JPEG file, or the access unit of H.264 as a byte stream. key reports whether it
+// refers to no other picture. Other payloads have none.
+func (t *Train) Picture() (picture []byte, key bool) { return t.picture, t.key }
 
 // Sum computes the checksum of the frame of the latest Packetize, unless it is already computed or the stream has no
 // checksums. It reads the train's payload, and may run in another goroutine while the train is being sent.

@@ -22,6 +22,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -132,7 +133,8 @@ func (a *Appliance) addOpeners(closed *closedOutputs) {
 		text: func() []byte { return a.reloader.cfg.Text }, log: a.env.Log,
 	}
 	a.lines = lines.New(lines.Config{
-		Board: a.env.Board, Cameras: a.flows.cameras, Health: a.state, Record: a.sinks.recordings.Edge, Logger: a.env.Log,
+		Board: a.env.Board, Cameras: a.flows.cameras, Health: a.state, Logger: a.env.Log,
+		Record: func(output string, at time.Time) { a.sinks.recordings.Edge(output, at, a.env.Log) },
 	})
 	cards.lines = a.lines
 	a.pictures = &pictures{flows: a.flows, memory: memory, log: a.env.Log}

@@ -3,11 +3,15 @@
 package appliance
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
 func init() { addSink((*sinkOpener).openRecord) }
@@ -20,7 +24,7 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 	}
 	sink, err := record.New(record.Config{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", Driver: driver,
-		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: int64(k.Keep.V), Sync: k.Sync.V,
+		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: retention(k), Sync: k.Sync.V,
 		DeleteOldest: k.WhenFull == "delete_oldest", Pack: k.Pack, Memory: op.memory.allocator, Kernels: kernelCache(),
 		Configuration: op.text(), Window: recordWindow(k.Trigger), Settings: f.panel.Shot,
 		Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
@@ -32,6 +36,37 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 	o.records = true
 	o.free = func() error { return op.recordings.Remove(sink) }
 	return sink, nil
+}
+
+// openVideo opens the recording of the pictures that sink sends. They have the size of own.
+func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, own pipeline.Format) error {
+	k, codec := c.Video, mp4.H264
+	if sink.Payload() == rtp.JPEG {
+		codec = mp4.JPEG
+	}
+	video, err := record.NewVideo(record.VideoConfig{
+		Directory: k.Directory, Name: c.Name, Codec: codec, Width: own.Width, Height: own.Height,
+		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: retention(k), Sync: k.Sync.V, DeleteOldest: k.WhenFull == "delete_oldest",
+		Window: recordWindow(k.Trigger), Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
+	})
+	if err != nil {
+		return c.OpenAt.Errorf("%w", err)
+	}
+	op.recordings.Add(video)
+	unwatch := sink.Watch(func(t *rtp.Train, f *pipeline.Frame) {
+		picture, key := t.Picture()
+		video.Take(f, picture, key)
+	})
+	free := o.free
+	o.free = func() error {
+		unwatch()
+		return errors.Join(op.recordings.Remove(video), free())
+	}
+	return nil
+}
+
+func retention(k *config.Record) record.Retention {
+	return record.Retention{Size: int64(k.Keep.V), Age: k.KeepFor.V, Free: int64(k.KeepFree.V)}
 }
 
 func recordWindow(t *config.RecordTrigger) *record.Window {

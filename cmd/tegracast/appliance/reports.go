@@ -56,9 +56,7 @@ func (r *reports) output(f *flow, o *output) outputReport {
 		x.Added = r.streams.Guests(o.name)
 		x.To = append(slices.Clone(x.To), x.Added...)
 	}
-	if o.records {
-		x.Recording = r.recordings.State(o.name)
-	}
+	x.Recording = r.recordings.State(o.name)
 	x.Sends = cmp.Or(x.Sends, o.sends, map[bool]string{true: "a recording", false: "frames"}[o.records])
 	return x
 }

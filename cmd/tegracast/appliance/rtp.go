@@ -43,6 +43,11 @@ func (op *sinkOpener) openRTP(f *flow, o *output, c *config.Output, k *config.RT
 		return nil, errors.Join(err, o.free())
 	}
 	o.stream = &stream{c.Name, k, sink}
+	if c.Video != nil {
+		if err := op.openVideo(o, c, sink, own); err != nil {
+			return nil, errors.Join(err, o.free())
+		}
+	}
 	return sink, nil
 }
 

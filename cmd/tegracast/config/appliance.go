@@ -211,8 +211,9 @@ type Output struct {
 	Depth  int    // maximum number of frames that wait
 	Rate   pipeline.Rate
 	Policy pipeline.Policy
-	Slices bool   // frames are sent while they arrive
-	Whole  string // why Slices is false; empty: it is true
+	Video  *Record // the recording of the encoded pictures that it sends; nil: none
+	Slices bool    // frames are sent while they arrive
+	Whole  string  // why Slices is false; empty: it is true
 	Kind   OutputKind
 	At     yamlfile.Place
 

@@ -8,6 +8,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
 // Record writes frames to files.
@@ -16,6 +17,8 @@ type Record struct {
 	Duration  Duration       `yaml:"duration,omitempty" jsonschema_description:"How long a file is, such as 10m (default), before the next one begins."`
 	Size      Size           `yaml:"size,omitempty" jsonschema_description:"How large a file gets, such as 4GB, before the next one begins (default: no limit)."`
 	Keep      Size           `yaml:"keep,omitempty" jsonschema_description:"How much the recordings of this output may have together, such as 100GB, before the oldest is deleted (default: none is)."`
+	KeepFor   Duration       `yaml:"keep_for,omitempty" jsonschema_description:"How long a recording of this output is kept after its end, such as 168h, before it is deleted (default: no limit)."`
+	KeepFree  Size           `yaml:"keep_free,omitempty" jsonschema_description:"How much of the disk stays free, such as 20GB: beyond that the oldest recordings of this output are deleted (default: no limit)."`
 	WhenFull  string         `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording fails, and goes on in a new file when there is room (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
 	Trigger   *RecordTrigger `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Pack      bool           `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
@@ -29,10 +32,25 @@ const (
 )
 
 func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
-	t := traits{OpenAt: at.Place(), recorded: true, Holds: record.Holds, check: c.check}
-	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync} {
+	return traits{OpenAt: at.Place(), recorded: true, Holds: record.Holds, check: c.check}, c.verify(r, at, o)
+}
+
+// resolveVideo resolves the section of an output whose encoded pictures are recorded.
+func (c *Record) resolveVideo(r *resolver, at yamlfile.Section, o *Output, payload rtp.Payload) error {
+	switch {
+	case payload != rtp.H264 && payload != rtp.JPEG:
+		return at.Errorf("only streams with payload h264 or jpeg are recorded as they are sent: record other frames by an output of their own")
+	case c.Pack:
+		return at.Key("pack").Errorf("only a camera's samples can be packed: leave pack out")
+	}
+	return c.verify(r, at, o)
+}
+
+// verify fills in the defaults of the section, and refuses invalid values.
+func (c *Record) verify(r *resolver, at yamlfile.Section, o *Output) error {
+	for key, d := range map[string]*Duration{"duration": &c.Duration, "sync": &c.Sync, "keep_for": &c.KeepFor} {
 		if d.V < 0 {
-			return t, at.Key(key).Errorf("%v: must be more than 0", d.V)
+			return at.Key(key).Errorf("%v: must be more than 0", d.V)
 		}
 	}
 	if c.Duration.V == 0 {
@@ -42,12 +60,12 @@ func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, e
 		c.Sync.V = defaultRecordSync
 	}
 	if c.Size.V > 0 && c.Keep.V > 0 && c.Size.V > c.Keep.V {
-		return t, at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
+		return at.Key("keep").Errorf("%d bytes: must be at least size, %d bytes", c.Keep.V, c.Size.V)
 	}
 	if c.Trigger == nil {
-		return t, nil
+		return nil
 	}
-	return t, c.Trigger.verify(r, at.Key("trigger"), o)
+	return c.Trigger.verify(r, at.Key("trigger"), o)
 }
 
 // check refuses frames whose samples cannot be packed as configured.

@@ -131,7 +131,11 @@ func (r *resolver) outputs(root yamlfile.Section) error {
 
 func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error) {
 	o := Output{Name: c.Name, Rate: c.Rate.V, Policy: c.Policy.V, At: at.Place(), section: c}
-	kind, kindAt, err := one[OutputKind](at, c.OutputKinds)
+	kinds := c.OutputKinds
+	if c.RTP != nil && c.Record != nil { // the stream is recorded
+		kinds.Record, c.RTP.recorded = nil, true
+	}
+	kind, kindAt, err := one[OutputKind](at, kinds)
 	if err != nil {
 		return o, err
 	}
@@ -148,6 +152,12 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	o.From, o.Source, o.Kind = c.From, r.out.origin(c.From), kind
 	if o.traits, err = kind.resolve(r, kindAt, &o); err != nil {
 		return o, err
+	}
+	if c.RTP != nil && c.Record != nil {
+		if err := c.Record.resolveVideo(r, at.Key("record"), &o, c.RTP.Payload.V); err != nil {
+			return o, err
+		}
+		o.Video = c.Record
 	}
 	o.Holds, o.pixels = cmp.Or(o.Holds, 1), cmp.Or(o.pixels, pipeline.UYVY)
 	o.OpenAt, o.formatAt = cmp.Or(o.OpenAt, o.At), cmp.Or(o.formatAt, kindAt.Place())

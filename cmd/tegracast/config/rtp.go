@@ -36,6 +36,8 @@ type RTP struct {
 	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
 	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: the lowest rate, in kilobits a second, when receivers lose packets (default: a quarter of bitrate). The same as bitrate: the rate stays."`
 
+	recorded bool // the encoded pictures are recorded, so the stream needs no readers
+
 	path int // packet size in bytes that the paths to all destinations support; 0: not determined, or the usual size
 }
 
@@ -132,7 +134,7 @@ func (c *RTP) checkSession(r *resolver, at yamlfile.Section) error {
 // readers: destinations, publish, RTSP, or the page for H.264.
 func (c *RTP) checkDestinations(r *resolver, at yamlfile.Section) error {
 	switch {
-	case len(c.Destinations) > 0 || c.Publish != nil:
+	case len(c.Destinations) > 0 || c.Publish != nil || c.recorded:
 	case r.file.RTSP.Address() == "" && (c.Payload.V != rtp.H264 || r.file.Web.Address() == ""):
 		return at.Errorf("nobody gets the stream: give it destinations, such as [\"192.0.2.1:5004\"], or publish, or let rtsp listen")
 	case c.Session != "":

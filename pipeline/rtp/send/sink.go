@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,7 +32,8 @@ type Sink struct {
 	wake   func()       // wakes the sender's turn
 	visits *slog.Logger // logger for messages about readers
 
-	watcher atomic.Pointer[func(*rtp.Train, *pipeline.Frame)]
+	watching sync.Mutex // held to change watchers
+	watchers atomic.Pointer[[]*watcher]
 
 	numbered chan struct{} // signals that a filling frame has been sent, so that the next sequence number is known
 
@@ -57,6 +59,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		return nil, err
 	}
 	s := &Sink{config: c, format: f, packer: packer, visits: flood.Logger(c.Logger)}
+	s.watchers.Store(&[]*watcher{})
 	for range c.Holds(f) {
 		t, err := s.packer.NewTrain()
 		if err != nil {
@@ -168,15 +171,17 @@ func (s *Sink) next(ctx context.Context, h *holding) (job, error) {
 			h.free <- t
 			return job{}, err
 		}
-		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 && s.watcher.Load() == nil {
+		if t.filling.frame == nil && len(*s.sender.dests.Load()) == 0 && len(*s.watchers.Load()) == 0 {
 			h.queue.Done(f) // no receiver: nothing is packetized or encoded
 			continue
 		}
 		err = s.packetize(t, f)
 		if err == nil {
 			s.frames.Add(1)
-			if take := s.watcher.Load(); take != nil && t.filling.frame == nil {
-				(*take)(t.Train, f)
+			if t.filling.frame == nil {
+				for _, w := range *s.watchers.Load() {
+					w.take(t.Train, f)
+				}
 			}
 			t.came = s.came.came(s.sender.pacer.now(), waited)
 			return job{train: t, frame: f}, nil
@@ -235,16 +240,26 @@ func (s *Sink) Remove(dest string) error { return s.sender.Remove(dest) }
 // while the sink is running. If one of fresh cannot be opened, or the stream is sent there already, nothing changes.
 func (s *Sink) Exchange(gone, fresh []Destination) error { return s.sender.Exchange(gone, fresh) }
 
-// Watch makes the sink call take with each frame and its train before packets are sent, until the next call of Watch;
-// nil stops the calls. take must not block, and must not keep its arguments. A call may still be in progress when Watch
-// returns. While a stream is watched, its frames are packetized even if it has no destinations. take is not called with
-// filling frames.
-func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) {
-	if take == nil {
-		s.watcher.Store(nil)
-		return
+// A watcher is called with frames and their trains.
+type watcher struct {
+	take func(*rtp.Train, *pipeline.Frame)
+}
+
+// Watch makes the sink call take with each frame and its train before packets are sent, until stop is called. take must
+// not block, and must not keep its arguments. A call may still be in progress when stop returns. While a stream is
+// watched, its frames are packetized even if it has no destinations. take is not called with filling frames.
+func (s *Sink) Watch(take func(*rtp.Train, *pipeline.Frame)) (stop func()) {
+	w := &watcher{take}
+	s.watching.Lock()
+	defer s.watching.Unlock()
+	list := append(slices.Clone(*s.watchers.Load()), w)
+	s.watchers.Store(&list)
+	return func() {
+		s.watching.Lock()
+		defer s.watching.Unlock()
+		list := slices.DeleteFunc(slices.Clone(*s.watchers.Load()), func(x *watcher) bool { return x == w })
+		s.watchers.Store(&list)
 	}
-	s.watcher.Store(&take)
 }
 
 // Payload returns the stream's payload format.

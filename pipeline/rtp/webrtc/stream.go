@@ -30,7 +30,8 @@ type stream struct {
 
 	mu       sync.Mutex
 	sessions []*session
-	told     bool // it was logged that results cannot be sent
+	unwatch  func() // stops the calls of passFrame; nil without sessions
+	told     bool   // it was logged that results cannot be sent
 }
 
 // picture is a frame in the form in which all sessions send it. It is immutable.
@@ -53,7 +54,7 @@ func (st *stream) join(v *session) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.sessions = append(st.sessions, v); len(st.sessions) == 1 {
-		st.sink.Watch(st.passFrame)
+		st.unwatch = st.sink.Watch(st.passFrame)
 	}
 }
 
@@ -61,8 +62,9 @@ func (st *stream) join(v *session) {
 func (st *stream) leave(v *session) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if st.sessions = slices.DeleteFunc(st.sessions, func(x *session) bool { return x == v }); len(st.sessions) == 0 {
-		st.sink.Watch(nil)
+	if st.sessions = slices.DeleteFunc(st.sessions, func(x *session) bool { return x == v }); len(st.sessions) == 0 && st.unwatch != nil {
+		st.unwatch()
+		st.unwatch = nil
 	}
 }
 

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/files"
+)
+
+// A Retention limits the finished files of a recording. The oldest ones beyond its limits are deleted; 0 means no limit.
+type Retention struct {
+	Size int64         // total bytes
+	Age  time.Duration // since the end of a file
+	Free int64         // bytes that stay free on the file system
+}
+
+// An index lists the files that a recording has begun, one name a line, in a hidden file beside them. Only these are
+// deleted. If there is no such file, all files with the recording's name are taken to be its own.
+type index struct {
+	mu    sync.Mutex
+	names map[string]bool // nil: not read yet
+}
+
+// maxIndex is the maximum size of an index in bytes.
+const maxIndex = 16 << 20
+
+func (d *folder) indexPath() string {
+	return filepath.Join(d.directory, "."+d.name+d.extension+".index")
+}
+
+// readIndex fills in d.index.names.
+func (d *folder) readIndex() error {
+	if d.index.names != nil {
+		return nil
+	}
+	paths, err := filesOf(d.directory, d.name, d.extension)
+	if err != nil {
+		return err
+	}
+	text, err := files.ReadRegular(d.indexPath(), maxIndex, "an index of recordings")
+	none := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !none {
+		return err
+	}
+	listed := strings.Split(string(text), "\n")
+	d.index.names = map[string]bool{}
+	for _, p := range paths {
+		if name := filepath.Base(p); none || slices.Contains(listed, name) {
+			d.index.names[name] = true
+		}
+	}
+	return nil
+}
+
+// change changes the index. A failure is only logged: the index in memory is still right, and is written as a whole at
+// the next change.
+func (d *folder) change(do func(names map[string]bool)) {
+	d.index.mu.Lock()
+	defer d.index.mu.Unlock()
+	err := d.readIndex()
+	if err == nil {
+		do(d.index.names)
+		var b strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(d.index.names)) {
+			b.WriteString(name + "\n")
+		}
+		err = files.WriteText(d.indexPath(), 0o640, []byte(b.String()))
+	}
+	if err != nil {
+		d.log.Warn("the list of own recordings could not be written: files that it lacks are never deleted", "error", err)
+	}
+}
+
+// enlist adds a file that was begun to the index.
+func (d *folder) enlist(path string) {
+	d.change(func(names map[string]bool) { names[filepath.Base(path)] = true })
+}
+
+// pruneEvery is the time between two checks of the limits, besides those before each file.
+const pruneEvery = time.Minute
+
+// pruneRegularly checks the limits until ctx ends, so that they hold while no file begins.
+func (d *folder) pruneRegularly(ctx context.Context) {
+	if d.keep == (Retention{}) {
+		return
+	}
+	tick := time.NewTicker(pruneEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			if err := d.prune(now); err != nil {
+				d.log.Warn("old recordings could not be deleted", "error", err)
+			}
+		}
+	}
+}
+
+// prune deletes the oldest finished files of the recording until the others are within the limits at time now. Files
+// that are being written are neither counted nor deleted.
+func (d *folder) prune(now time.Time) error {
+	if d.keep == (Retention{}) {
+		return nil
+	}
+	list, err := d.finished()
+	if err != nil {
+		return err
+	}
+	total := int64(0)
+	for _, x := range list {
+		total += x.size
+	}
+	for i, x := range list {
+		end := now
+		if i+1 < len(list) {
+			end = list[i+1].begun
+		}
+		old := d.keep.Age > 0 && now.Sub(end) > d.keep.Age
+		full, err := d.lacksSpace()
+		if err != nil {
+			return err
+		}
+		if !old && !full && (d.keep.Size == 0 || total <= d.keep.Size) {
+			break
+		}
+		if err := d.delete(x); err != nil {
+			return err
+		}
+		total -= x.size
+	}
+	return nil
+}
+
+// lacksSpace reports whether the file system has less free space than must stay free.
+func (d *folder) lacksSpace() (bool, error) {
+	if d.keep.Free == 0 {
+		return false, nil
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.directory, &disk); err != nil {
+		return false, &os.PathError{Op: "statfs", Path: d.directory, Err: err}
+	}
+	return int64(disk.Bavail)*disk.Bsize < d.keep.Free, nil
+}
+
+// finishedFile is a file of the recording to which nothing is being written.
+type finishedFile struct {
+	path  string
+	size  int64 // disk space that it uses, in bytes
+	begun time.Time
+}
+
+// finished returns the files of the recording's index that are not being written, from the oldest to the newest. In a
+// sticky folder (inode(7)), where users cannot delete the files of others, it omits those of other users: with many
+// links to one large file they could have the recordings deleted.
+func (d *folder) finished() ([]finishedFile, error) {
+	paths, err := filesOf(d.directory, d.name, d.extension)
+	if err != nil {
+		return nil, err
+	}
+	var folder unix.Stat_t
+	if err := unix.Stat(d.directory, &folder); err != nil {
+		return nil, &os.PathError{Op: "stat", Path: d.directory, Err: err}
+	}
+	d.index.mu.Lock()
+	defer d.index.mu.Unlock()
+	if err := d.readIndex(); err != nil {
+		return nil, err
+	}
+	var list []finishedFile
+	for _, path := range paths {
+		var st unix.Stat_t
+		err := unix.Lstat(path, &st)
+		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
+		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] || d.writing.has(path) {
+			continue
+		} else if err != nil {
+			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+		}
+		begun, err := d.begunOf(path)
+		if err != nil {
+			continue // no time that names gives
+		}
+		list = append(list, finishedFile{path, min(st.Size, st.Blocks*512), begun}) // a file may have holes
+	}
+	return list, nil
+}
+
+// begunOf returns the time in the name of a file.
+func (d *folder) begunOf(path string) (time.Time, error) {
+	stamp := strings.TrimPrefix(filepath.Base(path), d.name+"-")
+	seconds := len(stampLayout) - len(".000")
+	if len(stamp) < seconds {
+		return time.Time{}, errors.New("the name has no time")
+	}
+	return time.Parse(stampLayout, stamp[:seconds]+"."+strings.TrimSuffix(stamp[seconds:], "Z"+d.extension))
+}
+
+func (d *folder) delete(x finishedFile) error {
+	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	d.change(func(names map[string]bool) { delete(names, filepath.Base(x.path)) })
+	d.log.Info("an old recording was deleted", "file", x.path, "bytes", x.size)
+	return nil
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+)
+
+// VideoExtension is the file name extension of recordings of encoded pictures.
+const VideoExtension = ".mp4"
+
+const (
+	maxQueued = 64 << 20 // maximum bytes of pictures that wait for the disk
+	maxKept   = 1 << 30  // maximum bytes of pictures kept for a trigger
+)
+
+// VideoConfig configures a recording of encoded pictures. Its fields are those of Config, except for the following.
+type VideoConfig struct {
+	Directory     string
+	Name          string
+	Codec         mp4.Codec // encoding of the pictures
+	Width, Height int       // of the pictures, in pixels
+	Duration      time.Duration
+	Size          int64
+	Keep          Retention
+	DeleteOldest  bool
+	Sync          time.Duration // duration of a fragment, which is made durable when it is complete; at least a nanosecond
+	Window        *Window
+	Told          func(News)
+	Disks         *Disks
+	Logger        *slog.Logger
+}
+
+// A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8). Each file begins with a
+// picture that refers to no other. After an error it goes on in a new file, as soon as that is possible. All methods
+// may be called concurrently.
+type Video struct {
+	folder
+	config   VideoConfig
+	triggers chan Trigger
+	patience time.Duration // diskPatience, except in tests
+	waits    waits
+	space    space
+	saving   atomic.Bool // the newest picture is in a file, or will be
+
+	frames, bytes, files, missed atomic.Uint64
+
+	mu     sync.Mutex
+	queue  chan videoPicture // closed by Close
+	closed bool
+	queued atomic.Int64 // bytes of the pictures in queue
+	next   uint64       // number after the newest frame that was queued
+	begun  bool
+	gap    bool // the newest picture was not queued
+	told   bool // it was logged that results cannot be recorded
+
+	ended chan struct{} // closed when the recorder has ended
+}
+
+// videoPicture is an encoded picture with the data about its frame.
+type videoPicture struct {
+	data []byte
+	key  bool
+	at   time.Time
+	note videoNote
+	gap  bool // the picture before it is missing
+	met  bool // its results meet the condition of the window
+}
+
+// videoNote is a Note whose results are text, because those of a frame may not be read later.
+type videoNote struct {
+	Note
+	Results json.RawMessage `json:"results,omitempty"`
+}
+
+// NewVideo returns a recording that has begun. The caller must close it. The error says why the folder cannot be used.
+func NewVideo(c VideoConfig) (*Video, error) {
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	v := &Video{
+		config: c, triggers: make(chan Trigger, waitingTriggers), patience: diskPatience,
+		queue: make(chan videoPicture, 4096), ended: make(chan struct{}),
+		folder: folder{
+			directory: c.Directory, name: c.Name, extension: VideoExtension, keep: c.Keep, deleteOldest: c.DeleteOldest, log: c.Logger,
+		},
+	}
+	if err := v.space.check(v.directory, c.Disks); err != nil && !errors.Is(err, ErrHangs) { // a disk that hangs may answer later
+		return nil, fmt.Errorf("recordings: %w", err)
+	}
+	go v.run()
+	return v, nil
+}
+
+// Take records a copy of the encoded picture of frame f; key reports whether it refers to no other. Take never waits:
+// if too many pictures wait for the disk, it counts this one as missed.
+func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		return
+	}
+	n := videoNote{Note: NoteOf(f), Results: v.results(f)}
+	n.Note.Results = nil
+	p := videoPicture{data: append([]byte(nil), picture...), key: key, at: f.Times.Shown(), note: n}
+	if w := v.config.Window; w != nil && w.Result != nil {
+		p.met = w.Result.met(f)
+	}
+	if v.begun && f.Sequence > v.next {
+		p.note.Lost = f.Sequence - v.next
+	}
+	p.gap, v.gap = v.gap, true
+	if v.queued.Load() <= maxQueued {
+		select {
+		case v.queue <- p:
+			v.queued.Add(int64(len(p.data)))
+			v.begun, v.next, v.gap = true, f.Sequence+1, false
+			return
+		default:
+		}
+	}
+	v.missed.Add(1)
+}
+
+// results returns the results of a frame as JSON, or nil if it has none or they cannot be recorded.
+func (v *Video) results(f *pipeline.Frame) json.RawMessage {
+	if len(f.Results) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(f.Results)
+	if err == nil && len(b) <= maxNote/2 {
+		return b
+	}
+	if !v.told {
+		v.told = true
+		v.log.Warn("results are not recorded: make them shorter, and without numbers that JSON cannot represent",
+			"frame", f.Sequence, "bytes", len(b), "most", maxNote/2, "error", err)
+	}
+	return nil
+}
+
+// Trigger is Sink.Trigger for a Video.
+func (v *Video) Trigger(t Trigger) error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case v.config.Window == nil:
+		return ErrNoTrigger
+	case v.closed:
+		return ErrEnded
+	}
+	select {
+	case v.triggers <- t:
+		return nil
+	default:
+		return ErrTriggers
+	}
+}
+
+// State returns the state of the recording. It does not wait for the disk.
+func (v *Video) State() State {
+	st := State{Waiting: v.config.Window != nil && !v.saving.Load(), Folder: v.directory, Free: v.space.bytes(v.directory, v.config.Disks)}
+	if g := v.writing.newest(); g != nil {
+		st.File, st.Bytes = g.path(), g.size.Load()
+	}
+	return st
+}
+
+// Close ends the file with the pictures that were taken, and returns when the disk has them. If the disk does not
+// answer, Close returns an error that wraps ErrHangs; the file is then ended when it answers.
+func (v *Video) Close() error {
+	v.mu.Lock()
+	if !v.closed {
+		v.closed = true
+		close(v.queue)
+	}
+	v.mu.Unlock()
+	select {
+	case <-v.ended:
+		return nil
+	case <-time.After(closePatience):
+		return fmt.Errorf("%w: the recording %s is not closed: check the disk", ErrHangs, v.name)
+	}
+}
+
+// Pauses after an error, after which a recording is tried again.
+const (
+	firstPause = time.Second
+	lastPause  = 30 * time.Second
+)
+
+// run records until Close.
+func (v *Video) run() {
+	defer close(v.ended)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go v.watchDisk(ctx)
+	go v.pruneRegularly(ctx)
+	var faults pipeline.FaultLog
+	r := pipeline.Recovery{First: firstPause, Last: lastPause}
+	err := r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {
+		w := &videoRun{video: v}
+		err := w.record()
+		if err == nil {
+			cancel() // Close was called
+		}
+		if w.files > 0 {
+			return pipeline.Settled, err
+		}
+		return pipeline.Fruitless, err
+	}, func(_ context.Context, fault error) bool {
+		if left, due := faults.Due(fault.Error(), time.Now()); due {
+			v.log.Warn("the recording failed, and is tried again", pipeline.Unlogged([]any{"error", fault, "in", r.Pause()}, left)...)
+		}
+		return false
+	})
+	if err != nil {
+		v.log.Warn("a recording was not ended", "error", err)
+	}
+}
+
+// watchDisk logs when the disk has not answered for longer than v.patience, and when it answers again, until ctx ends.
+func (v *Video) watchDisk(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	answered := func() {}
+	defer func() { answered() }()
+	hangs := false
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			what, since := v.waits.longest()
+			switch late := !since.IsZero() && now.Sub(since) > v.patience; {
+			case late && !hangs:
+				hangs, answered = true, v.config.Disks.add(v.directory, "the recording "+v.name, since)
+				v.log.Error("the disk hangs: a recording misses pictures", "waits for", what.String(), "since", since, "remedy", "check the disk")
+			case !late && hangs:
+				answered()
+				hangs, answered = false, func() {}
+				v.log.Info("the disk answers again: the recording goes on")
+			}
+		}
+	}
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cudahost/cufile/hangtest"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+)
+
+// Parameter sets of pictures of 1920x1080 pixels.
+var (
+	testSPS = []byte{
+		0x67, 0x42, 0xc0, 0x28, 0xd9, 0x00, 0x78, 0x02, 0x27, 0xe5, 0x84, 0x00, 0x00, 0x03, 0x00, 0x04, 0x00, 0x00, 0x03, 0x00, 0xf0, 0x3c, 0x60, 0xc9, 0x20,
+	}
+	testPPS = []byte{0x68, 0xce, 0x38, 0x80}
+)
+
+const (
+	testGroup  = 10                    // pictures from one key frame to the next
+	testPeriod = 40 * time.Millisecond // of the pictures
+)
+
+var testBegin = time.Date(2026, 11, 24, 6, 33, 2, 933e6, time.UTC)
+
+// testUnit returns an access unit whose slice contains n, which an encoder could not have made but a recorder keeps.
+func testUnit(n uint64, key bool) []byte {
+	start := []byte{0, 0, 0, 1}
+	slice := append([]byte{0x41, 0x9a}, bytes.Repeat([]byte{byte(n) | 1}, 1000)...)
+	if !key {
+		return append(start, slice...)
+	}
+	slice[0] = 0x65
+	return bytes.Join([][]byte{nil, testSPS, testPPS, slice}, start)
+}
+
+// offer offers picture n to v, as the encoder's nth.
+func offer(v *Video, n uint64) {
+	f := &pipeline.Frame{Sequence: 1000 + n}
+	f.Times.Captured = testBegin.Add(time.Duration(n) * testPeriod)
+	f.Results = []pipeline.Result{{Stage: "motion", Numbers: map[string]float64{"moving": float64(n)}}}
+	key := n%testGroup == 0
+	v.Take(f, testUnit(n, key), key)
+}
+
+func startVideo(t *testing.T, c VideoConfig) *Video {
+	t.Helper()
+	c.Name, c.Codec, c.Width, c.Height = "rec", mp4.H264, 1920, 1080
+	if c.Sync == 0 {
+		c.Sync = 5 * testPeriod
+	}
+	v, err := NewVideo(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.Close() })
+	return v
+}
+
+// videoFiles returns the frame numbers of each file, after checking that the file begins with a key frame, and that
+// pictures, times and notes belong together.
+func videoFiles(t *testing.T, dir string) (all [][]uint64) {
+	t.Helper()
+	paths, err := filesOf(dir, "rec", VideoExtension)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f, err := mp4.Read(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		var numbers []uint64
+		for i := range f.Len() {
+			var n Note
+			text, err := f.Note(i)
+			if err == nil {
+				err = json.Unmarshal(text, &n)
+			}
+			if err != nil {
+				t.Fatalf("%s: picture %d: %v", path, i, err)
+			}
+			numbers = append(numbers, n.Frame)
+			info := f.Info(i)
+			at := testBegin.Add(time.Duration(n.Frame-1000) * testPeriod)
+			if info.Key != (n.Frame%testGroup == 0) || info.At.Sub(at).Abs() > time.Millisecond || n.Results[0].Numbers["moving"] != float64(n.Frame-1000) {
+				t.Errorf("%s: picture %d: %+v, note %+v", path, i, info, n)
+			}
+		}
+		if len(numbers) == 0 || numbers[0]%testGroup != 0 {
+			t.Errorf("%s begins with frame %v", path, numbers)
+		}
+		all = append(all, numbers)
+	}
+	return all
+}
+
+// sequence reports whether list contains the numbers from first to last.
+func sequence(list []uint64, first, last uint64) bool {
+	for i, n := range list {
+		if n != first+uint64(i) {
+			return false
+		}
+	}
+	return uint64(len(list)) == last-first+1
+}
+
+// TestVideoFiles checks that files split at key frames when they are long enough, and together have every picture.
+func TestVideoFiles(t *testing.T) {
+	var told []News
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir, Duration: 25 * testPeriod, Told: func(n News) { told = append(told, n) }})
+	for n := range uint64(95) {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := videoFiles(t, dir)
+	if len(files) != 4 || !sequence(files[0], 1000, 1029) || !sequence(files[1], 1030, 1059) || !sequence(files[2], 1060, 1089) || !sequence(files[3], 1090, 1094) {
+		t.Errorf("%v", files)
+	}
+	if len(told) != 4 || v.frames.Load() != 95 || v.missed.Load() != 0 {
+		t.Errorf("told %v; %d recorded, %d missed", told, v.frames.Load(), v.missed.Load())
+	}
+}
+
+// TestVideoSkipsWhatRefersToAMissingPicture checks that after a gap only a key frame is recorded, and that the note says
+// how many are missing.
+func TestVideoSkipsWhatRefersToAMissingPicture(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir})
+	for n := uint64(3); n < 15; n++ { // the first ones refer to a picture before them
+		offer(v, n)
+	}
+	v.mu.Lock()
+	v.gap = true // picture 15
+	v.mu.Unlock()
+	for n := uint64(16); n < 25; n++ {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := videoFiles(t, dir)
+	want := []uint64{1010, 1011, 1012, 1013, 1014, 1020, 1021, 1022, 1023, 1024}
+	if len(files) != 1 || len(files[0]) != len(want) || files[0][5] != 1020 || v.missed.Load() != 7+4 {
+		t.Errorf("%v, %d missed", files, v.missed.Load())
+	}
+}
+
+// TestVideoTriggers checks that a file has the pictures from before the trigger, from the key frame before them, to after
+// it, and that a second trigger soon after leaves no gap.
+func TestVideoTriggers(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir, Window: &Window{
+		Before: 12 * testPeriod, After: 5 * testPeriod, Result: &Condition{Stage: "motion", Number: "moving", Above: 198.5},
+	}})
+	trigger := func(n uint64) {
+		t.Helper()
+		if err := v.Trigger(Trigger{Cause: "test", At: testBegin.Add(time.Duration(n) * testPeriod)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range uint64(210) {
+		switch n {
+		case 50, 60, 120: // 50 is late by four pictures
+			for v.queued.Load() > 0 { // what was offered has been taken
+				time.Sleep(time.Millisecond)
+			}
+			trigger(min(n, n-4*(60-n)/10))
+		}
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := videoFiles(t, dir)
+	if len(files) != 4 {
+		t.Fatalf("%v", files)
+	}
+	for i, want := range [][2]uint64{{1030, 1051}, {1050, 1065}, {1100, 1125}, {1180, 1209}} {
+		if !sequence(files[i], want[0], want[1]) {
+			t.Errorf("file %d has %v, want %v", i, files[i], want)
+		}
+	}
+}
+
+// TestVideoOnAFullDisk checks that the file keeps its whole fragments, that the recording goes on when there is room,
+// and that with DeleteOldest it never stops.
+func TestVideoOnAFullDisk(t *testing.T) {
+	dir := small(t, "size=100k")
+	log := &lines{}
+	v := startVideo(t, VideoConfig{Directory: dir, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	for n := range uint64(200) { // 200 kB
+		offer(v, n)
+	}
+	await(t, func() bool { return strings.Contains(log.String(), ErrFull.Error()) })
+	files := videoFiles(t, dir)
+	if len(files) != 1 || len(files[0]) < 50 || len(files[0])%5 != 0 {
+		t.Errorf("%v", files)
+	}
+	paths, _ := filesOf(dir, "rec", VideoExtension)
+	if err := os.Remove(paths[0]); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { offer(v, 200); list, _ := filesOf(dir, "rec", VideoExtension); return len(list) == 1 })
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+
+	dir = small(t, "size=100k")
+	v = startVideo(t, VideoConfig{Directory: dir, Duration: testGroup * testPeriod, DeleteOldest: true})
+	for n := range uint64(500) {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files = videoFiles(t, dir)
+	if len(files) < 5 || v.frames.Load() != 500 || files[len(files)-1][testGroup-1] != 1499 {
+		t.Errorf("%d recorded, in %v", v.frames.Load(), files)
+	}
+}
+
+// await waits until done returns true, at most a minute.
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it did not happen within a minute")
+		}
+	}
+}
+
+// TestVideoOnADiskThatHangs checks that a hanging disk delays neither Take nor Close for long, is reported, and costs
+// only pictures that do not fit the queue.
+func TestVideoOnADiskThatHangs(t *testing.T) {
+	disk, disks, log := hangtest.Mount(t), &Disks{}, &lines{}
+	v := startVideo(t, VideoConfig{Directory: disk.Dir, Disks: disks, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	offer(v, 0)
+	await(t, func() bool { return v.files.Load() == 1 })
+	disk.Hang(t)
+	for n := uint64(1); n < 100; n++ {
+		offer(v, n)
+	}
+	if err := v.Close(); !errors.Is(err, ErrHangs) {
+		t.Errorf("Close: %v", err)
+	}
+	disk.Answer(t)
+	<-v.ended
+	if files := videoFiles(t, disk.Dir); len(files) != 1 || !sequence(files[0], 1000, 1099) {
+		t.Errorf("%v\n%s", files, log)
+	}
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/files"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+)
+
+// A videoFile is an MP4 file that is being written.
+type videoFile struct {
+	openFile
+	plain    *os.File
+	writer   *mp4.Writer
+	out      bytes.Buffer // what writer has written and the file does not contain yet
+	end      int64        // length of the file
+	first    time.Time    // capture time of the first picture
+	sps, pps []byte
+	pending  []mp4.Sample // pictures of the next fragment
+	newest   time.Time    // capture time of the newest picture
+	listed   bool         // the folder's entry was made durable
+}
+
+// newFile creates a file that begins with picture p, and is named after the time now.
+func (v *Video) newFile(p *videoPicture, now time.Time) (*videoFile, error) {
+	track := mp4.Track{Codec: v.config.Codec, Width: v.config.Width, Height: v.config.Height}
+	if track.Codec == mp4.H264 {
+		if track.SPS, track.PPS = mp4.ParameterSets(p.data); track.SPS == nil {
+			return nil, errors.New("a key frame has no parameter sets")
+		}
+	}
+	g := &videoFile{first: p.at, newest: p.at, sps: bytes.Clone(track.SPS), pps: bytes.Clone(track.PPS)}
+	var err error
+	if g.writer, err = mp4.NewWriter(&g.out, track, p.at); err != nil {
+		return nil, err
+	}
+	v.waits.begin(laying)
+	defer v.waits.end(laying)
+	if err := v.prune(now); err != nil {
+		return nil, err
+	}
+	path, err := v.names(now, func(path string) (err error) {
+		g.plain, err = create(path)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	g.name.Store(&path)
+	v.writing.add(&g.openFile)
+	if err := v.flush(g); err != nil {
+		g.closed.Store(true)
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.plain.Close(), os.Remove(path))
+	}
+	v.files.Add(1)
+	v.log.Info("recording begins", "file", path)
+	return g, nil
+}
+
+// fits reports whether picture p can be in the same file as the pictures before it: whether its parameter sets are the
+// file's.
+func (g *videoFile) fits(p *videoPicture) bool {
+	if !p.key || g.sps == nil {
+		return true
+	}
+	sps, pps := mp4.ParameterSets(p.data)
+	return sps == nil || bytes.Equal(sps, g.sps) && bytes.Equal(pps, g.pps)
+}
+
+// gone reports whether the file was deleted by someone else.
+func (g *videoFile) gone() bool {
+	var st unix.Stat_t
+	return unix.Fstat(int(g.plain.Fd()), &st) == nil && st.Nlink == 0
+}
+
+// add appends a picture to the file. Before a picture that refers to no other, and when the fragment is long enough, the
+// fragment is written.
+func (v *Video) add(g *videoFile, p *videoPicture) error {
+	if n := len(g.pending); n > 0 && (p.key || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest)) {
+		if err := v.fragment(g, p.at); err != nil {
+			return err
+		}
+	}
+	note, err := json.Marshal(&p.note)
+	if err != nil {
+		return fmt.Errorf("frame %d: %w", p.note.Frame, err)
+	}
+	g.pending = append(g.pending, mp4.Sample{Data: p.data, Key: p.key, At: p.at, Note: note})
+	g.newest = p.at
+	return nil
+}
+
+// fragment writes the pending pictures, and makes them durable. end is the time of the picture after them.
+func (v *Video) fragment(g *videoFile, end time.Time) error {
+	if len(g.pending) == 0 {
+		return nil
+	}
+	if err := g.writer.Fragment(g.pending, end); err != nil {
+		return err
+	}
+	if err := v.flush(g); err != nil {
+		return fmt.Errorf("recording %s: %w", g.path(), err)
+	}
+	for i := range g.pending {
+		v.bytes.Add(uint64(len(g.pending[i].Data)))
+	}
+	v.frames.Add(uint64(len(g.pending)))
+	clear(g.pending)
+	g.pending = g.pending[:0]
+	v.waits.begin(syncing)
+	defer v.waits.end(syncing)
+	return v.sync(g)
+}
+
+// sync makes what was written durable, and the file's name.
+func (v *Video) sync(g *videoFile) error {
+	if err := unix.Fdatasync(int(g.plain.Fd())); err != nil {
+		return &os.PathError{Op: "fdatasync", Path: g.path(), Err: err}
+	}
+	if g.listed {
+		return nil
+	}
+	g.listed = true
+	if err := files.SyncFolder(v.directory); err != nil {
+		return fmt.Errorf("%w: %w", ErrDirectory, err)
+	}
+	return nil
+}
+
+// flush appends to the file what its writer has written. If that fails, the file ends as before.
+func (v *Video) flush(g *videoFile) error {
+	v.waits.begin(writing)
+	defer v.waits.end(writing)
+	err := v.makeRoom(func() error {
+		_, err := g.plain.WriteAt(g.out.Bytes(), g.end)
+		if err != nil {
+			err = errors.Join(err, g.plain.Truncate(g.end))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	g.end += int64(g.out.Len())
+	g.size.Store(g.end)
+	g.out.Reset()
+	return nil
+}
+
+// endFile writes the pending pictures and the index, and closes the file. end is the time of the next picture, or zero
+// if it is unknown: then the last picture lasts as long as the one before it.
+func (v *Video) endFile(g *videoFile, end time.Time) error {
+	if end.IsZero() {
+		end = g.newest.Add(lastDuration(g))
+	}
+	err := v.fragment(g, end)
+	if err == nil {
+		if err = g.writer.Close(); err == nil {
+			err = v.flush(g)
+		}
+	}
+	v.waits.begin(ending)
+	defer v.waits.end(ending)
+	if err == nil {
+		err = v.sync(g)
+	}
+	g.closed.Store(true)
+	if err = errors.Join(err, g.plain.Close()); err != nil {
+		return err
+	}
+	if v.config.Told != nil {
+		v.config.Told(News{Output: v.name, File: g.path()})
+	}
+	return nil
+}
+
+// lastDuration returns an estimate of the duration of the newest picture.
+func lastDuration(g *videoFile) time.Duration {
+	if n := len(g.pending); n > 1 {
+		return max(g.pending[n-1].At.Sub(g.pending[n-2].At), 0)
+	}
+	return time.Second / 30
+}

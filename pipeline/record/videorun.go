@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A videoRun is an attempt to record.
+type videoRun struct {
+	video *Video
+	file  *videoFile
+	files int  // number of files begun
+	whole bool // the next picture refers to none that is missing
+
+	kept         []videoPicture // for triggers, beginning with one that refers to no other
+	keptBytes    int64
+	unwritten    int // index in kept of the first picture that is in no file
+	above        bool
+	open         bool // there is an event
+	start, until time.Time
+}
+
+// record records pictures until the queue is closed, and then returns nil, or until an error occurs.
+func (r *videoRun) record() error {
+	v := r.video
+	tick := time.NewTicker(max(v.config.Sync, lookEvery))
+	defer tick.Stop()
+	waited := false
+	for {
+		var err error
+		select {
+		case p, more := <-v.queue:
+			if !more {
+				return r.end(time.Time{})
+			}
+			v.queued.Add(-int64(len(p.data)))
+			waited = false
+			r.whole = p.key || r.whole && !p.gap
+			switch {
+			case !r.whole:
+				v.missed.Add(1)
+			case v.config.Window != nil:
+				err = r.windowed(p)
+			default:
+				err = r.write(&p, time.Now())
+			}
+		case <-tick.C:
+			if waited && r.file != nil { // no picture came meanwhile
+				err = v.fragment(r.file, r.file.newest.Add(lastDuration(r.file)))
+			}
+			waited = true
+		}
+		if err != nil {
+			return errors.Join(err, r.abandon())
+		}
+	}
+}
+
+// write writes a picture. If it refers to no other, it begins a file with it if there is none or the current one has
+// reached its limits.
+func (r *videoRun) write(p *videoPicture, now time.Time) error {
+	v := r.video
+	if g := r.file; g != nil && p.key && (full(&v.config, g, p) || !g.fits(p) || g.gone()) {
+		if err := r.end(p.at); err != nil {
+			return err
+		}
+	}
+	if r.file == nil {
+		g, err := v.newFile(p, now)
+		if err != nil {
+			return err
+		}
+		r.file = g
+		r.files++
+	}
+	return v.add(r.file, p)
+}
+
+// full reports whether a file has reached its limits before picture p.
+func full(c *VideoConfig, g *videoFile, p *videoPicture) bool {
+	size := g.end
+	for i := range g.pending {
+		size += int64(len(g.pending[i].Data) + len(g.pending[i].Note))
+	}
+	return c.Duration > 0 && p.at.Sub(g.first) >= c.Duration || c.Size > 0 && size >= c.Size
+}
+
+// end ends the current file, if there is one; see endFile.
+func (r *videoRun) end(at time.Time) error {
+	g := r.file
+	if g == nil {
+		return nil
+	}
+	r.file = nil
+	return r.video.endFile(g, at)
+}
+
+// abandon closes the current file after an error. It keeps its whole fragments.
+func (r *videoRun) abandon() error {
+	g := r.file
+	if g == nil {
+		return nil
+	}
+	r.file = nil
+	r.video.missed.Add(uint64(len(g.pending)))
+	g.closed.Store(true)
+	return g.plain.Close()
+}
+
+// windowed records a picture of a recording with triggers.
+func (r *videoRun) windowed(p videoPicture) error {
+	v := r.video
+	r.kept = append(r.kept, p)
+	r.keptBytes += int64(len(p.data))
+	r.takeTriggers(&p)
+	v.saving.Store(r.open && !p.at.After(r.until))
+	if r.open {
+		if err := r.event(&p); err != nil {
+			return err
+		}
+	}
+	r.forget(p.at)
+	return nil
+}
+
+// takeTriggers opens or extends the event for the triggers that have come, and if picture p meets the condition.
+func (r *videoRun) takeTriggers(p *videoPicture) {
+	w := r.video.config.Window
+	for {
+		select {
+		case t := <-r.video.triggers:
+			if t.At.IsZero() {
+				t.At = p.at
+			}
+			r.request(t.Cause, t.At, p)
+			continue
+		default:
+		}
+		break
+	}
+	if p.met && !r.above {
+		r.request(fmt.Sprintf("%s.%s above %v", w.Result.Stage, w.Result.Number, w.Result.Above), p.at, p)
+	}
+	if r.above = p.met; p.met {
+		r.until = latest(r.until, p.at.Add(w.After))
+	}
+}
+
+// request opens or extends the event for a trigger.
+func (r *videoRun) request(cause string, at time.Time, p *videoPicture) {
+	w := r.video.config.Window
+	start, until := at.Add(-w.Before), at.Add(w.After)
+	if r.open {
+		r.until = latest(r.until, until)
+	} else {
+		r.open, r.start, r.until = true, start, until
+		r.unwritten = max(r.unwritten, r.keyBefore(start))
+	}
+	r.video.log.Info("recording triggered", "cause", cause)
+	if r.video.config.Told != nil {
+		n := TriggerNote{
+			Cause: cause[:min(len(cause), maxCause)], At: at.UnixNano(), AtUS: at.UnixMicro(), Frame: p.note.Frame,
+			Before: int64(w.Before), After: int64(w.After),
+		}
+		r.video.config.Told(News{Output: r.video.name, Trigger: &n})
+	}
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// keyBefore returns the index of the newest kept picture, not after at, that refers to no other; otherwise that of the
+// first one.
+func (r *videoRun) keyBefore(at time.Time) int {
+	for i, p := range slices.Backward(r.kept) {
+		if p.key && !p.at.After(at) {
+			return i
+		}
+	}
+	return 0
+}
+
+// event writes the kept pictures of the event that are in no file, up to picture p, and ends the event after it.
+func (r *videoRun) event(p *videoPicture) error {
+	if r.file == nil && r.unwritten < len(r.kept) { // a file begins with a picture that refers to no other
+		r.unwritten = r.keyBefore(r.kept[r.unwritten].at)
+	}
+	for ; r.unwritten < len(r.kept); r.unwritten++ {
+		x := &r.kept[r.unwritten]
+		if x.at.After(r.until) {
+			break
+		}
+		if err := r.write(x, x.at); err != nil {
+			return err
+		}
+	}
+	if p.at.After(r.until) {
+		r.open = false
+		return r.end(p.at)
+	}
+	return nil
+}
+
+// forget drops the kept pictures that no trigger can request any more: a picture stays as long as one after it, up to
+// the next one that refers to no other, may be requested.
+func (r *videoRun) forget(now time.Time) {
+	limit := now.Add(-r.video.config.Window.Before - time.Duration(slack))
+	from := 0
+	for i := 1; i < len(r.kept); i++ {
+		if r.kept[i].key && (!r.kept[i].at.After(limit) || r.keptBytes > maxKept) && (!r.open || i <= r.unwritten) {
+			for _, x := range r.kept[from:i] {
+				r.keptBytes -= int64(len(x.data))
+			}
+			from = i
+		}
+	}
+	if from > 0 {
+		r.kept = slices.Delete(r.kept, 0, from)
+		r.unwritten = max(r.unwritten-from, 0)
+	}
+}
