@@ -24,9 +24,11 @@ type folder struct {
 
 	keep         Retention
 	deleteOldest bool // a full disk deletes the oldest finished file
+	told         func(News) // may be nil
 	log          *slog.Logger
 	writing      openFiles
 	index        index
+	last         time.Time // in the name of the newest file
 }
 
 // ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
@@ -35,14 +37,16 @@ var ErrDirectory = errors.New("the folder cannot hold recordings")
 // stampLayout is the layout of the time in a file's name, without its "Z" and the point before the milliseconds.
 const stampLayout = "20060102T150405.000"
 
-// names calls take with the path of a file that begins at the given time, and returns that path. As long as take
-// returns an error that wraps fs.ErrExist, it tries the next millisecond. It wraps any other error in ErrDirectory.
+// names calls take with the path of a file that begins at the given time, and returns that path. If the newest file's
+// name has that time or a later one, the name has a millisecond more than it. As long as take returns an error that
+// wraps fs.ErrExist, names tries the next millisecond. It wraps any other error in ErrDirectory.
 func (d *folder) names(at time.Time, take func(path string) error) (string, error) {
-	for ; ; at = at.Add(time.Millisecond) {
+	for at = latest(at, d.last.Add(time.Millisecond)); ; at = at.Add(time.Millisecond) {
 		stamp := strings.Replace(at.UTC().Format(stampLayout), ".", "", 1) + "Z"
 		path := filepath.Join(d.directory, d.name+"-"+stamp+d.extension)
 		err := take(path)
 		if err == nil {
+			d.last = at
 			d.enlist(path)
 			return path, nil
 		} else if !errors.Is(err, fs.ErrExist) {

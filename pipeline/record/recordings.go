@@ -71,6 +71,15 @@ func (r *Recordings) State(name string) *State {
 	return nil
 }
 
+// States returns the states of the recordings by the names of their outputs.
+func (r *Recordings) States() map[string]State {
+	states := map[string]State{}
+	for _, s := range r.named("") {
+		states[s.output()] = s.State()
+	}
+	return states
+}
+
 // Trigger triggers the recording of the output with that name or, if the name is empty, the first recording. found is
 // false if there is none. The error is that of Sink.Trigger.
 func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {

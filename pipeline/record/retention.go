@@ -216,5 +216,6 @@ func (d *folder) delete(x finishedFile) error {
 	}
 	d.change(func(names map[string]bool) { delete(names, filepath.Base(x.path)) })
 	d.log.Info("an old recording was deleted", "file", x.path, "bytes", x.size)
+	d.reportNews(News{File: x.path, Deleted: true})
 	return nil
 }

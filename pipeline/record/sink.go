@@ -65,6 +65,7 @@ type Sink struct {
 	memory []*job
 
 	frames, bytes, files atomic.Uint64
+	waited               atomic.Int64 // ns during which a write waited for the disk
 
 	unmended sync.Map       // paths of files that could not be repaired
 	ending   sync.WaitGroup // completion of the previous file
@@ -98,7 +99,7 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	}
 	s := &Sink{
 		config: c, format: f, words: words, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience,
-		folder: folder{directory: c.Directory, name: c.Name, extension: Extension, keep: c.Keep, deleteOldest: c.DeleteOldest, log: c.Logger},
+		folder: folder{directory: c.Directory, name: c.Name, extension: Extension, keep: c.Keep, deleteOldest: c.DeleteOldest, told: c.Told, log: c.Logger},
 	}
 	if err := s.checkFolder(); errors.Is(err, ErrHangs) { // it may still answer later
 		s.hangs = err
@@ -340,7 +341,7 @@ func (r *run) finish() {
 	for j := range r.writing { // ends: Run closes it
 		s.waits.begin(writing)
 		err := j.wait()
-		s.waits.end(writing)
+		s.waited.Add(int64(s.waits.end(writing)))
 		if err != nil {
 			err = fmt.Errorf("recording %s: %w", j.segment.path(), err)
 			r.fail(err)

@@ -18,6 +18,13 @@ type State struct {
 	Bytes   int64  // of that file so far
 	Folder  string
 	Free    int64 // free bytes of the folder's file system; negative: not known
+
+	// Totals since the recording was opened.
+	Frames  uint64        // recorded
+	Missed  uint64        // encoded pictures that were not recorded; of a Sink its queue counts them
+	Written uint64        // bytes of the frames that were recorded
+	Files   uint64        // begun
+	Busy    time.Duration // during which a write waited for the disk
 }
 
 // askEvery is the time between two looks at the free space.
@@ -60,7 +67,10 @@ func (x *space) check(folder string, disks *Disks) error {
 
 // State returns the state of the recording. It does not wait for the disk.
 func (s *Sink) State() State {
-	st := State{Waiting: s.config.Window != nil && !s.saving.Load(), Folder: s.directory, Free: s.space.bytes(s.directory, s.config.Disks)}
+	st := State{
+		Waiting: s.config.Window != nil && !s.saving.Load(), Folder: s.directory, Free: s.space.bytes(s.directory, s.config.Disks),
+		Frames: s.frames.Load(), Written: s.bytes.Load(), Files: s.files.Load(), Busy: time.Duration(s.waited.Load()),
+	}
 	if !st.Waiting {
 		if g := s.writing.newest(); g != nil {
 			st.File, st.Bytes = g.path(), g.size.Load()

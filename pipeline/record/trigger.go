@@ -88,18 +88,20 @@ type TriggerNote struct {
 	After  int64  `json:"after"`  // nanoseconds requested after the trigger
 }
 
-// News reports a trigger that was accepted, or a completed file.
+// News reports a trigger that was accepted, a completed file, or a file that was deleted because of the limits of its
+// recording.
 type News struct {
 	Output  string
-	Trigger *TriggerNote // nil for a completed file, whose path is File
-	File    string
+	Trigger *TriggerNote // nil: the news is about a file
+	File    string       // path
+	Deleted bool
 }
 
-// reportNews calls Told, if it is set.
-func (s *Sink) reportNews(n News) {
-	if s.config.Told != nil {
-		n.Output = s.config.Name
-		s.config.Told(n)
+// reportNews calls told, if it is set.
+func (d *folder) reportNews(n News) {
+	if d.told != nil {
+		n.Output = d.name
+		d.told(n)
 	}
 }
 

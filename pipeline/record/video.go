@@ -55,6 +55,7 @@ type Video struct {
 	saving   atomic.Bool // the newest picture is in a file, or will be
 
 	frames, bytes, files, missed atomic.Uint64
+	waited                       atomic.Int64 // ns during which a write waited for the disk
 
 	mu     sync.Mutex
 	queue  chan videoPicture // closed by Close
@@ -65,7 +66,8 @@ type Video struct {
 	gap    bool // the newest picture was not queued
 	told   bool // it was logged that results cannot be recorded
 
-	ended chan struct{} // closed when the recorder has ended
+	closing chan struct{} // closed by Close
+	ended   chan struct{} // closed when the recorder has ended
 }
 
 // videoPicture is an encoded picture with the data about its frame.
@@ -89,9 +91,10 @@ func NewVideo(c VideoConfig) (*Video, error) {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	v := &Video{
 		config: c, triggers: make(chan Trigger, waitingTriggers), patience: diskPatience,
-		queue: make(chan videoPicture, 4096), ended: make(chan struct{}),
+		queue: make(chan videoPicture, 4096), closing: make(chan struct{}), ended: make(chan struct{}),
 		folder: folder{
-			directory: c.Directory, name: c.Name, extension: VideoExtension, keep: c.Keep, deleteOldest: c.DeleteOldest, log: c.Logger,
+			directory: c.Directory, name: c.Name, extension: VideoExtension, keep: c.Keep, deleteOldest: c.DeleteOldest,
+			told: c.Told, log: c.Logger,
 		},
 	}
 	if err := v.space.check(v.directory, c.Disks); err != nil && !errors.Is(err, ErrHangs) { // a disk that hangs may answer later
@@ -168,7 +171,10 @@ func (v *Video) Trigger(t Trigger) error {
 
 // State returns the state of the recording. It does not wait for the disk.
 func (v *Video) State() State {
-	st := State{Waiting: v.config.Window != nil && !v.saving.Load(), Folder: v.directory, Free: v.space.bytes(v.directory, v.config.Disks)}
+	st := State{
+		Waiting: v.config.Window != nil && !v.saving.Load(), Folder: v.directory, Free: v.space.bytes(v.directory, v.config.Disks),
+		Frames: v.frames.Load(), Missed: v.missed.Load(), Written: v.bytes.Load(), Files: v.files.Load(), Busy: time.Duration(v.waited.Load()),
+	}
 	if g := v.writing.newest(); g != nil {
 		st.File, st.Bytes = g.path(), g.size.Load()
 	}
@@ -182,6 +188,7 @@ func (v *Video) Close() error {
 	if !v.closed {
 		v.closed = true
 		close(v.queue)
+		close(v.closing)
 	}
 	v.mu.Unlock()
 	select {
@@ -206,12 +213,14 @@ func (v *Video) run() {
 	go v.watchDisk(ctx)
 	go v.pruneRegularly(ctx)
 	var faults pipeline.FaultLog
-	r := pipeline.Recovery{First: firstPause, Last: lastPause}
+	r := pipeline.Recovery{First: firstPause, Last: lastPause, Now: v.closing}
 	err := r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {
 		w := &videoRun{video: v}
 		err := w.record()
-		if err == nil {
-			cancel() // Close was called
+		select {
+		case <-v.closing:
+			cancel()
+		default:
 		}
 		if w.files > 0 {
 			return pipeline.Settled, err

@@ -139,7 +139,7 @@ func (v *Video) sync(g *videoFile) error {
 // flush appends to the file what its writer has written. If that fails, the file ends as before.
 func (v *Video) flush(g *videoFile) error {
 	v.waits.begin(writing)
-	defer v.waits.end(writing)
+	defer func() { v.waited.Add(int64(v.waits.end(writing))) }()
 	err := v.makeRoom(func() error {
 		_, err := g.plain.WriteAt(g.out.Bytes(), g.end)
 		if err != nil {
@@ -177,9 +177,7 @@ func (v *Video) endFile(g *videoFile, end time.Time) error {
 	if err = errors.Join(err, g.plain.Close()); err != nil {
 		return err
 	}
-	if v.config.Told != nil {
-		v.config.Told(News{Output: v.name, File: g.path()})
-	}
+	v.reportNews(News{File: g.path()})
 	return nil
 }
 

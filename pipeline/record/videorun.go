@@ -161,13 +161,10 @@ func (r *videoRun) request(cause string, at time.Time, p *videoPicture) {
 		r.unwritten = max(r.unwritten, r.keyBefore(start))
 	}
 	r.video.log.Info("recording triggered", "cause", cause)
-	if r.video.config.Told != nil {
-		n := TriggerNote{
-			Cause: cause[:min(len(cause), maxCause)], At: at.UnixNano(), AtUS: at.UnixMicro(), Frame: p.note.Frame,
-			Before: int64(w.Before), After: int64(w.After),
-		}
-		r.video.config.Told(News{Output: r.video.name, Trigger: &n})
-	}
+	r.video.reportNews(News{Trigger: &TriggerNote{
+		Cause: cause[:min(len(cause), maxCause)], At: at.UnixNano(), AtUS: at.UnixMicro(), Frame: p.note.Frame,
+		Before: int64(w.Before), After: int64(w.After),
+	}})
 }
 
 func latest(a, b time.Time) time.Time {

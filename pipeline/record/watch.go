@@ -47,7 +47,8 @@ type waits [calls]atomic.Int64
 
 func (w *waits) begin(c call) { w[c].Store(time.Now().UnixNano()) }
 
-func (w *waits) end(c call) { w[c].Store(0) }
+// end returns how long the call has waited.
+func (w *waits) end(c call) time.Duration { return time.Duration(time.Now().UnixNano() - w[c].Swap(0)) }
 
 // longest returns the call that has been waiting longest, and since when; since is zero if none is waiting.
 func (w *waits) longest() (what call, since time.Time) {

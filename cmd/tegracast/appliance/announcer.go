@@ -112,6 +112,8 @@ func (n *announcer) announceReaders(s *stream) {
 	case s.config.Payload.V == rtp.H264:
 		fmt.Fprintf(n.out, "%s: %s, to whoever looks at the page\n", s.name, what)
 	case s.config.Publish != nil:
+	case s.config.Recorded():
+		fmt.Fprintf(n.out, "%s: %s, only recorded: RTSP is not served\n", s.name, what)
 	default: // a warning has given the reason
 		fmt.Fprintf(n.out, "%s: %s, which nobody can read: RTSP is not served\n", s.name, what)
 	}

@@ -6,7 +6,33 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tegracast/tegracast/capture"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
+
+// recordingMetrics exports metrics of the open recordings.
+type recordingMetrics struct{ recordings *record.Recordings }
+
+// Describe implements prometheus.Collector.
+func (m *recordingMetrics) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (m *recordingMetrics) Collect(ch chan<- prometheus.Metric) {
+	for name, st := range m.recordings.States() {
+		emit := func(metric, help string, kind prometheus.ValueType, v float64) {
+			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("tegracast_recording_"+metric, help, []string{"output"}, nil), kind, v, name)
+		}
+		emit("frames_total", "Frames written to recordings.", prometheus.CounterValue, float64(st.Frames))
+		emit("missed_frames_total", "Encoded pictures of a stream that its recording could not write. Other recordings count them as dropped frames of their output.",
+			prometheus.CounterValue, float64(st.Missed))
+		emit("bytes_total", "Bytes of the frames written to recordings.", prometheus.CounterValue, float64(st.Written))
+		emit("files_total", "Files of recordings that were begun.", prometheus.CounterValue, float64(st.Files))
+		emit("write_seconds_total", "Time during which writing waited for the disk; as fast as real time, the disk is too slow.",
+			prometheus.CounterValue, st.Busy.Seconds())
+		if st.Free >= 0 {
+			emit("free_bytes", "Free space of the file system of the recordings; absent while the disk does not answer.", prometheus.GaugeValue, float64(st.Free))
+		}
+	}
+}
 
 // hardwareMetrics exports metrics of the cards' pinned memory, the cameras' clocks, and the user's kernels.
 type hardwareMetrics struct {

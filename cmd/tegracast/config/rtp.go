@@ -36,10 +36,13 @@ type RTP struct {
 	Encoder      string                     `yaml:"encoder,omitempty" jsonschema:"pattern=^/dev/." jsonschema_description:"For payload h264: the device file of an encoder of V4L2, for instance /dev/video11 (default: openh264, on the CPU). Not run on a board yet."`
 	BitrateMin   int                        `yaml:"bitrate_min,omitempty" jsonschema:"minimum=10,maximum=240000" jsonschema_description:"For payload h264: the lowest rate, in kilobits a second, when receivers lose packets (default: a quarter of bitrate). The same as bitrate: the rate stays."`
 
-	recorded bool // the encoded pictures are recorded, so the stream needs no readers
+	recorded bool
 
 	path int // packet size in bytes that the paths to all destinations support; 0: not determined, or the usual size
 }
+
+// Recorded reports whether the encoded pictures are recorded. Such a stream needs no readers.
+func (c *RTP) Recorded() bool { return c.recorded }
 
 // Config returns the stream's configuration. name is the output's name.
 func (c *RTP) Config(name string) send.Config {

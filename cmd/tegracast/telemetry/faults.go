@@ -16,6 +16,9 @@ import (
 // Recording publishes an event of a recording.
 func (b *Bus) Recording(n record.News) {
 	e := bus.Happened{Kind: bus.KindRecording, Output: n.Output, File: n.File}
+	if n.Deleted {
+		e.Kind = bus.KindDeleted
+	}
 	if t := n.Trigger; t != nil {
 		moment := time.Unix(0, t.At).UTC()
 		e = bus.Happened{Kind: bus.KindTrigger, Output: n.Output, Cause: t.Cause, Moment: &moment, Frame: &t.Frame}

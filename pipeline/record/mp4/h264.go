@@ -44,3 +44,19 @@ func byteStream(b []byte) error {
 	}
 	return nil
 }
+
+// ParameterSets returns the first SPS and the first PPS in an access unit, or nil if one is missing.
+func ParameterSets(stream []byte) (sps, pps []byte) {
+	for unit := range units(stream) {
+		switch t := unit[0] & 0x1f; {
+		case t == unitSPS && sps == nil:
+			sps = unit
+		case t == unitPPS && pps == nil:
+			pps = unit
+		}
+	}
+	if sps == nil || pps == nil {
+		return nil, nil
+	}
+	return sps, pps
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// recordStreams starts an appliance that records numbered pictures as H.264, in files of two seconds, and as JPEG, until
+// the former has n files.
+func recordStreams(t *testing.T, n int) (appliance *programtest.Process, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	text := fmt.Sprintf(`
+web: {listen: none}
+rtsp: {listen: none}
+sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
+isp: [{name: isp, workers: 1, statistics: true}]
+outputs:
+  - {name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %[5]q, duration: 2s, sync: 500ms}}
+  - {name: still, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}, record: {directory: %[5]q}}
+`, numbered(t), stampWidth, stampHeight, stampBlock, dir, rtptest.EvenPorts(t, 1)[0])
+	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
+	for deadline := time.Now().Add(time.Minute); len(recordedStreams(t, dir, "live")) < n; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not %d files:\n%s", n, appliance.Err.String())
+		}
+	}
+	return appliance, dir
+}
+
+func recordedStreams(t *testing.T, dir, name string) []string {
+	t.Helper()
+	list, err := filepath.Glob(filepath.Join(dir, name+"-*.mp4"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// recordedNumbers returns the frame numbers in the notes of an MP4 file, after checking that the pictures that FFmpeg
+// decodes have the same numbers in their pixels.
+func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool) {
+	t.Helper()
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := mp4.Read(in, info.Size())
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if f.Len() == 0 { // it has just begun
+		return nil, f.Finished
+	}
+	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
+		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
+	const size = stampWidth * stampHeight
+	if err != nil || len(out) != f.Len()*size {
+		t.Fatalf("%s: ffmpeg decodes %d pictures of %d: %v", path, len(out)/size, f.Len(), err)
+	}
+	for i := range f.Len() {
+		var n record.Note
+		text, err := f.Note(i)
+		if err == nil {
+			err = json.Unmarshal(text, &n)
+		}
+		if err != nil {
+			t.Fatalf("%s: picture %d: %v", path, i, err)
+		}
+		moving, fixed := stampsOf(out[i*size:][:size])
+		if int(n.Frame%stampBlocks) != moving || int(n.Frame%stampFrames) != fixed || len(n.Results) == 0 {
+			t.Errorf("%s: picture %d is frame %d (%d and %d), its pixels have %d and %d; results %v", path, i, n.Frame,
+				n.Frame%stampBlocks, n.Frame%stampFrames, moving, fixed, n.Results)
+		}
+		numbers = append(numbers, n.Frame)
+	}
+	return numbers, f.Finished
+}
+
+// stampsOf returns the two numbers in a grey picture.
+func stampsOf(grey []byte) (moving, fixed int) {
+	number := func(from, bits int) (n int) {
+		for i := range bits {
+			if y := stampTop + (from+i)*stampBar + stampBar/2; grey[y*stampWidth+stampBlock/2] > 127 {
+				n |= 1 << i
+			}
+		}
+		return n
+	}
+	return number(0, stampMoving), number(stampMoving, stampFixed)
+}
+
+// TestServeRecordsStreams checks that each picture of a file shows the frame that its note names, that the files follow
+// each other without a gap, and that a file can be read while it grows.
+func TestServeRecordsStreams(t *testing.T) {
+	appliance, dir := recordStreams(t, 3)
+	live := recordedStreams(t, dir, "live")
+	growing, err := os.ReadFile(live[len(live)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if numbers, finished := recordedNumbers(t, programtest.Write(t, "growing.mp4", string(growing))); finished {
+		t.Errorf("a growing file is finished, with %v", numbers)
+	}
+	appliance.Stop(t)
+	counted := books(t, appliance.Out.String())
+	for _, name := range []string{"live", "still"} {
+		var all []uint64
+		for _, path := range recordedStreams(t, dir, name) {
+			numbers, finished := recordedNumbers(t, path)
+			if !finished {
+				t.Errorf("%s is not finished", path)
+			}
+			all = append(all, numbers...)
+		}
+		for i := 1; i < len(all); i++ {
+			if all[i] <= all[i-1] {
+				t.Errorf("%s: frame %d after frame %d", name, all[i], all[i-1])
+			}
+		}
+		if want := counted[name][1]; len(all) != int(want) || want < 30 {
+			t.Errorf("%s: %d pictures are recorded, the books have %v", name, len(all), want)
+		}
+	}
+}
+
+// TestAKilledServeLosesOneFragment checks that a file of a process that was killed has all pictures but those of the
+// last fragment.
+func TestAKilledServeLosesOneFragment(t *testing.T) {
+	appliance, dir := recordStreams(t, 2)
+	for len(growingNumbers(t, dir)) < 20 {
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err := appliance.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	appliance.Wait(t, time.Minute)
+	live := recordedStreams(t, dir, "live")
+	if numbers, finished := recordedNumbers(t, live[len(live)-1]); finished || len(numbers) < 20 {
+		t.Errorf("finished %v, %v", finished, numbers)
+	}
+}
+
+// growingNumbers returns the numbers in a copy of the newest file.
+func growingNumbers(t *testing.T, dir string) []uint64 {
+	t.Helper()
+	live := recordedStreams(t, dir, "live")
+	b, err := os.ReadFile(live[len(live)-1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	numbers, _ := recordedNumbers(t, programtest.Write(t, "growing.mp4", string(b)))
+	return numbers
+}
