@@ -19,9 +19,9 @@ var errMalformed = errors.New("malformed")
 
 // A layout lays out boxes in memory, one after another or within each other. Its err is the first error.
 type layout struct {
-	seekablebuffer.Buffer
-	boxes *amp4.Writer
-	err   error
+	buffer seekablebuffer.Buffer
+	boxes  *amp4.Writer
+	err    error
 }
 
 func newLayout() *layout {
@@ -32,9 +32,15 @@ func newLayout() *layout {
 
 // reset empties the layout, which keeps its memory.
 func (l *layout) reset() {
-	l.Reset()
-	l.boxes, l.err = amp4.NewWriter(&l.Buffer), nil
+	l.buffer.Reset()
+	l.boxes, l.err = amp4.NewWriter(&l.buffer), nil
 }
+
+func (l *layout) len() int      { return l.buffer.Len() }
+func (l *layout) bytes() []byte { return l.buffer.Bytes() }
+
+// write writes bytes. It does not fail, since it writes to memory.
+func (l *layout) write(b []byte) { _, _ = l.buffer.Write(b) }
 
 func (l *layout) failed(err error) {
 	if l.err == nil {
@@ -53,16 +59,11 @@ func (l *layout) end() {
 	l.failed(err)
 }
 
-// open begins a box with its fields.
-func (l *layout) open(b amp4.IImmutableBox) {
+// box writes a box without others in it.
+func (l *layout) box(b amp4.IImmutableBox) {
 	l.begin(b.GetType())
 	_, err := amp4.Marshal(l.boxes, b, amp4.Context{})
 	l.failed(err)
-}
-
-// box writes a box without others in it.
-func (l *layout) box(b amp4.IImmutableBox) {
-	l.open(b)
 	l.end()
 }
 
@@ -71,7 +72,7 @@ func (l *layout) uint32s(list ...uint32) {
 	var b [4]byte
 	for _, n := range list {
 		be.PutUint32(b[:], n)
-		l.Write(b[:]) //nolint:errcheck // to memory
+		l.write(b[:])
 	}
 }
 
@@ -132,8 +133,10 @@ func rewrite(head []byte, edit func(l *layout, box amp4.IBox) bool) ([]byte, err
 		if err != nil || !edit(l, box) {
 			return nil, err
 		}
-		l.open(box)
-		_, err = h.Expand()
+		l.begin(h.BoxInfo.Type)
+		if _, err = amp4.Marshal(l.boxes, box, h.BoxInfo.Context); err == nil {
+			_, err = h.Expand()
+		}
 		l.end()
 		return nil, err
 	})
@@ -143,5 +146,5 @@ func rewrite(head []byte, edit func(l *layout, box amp4.IBox) bool) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("mp4: the moov box: %w", err)
 	}
-	return l.Bytes(), nil
+	return l.bytes(), nil
 }

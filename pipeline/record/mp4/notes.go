@@ -5,7 +5,6 @@ package mp4
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"time"
 
 	amp4 "github.com/abema/go-mp4"
@@ -53,16 +52,16 @@ func readPrft(b []byte) (at time.Time, decode int64, ok bool) {
 // notes lays out the notes of the pictures of a fragment.
 func (w *Writer) notes(samples []Sample, base int64) error {
 	l := w.l
-	begin := l.Len()
+	begin := l.len()
 	for i := range samples {
 		if n := len(samples[i].Note); n > 0 {
-			if l.Len()-begin+n > maxNotes {
+			if l.len()-begin+n > maxNotes {
 				return fmt.Errorf("mp4: the notes of a fragment have more than %d bytes: write it in parts", maxNotes)
 			}
 			l.begin(amp4.BoxTypeEmsg())
 			l.uint32s(1<<24, timeScale, uint32(base>>32), uint32(base), w.durations[i], uint32(w.samples+i+1))
-			io.WriteString(l, NoteScheme+"\x00\x00") //nolint:errcheck // to memory
-			l.Write(samples[i].Note)                 //nolint:errcheck // to memory
+			l.write([]byte(NoteScheme + "\x00\x00"))
+			l.write(samples[i].Note)
 			l.end()
 		}
 		base += int64(w.durations[i])

@@ -61,10 +61,10 @@ func (t *Track) head(begun time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("mp4: unknown codec %d", t.Codec)
 	}
 	l := newLayout()
-	if err := init.Marshal(&l.Buffer); err != nil {
+	if err := init.Marshal(&l.buffer); err != nil {
 		return nil, fmt.Errorf("mp4: %w", err)
 	}
-	return rewrite(l.Bytes(), func(l *layout, box amp4.IBox) bool {
+	return rewrite(l.bytes(), func(l *layout, box amp4.IBox) bool {
 		switch box := box.(type) {
 		case *amp4.Ftyp:
 			setBrands(box, "iso6", "isom", "mp42")
