@@ -93,8 +93,8 @@ func header(b []byte) (typ amp4.BoxType, length, size int64, ok bool) {
 	return typ, length, size, size >= length
 }
 
-// walk calls f for each box in b and for those in containers, which come after their container.
-func walk(b []byte, f func(typ amp4.BoxType, payload []byte) error) error {
+// walk calls f for each box in b, and after a container for the boxes in it, down to a depth.
+func walk(b []byte, depth int, f func(typ amp4.BoxType, payload []byte) error) error {
 	for len(b) > 0 {
 		typ, length, size, ok := header(b)
 		if !ok || size > int64(len(b)) {
@@ -105,9 +105,11 @@ func walk(b []byte, f func(typ amp4.BoxType, payload []byte) error) error {
 			return fmt.Errorf("%s: %w", typ, err)
 		}
 		switch typ {
-		case amp4.BoxTypeMoov(), amp4.BoxTypeMvex(), amp4.BoxTypeMoof(), amp4.BoxTypeTraf():
-			if err := walk(payload, f); err != nil {
-				return err
+		case amp4.BoxTypeMoov(), amp4.BoxTypeMvex(), amp4.BoxTypeTraf():
+			if depth > 0 {
+				if err := walk(payload, depth-1, f); err != nil {
+					return err
+				}
 			}
 		}
 		b = b[size:]
@@ -124,10 +126,14 @@ func unmarshal(payload []byte, box amp4.IBox) error {
 // rewrite returns ftyp and moov with each box as edit leaves it, which is called before the box is laid out, and leaves
 // it out if it returns false.
 func rewrite(head []byte, edit func(l *layout, box amp4.IBox) bool) ([]byte, error) {
+	const depth = 16 // more than any box has; each level costs memory
 	in, l := bytes.NewReader(head), newLayout()
 	_, err := amp4.ReadBoxStructure(in, func(h *amp4.ReadHandle) (any, error) {
 		if !h.BoxInfo.IsSupportedType() {
 			return nil, l.boxes.CopyBox(in, &h.BoxInfo)
+		}
+		if len(h.Path) > depth {
+			return nil, errMalformed
 		}
 		box, _, err := h.ReadPayload()
 		if err != nil || !edit(l, box) {
