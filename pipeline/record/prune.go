@@ -23,11 +23,12 @@ type folder struct {
 	directory, name, extension string
 
 	keep         Retention
-	deleteOldest bool // a full disk deletes the oldest finished file
+	deleteOldest bool       // a full disk deletes the oldest finished file
 	told         func(News) // may be nil
 	log          *slog.Logger
 	writing      openFiles
 	index        index
+	unmended     sync.Map  // paths of files that could not be repaired
 	last         time.Time // in the name of the newest file
 }
 

@@ -211,7 +211,10 @@ func (v *Video) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go v.watchDisk(ctx)
-	go v.pruneRegularly(ctx)
+	go func() {
+		v.mend(ctx)
+		v.pruneRegularly(ctx)
+	}()
 	var faults pipeline.FaultLog
 	r := pipeline.Recovery{First: firstPause, Last: lastPause, Now: v.closing}
 	err := r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {
