@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +37,8 @@ func TestRecordExports(t *testing.T) {
 		{[]string{path, "-o", out("d.dng")}, exitFailure, "the frames are UYVY: export png or y4m"},
 		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng or mkv"},
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
-		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a time since the first frame"},
+		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a frame's number such as 1200"},
+		{[]string{path, "-o", out("d.y4m"), "--from", "1h"}, exitFailure, "there is no frame from 1h0m0s on: the file has frames "},
 		{[]string{path}, exitUsage, "--output"},
 		{[]string{path, "--json", "-o", out("d.y4m")}, exitUsage, "unknown option --json"},
 	} {
@@ -52,6 +54,24 @@ func TestRecordExports(t *testing.T) {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
 	interruptedRecordings(t, path, out("made.mcap"))
+	positionsInYAML(t, path)
+}
+
+// positionsInYAML checks that positions of the configuration are read as those of the command are.
+func positionsInYAML(t *testing.T, path string) {
+	t.Helper()
+	for part, says := range map[string]string{
+		`from: "+100000"`:          "there is no frame from +100000 on: the file has frames ",
+		"to: 2001-01-01T00:00:00Z": "there is no frame before 2001-01-01T00:00:00Z: ",
+		"from: 4000000000, to: 1s": "there is no frame from frame 4000000000 on and before 1s: ",
+	} {
+		file := programtest.Write(t, "play.yaml", fmt.Sprintf("sources: [{name: camera, recording: {files: [%q], %s}}]\n"+
+			"outputs: [{name: copy, record: {directory: .}}]\n", path, part))
+		status, stdout, stderr := runs(t, "config", "check", file)
+		if status != exitUsage || !strings.Contains(stdout+stderr, says) {
+			t.Errorf("%s: status %d, want %q:\n%s%s", part, status, says, stdout, stderr)
+		}
+	}
 }
 
 // interruptedRecordings checks that an interrupt ends both commands at once, and leaves no partial file.
