@@ -5,13 +5,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // TestRecordExports covers the formats by their names, parts, a damaged frame with status 1, and invalid requests with
@@ -91,5 +95,48 @@ func interruptedRecordings(t *testing.T, path, made string) {
 	}
 	if _, err := os.Stat(made); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", made, err)
+	}
+}
+
+// TestRecordLs lists a folder by time, with a line for each file, and checks that a file that cannot be read has its
+// error on its line and makes the status 1.
+func TestRecordLs(t *testing.T) {
+	dir, path := recordedPictures(t)
+	samples, err := record.Files(dir, "samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"folder.mcap", "notes.txt"} { // neither is listed
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, out, errw := runs(t, "record", "ls", dir)
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if status != exitOK || errw != "" || len(lines) != 2+len(samples) || !strings.HasPrefix(lines[0], "OUTPUT ") {
+		t.Fatalf("status %d\n%s%s", status, out, errw)
+	}
+	times := regexp.MustCompile(`^(\S+) +(\S+Z) +\d.* 640x480 (uyvy|bayer_rggb16) +(\S+) +finished$`)
+	last := ""
+	for _, line := range lines[1:] {
+		m := times.FindStringSubmatch(line)
+		if m == nil || m[2] < last || !strings.HasPrefix(m[4], filepath.Join(dir, m[1])+"-") || (m[1] == "pictures") != (m[3] == "uyvy") {
+			t.Fatalf("%q in\n%s", line, out)
+		}
+		last = m[2]
+	}
+	bad := programtest.Write(t, "bad.mcap", "something else")
+	status, out, errw = runs(t, "record", "ls", bad, path, filepath.Join(dir, "none.mcap"))
+	lines = strings.Split(out, "\n")
+	if status != exitFailure || errw != "" || len(lines) != 5 || !strings.HasPrefix(lines[1], "pictures ") ||
+		!strings.Contains(lines[2], `error: mcap: not an MCAP file: it begins with "somethin`) || !strings.Contains(lines[3], "none.mcap: no such file") {
+		t.Errorf("status %d\n%s%s", status, out, errw)
+	}
+	status, out, errw = runs(t, "record", "ls", "--json", path, bad)
+	dec := json.NewDecoder(strings.NewReader(out))
+	var first, second record.Entry
+	if err := errors.Join(dec.Decode(&first), dec.Decode(&second)); err != nil || status != exitFailure || errw != "" ||
+		first.Path != path || first.Output != "pictures" || first.State != record.Finished || first.Frames == 0 || second.Error == "" {
+		t.Errorf("status %d, %v\n%s%s", status, err, out, errw)
 	}
 }
