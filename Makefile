@@ -32,9 +32,9 @@ export TEGRACAST_NVP2P ?= $(realpath ../shared/peers/nvidia-p2p)
 FUZZTIME ?= 30s
 # What the pages that are written by hand may have together: CHANGELOG.md, the references that TestReferences writes, and docs/peers.md do not count.
 WORDS := 36000
-# JavaScript that tests use: MCAP's reader for recordings, axe-core for the page, a client made from the OpenAPI document, and what editors
+# JavaScript that tests use: readers of MCAP and MP4 for recordings, axe-core for the page, a client made from the OpenAPI document, and what editors
 # make of the schema.
-NODE_MODULES := pipeline/record/testdata/core cmd/tegracast/testdata/axe cmd/tegracast/testdata/client cmd/tegracast/testdata/schema
+NODE_MODULES := pipeline/record/testdata/core pipeline/record/mp4/testdata/mp4box cmd/tegracast/testdata/axe cmd/tegracast/testdata/client cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
 LONG_MACHINE := TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64

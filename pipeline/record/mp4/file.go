@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mp4
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"sync"
+	"time"
+
+	amp4 "github.com/abema/go-mp4"
+)
+
+// A File is an MP4 file as far as it was whole when it was read. Its methods may be called at the same time.
+type File struct {
+	Track    Track
+	Begun    time.Time // decode time 0: the capture time of the first picture of a Writer
+	Whole    int64     // bytes up to the end of the last whole fragment
+	Finished bool      // whether an index follows, which is the end of the file
+
+	r         io.ReaderAt
+	size      int64
+	head      []byte // ftyp and moov
+	scale     int64  // of decode times, in a second
+	defaults  amp4.Trex
+	samples   []sample
+	fragments []fragment
+	end       int64 // decode time after the last sample
+
+	mu      sync.Mutex
+	notes   map[int64][]byte // of one fragment, by decode time
+	notesOf int
+}
+
+// A sample is where a picture is, and when it is decoded.
+type sample struct {
+	offset, time int64
+	sizeKey      uint32 // size, with keyBit
+}
+
+const keyBit = 1 << 31
+
+func (s *sample) size() int64 { return int64(s.sizeKey &^ keyBit) }
+func (s *sample) key() bool   { return s.sizeKey&keyBit != 0 }
+
+// A fragment has the samples from first up to the next fragment's. Its notes are from start to moof.
+type fragment struct {
+	start, moof int64
+	first       int
+	anchor      anchor
+}
+
+// An anchor relates decode times to those of capture.
+type anchor struct {
+	decode int64
+	at     time.Time
+}
+
+// An Info describes a picture of a file.
+type Info struct {
+	Offset   int64 // of its data
+	Size     int
+	Key      bool
+	At       time.Time // of capture, exact to a tick of the time scale, and to the nanosecond for the first of a fragment
+	Duration time.Duration
+}
+
+// Len returns the number of pictures.
+func (f *File) Len() int { return len(f.samples) }
+
+// Info describes a picture, from 0 to Len()-1.
+func (f *File) Info(i int) Info {
+	s, a := &f.samples[i], &f.fragments[f.fragmentOf(i)].anchor
+	return Info{s.offset, int(s.size()), s.key(), a.at.Add(f.duration(s.time - a.decode)), f.duration(f.timeOf(i+1) - s.time)}
+}
+
+// timeOf returns the decode time of a picture, or that after the last one.
+func (f *File) timeOf(i int) int64 {
+	if i == len(f.samples) {
+		return f.end
+	}
+	return f.samples[i].time
+}
+
+// duration converts ticks.
+func (f *File) duration(ticks int64) time.Duration {
+	s, ticks := ticks/f.scale, ticks%f.scale
+	return time.Duration(s)*time.Second + time.Duration(ticks)*time.Second/time.Duration(f.scale)
+}
+
+// fragmentOf returns the number of the fragment that has a picture.
+func (f *File) fragmentOf(i int) int {
+	return sort.Search(len(f.fragments), func(n int) bool { return f.fragments[n].first > i }) - 1
+}
+
+// Data reads a picture as a Sample has it. Key pictures of H.264 begin with SPS and PPS.
+func (f *File) Data(i int) ([]byte, error) {
+	s := &f.samples[i]
+	var b []byte
+	if f.Track.Codec == H264 && s.key() {
+		for _, unit := range [][]byte{f.Track.SPS, f.Track.PPS} {
+			b = append(append(b, 0, 0, 0, 1), unit...)
+		}
+	}
+	before := len(b)
+	b = append(b, make([]byte, s.size())...)
+	if _, err := f.r.ReadAt(b[before:], s.offset); err != nil {
+		return nil, fmt.Errorf("mp4: reading picture %d at offset %d: %w", i, s.offset, noEOF(err))
+	}
+	if f.Track.Codec == H264 {
+		if err := byteStream(b[before:]); err != nil {
+			return nil, fmt.Errorf("mp4: picture %d at offset %d: %w", i, s.offset, err)
+		}
+	}
+	return b, nil
+}
+
+// noEOF returns an error of reading what is known to be there.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Finish writes the index of a file that ends at f.Whole, as Close of its Writer would have done. Repair cuts a file
+// there, and appends this.
+func (f *File) Finish(w io.Writer) error {
+	var keys []key
+	for n, of := range f.fragments {
+		next := len(f.samples)
+		if n+1 < len(f.fragments) {
+			next = f.fragments[n+1].first
+		}
+		for i := of.first; i < next; i++ {
+			if s := &f.samples[i]; s.key() {
+				keys = append(keys, key{s.time, of.moof, uint32(i - of.first + 1)})
+				break
+			}
+		}
+	}
+	return writeIndex(w, keys)
+}

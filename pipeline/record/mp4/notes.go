@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mp4
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"time"
+
+	amp4 "github.com/abema/go-mp4"
+)
+
+// NoteScheme is the scheme of the emsg boxes with notes.
+const NoteScheme = "urn:tegracast:frame:1"
+
+// The epoch of NTP is 1900, in seconds before 1970.
+const epoch1900 = 2208988800
+
+// prftFlags means that the time is the one of capture.
+const prftFlags = 24
+
+var boxTypePrft = amp4.StrToBoxType("prft")
+
+// prft lays out a ProducerReferenceTimeBox, which says when the picture at a decode time was captured.
+func (l *layout) prft(at time.Time, decode int64) {
+	l.begin(boxTypePrft)
+	fraction := (uint64(at.Nanosecond())<<32 + uint64(time.Second)/2) / uint64(time.Second)
+	l.uint32s(1<<24|prftFlags, trackID, uint32(at.Unix()+epoch1900), uint32(fraction), uint32(decode>>32), uint32(decode))
+	l.end()
+}
+
+// readPrft decodes a ProducerReferenceTimeBox: a time, whose year is taken to be 1968 to 2104, and its decode time.
+func readPrft(b []byte) (at time.Time, decode int64, ok bool) {
+	if len(b) < 20 {
+		return at, 0, false
+	}
+	seconds, fraction := int64(be.Uint32(b[8:])), uint64(be.Uint32(b[12:]))
+	if seconds < 1<<31 {
+		seconds += 1 << 32
+	}
+	at = time.Unix(seconds-epoch1900, int64((fraction*uint64(time.Second)+1<<31)>>32))
+	if b[0] == 0 {
+		return at, int64(be.Uint32(b[16:])), true
+	}
+	if len(b) < 24 {
+		return at, 0, false
+	}
+	decode = int64(be.Uint64(b[16:]))
+	return at, decode, decode >= 0
+}
+
+// notes lays out the notes of the pictures of a fragment.
+func (w *Writer) notes(samples []Sample, base int64) error {
+	l := w.l
+	begin := l.Len()
+	for i := range samples {
+		if n := len(samples[i].Note); n > 0 {
+			if l.Len()-begin+n > maxNotes {
+				return fmt.Errorf("mp4: the notes of a fragment have more than %d bytes: write it in parts", maxNotes)
+			}
+			l.begin(amp4.BoxTypeEmsg())
+			l.uint32s(1<<24, timeScale, uint32(base>>32), uint32(base), w.durations[i], uint32(w.samples+i+1))
+			io.WriteString(l, NoteScheme+"\x00\x00") //nolint:errcheck // to memory
+			l.Write(samples[i].Note)                 //nolint:errcheck // to memory
+			l.end()
+		}
+		base += int64(w.durations[i])
+	}
+	return nil
+}
+
+// readNote decodes an emsg box with a note, and returns its decode time and the note.
+func readNote(b []byte, scale int64) (decode int64, note []byte, ok bool) {
+	const fields = 24
+	if len(b) < fields || b[0] != 1 || int64(be.Uint32(b[4:])) != scale {
+		return 0, nil, false
+	}
+	note, ok = bytes.CutPrefix(b[fields:], []byte(NoteScheme+"\x00\x00"))
+	return int64(be.Uint64(b[8:])), note, ok
+}
+
+// Note returns the note of a picture, or nil if there is none. It reads the notes of a whole fragment, and keeps them
+// until it reads those of another one.
+func (f *File) Note(i int) ([]byte, error) {
+	n := f.fragmentOf(i)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.notes == nil || f.notesOf != n {
+		notes, err := f.readNotes(&f.fragments[n])
+		if err != nil {
+			return nil, err
+		}
+		f.notes, f.notesOf = notes, n
+	}
+	return f.notes[f.samples[i].time], nil
+}
+
+// readNotes returns the notes of a fragment by decode time.
+func (f *File) readNotes(of *fragment) (map[int64][]byte, error) {
+	if of.moof-of.start > 2*maxNotes {
+		return nil, fmt.Errorf("mp4: the notes of a fragment have %d bytes: %d is the limit", of.moof-of.start, 2*maxNotes)
+	}
+	b := make([]byte, of.moof-of.start)
+	if _, err := f.r.ReadAt(b, of.start); err != nil {
+		return nil, fmt.Errorf("mp4: reading notes at offset %d: %w", of.start, err)
+	}
+	notes := map[int64][]byte{}
+	err := walk(b, func(typ amp4.BoxType, payload []byte) error {
+		if typ == amp4.BoxTypeEmsg() {
+			if at, note, ok := readNote(payload, f.scale); ok {
+				notes[at] = note
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("mp4: notes at offset %d: %w", of.start, err)
+	}
+	return notes, nil
+}

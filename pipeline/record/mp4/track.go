@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mp4
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	amp4 "github.com/abema/go-mp4"
+	"github.com/bluenviron/mediacommon/v2/pkg/codecs/h264"
+	"github.com/bluenviron/mediacommon/v2/pkg/formats/fmp4"
+	"github.com/bluenviron/mediacommon/v2/pkg/formats/mp4/codecs"
+)
+
+// A Codec is the encoding of the pictures.
+type Codec int
+
+// The codecs.
+const (
+	H264 Codec = iota
+	JPEG
+)
+
+// A Track describes the pictures of a file. A Writer takes width and height of H.264 from the SPS.
+type Track struct {
+	Codec         Codec
+	Width, Height int
+	SPS, PPS      []byte // of H.264, without start codes
+}
+
+const (
+	trackID   = 1
+	timeScale = 90000
+
+	maxHead     = 1 << 20 // bytes of ftyp and moov
+	maxMoof     = 64 << 20
+	maxFragment = 1 << 30 // bytes of a fragment
+	maxPicture  = 1 << 28 // bytes of a picture
+	maxNotes    = 64 << 20
+	maxSamples  = 1 << 23 // pictures of a file: 38 hours at 60 frames a second
+
+	// The epoch of MP4 is 1904, in seconds before 1970.
+	epoch1904 = 2082844800
+)
+
+// head returns the ftyp and moov boxes of a file.
+func (t *Track) head(begun time.Time) ([]byte, error) {
+	init := fmp4.Init{Tracks: []*fmp4.InitTrack{{ID: trackID, TimeScale: timeScale}}}
+	switch t.Codec {
+	case H264:
+		init.Tracks[0].Codec = &codecs.H264{SPS: t.SPS, PPS: t.PPS}
+	case JPEG:
+		if t.Width < 1 || t.Height < 1 || t.Width > math.MaxUint16 || t.Height > math.MaxUint16 {
+			return nil, fmt.Errorf("mp4: a picture of %dx%d: each side must be 1 to 65535", t.Width, t.Height)
+		}
+		init.Tracks[0].Codec = &codecs.MJPEG{Width: t.Width, Height: t.Height}
+	default:
+		return nil, fmt.Errorf("mp4: unknown codec %d", t.Codec)
+	}
+	l := newLayout()
+	if err := init.Marshal(&l.Buffer); err != nil {
+		return nil, fmt.Errorf("mp4: %w", err)
+	}
+	return rewrite(l.Bytes(), func(l *layout, box amp4.IBox) bool {
+		switch box := box.(type) {
+		case *amp4.Ftyp:
+			setBrands(box, "iso6", "isom", "mp42")
+		case *amp4.Mvhd:
+			setBegun(box, begun)
+			box.NextTrackID = trackID + 1
+		case *amp4.Btrt: // bit rates that nobody knows yet
+			return false
+		}
+		return true
+	})
+}
+
+// setBrands says which rules a file follows, the first of which fits it best.
+func setBrands(box *amp4.Ftyp, names ...string) {
+	box.MinorVersion, box.CompatibleBrands = 0, nil
+	copy(box.MajorBrand[:], names[0])
+	for _, name := range names {
+		box.CompatibleBrands = append(box.CompatibleBrands, amp4.CompatibleBrandElem{CompatibleBrand: [4]byte([]byte(name))})
+	}
+}
+
+// setBegun sets the creation time of a file.
+func setBegun(box *amp4.Mvhd, begun time.Time) {
+	box.SetVersion(1)
+	box.Timescale = timeScale
+	box.CreationTimeV1 = uint64(max(begun.Unix()+epoch1904, 0))
+	box.ModificationTimeV1 = box.CreationTimeV1
+}
+
+// readHead decodes the ftyp and moov boxes in f.head.
+func (f *File) readHead() error {
+	var init fmp4.Init
+	if err := init.Unmarshal(bytes.NewReader(f.head)); err != nil {
+		return fmt.Errorf("mp4: the moov box: %w", err)
+	}
+	tracks, fragmented := 0, false
+	err := walk(f.head, func(typ amp4.BoxType, payload []byte) error {
+		switch typ {
+		case amp4.BoxTypeTrak():
+			tracks++
+		case amp4.BoxTypeMvhd():
+			var mvhd amp4.Mvhd
+			if err := unmarshal(payload, &mvhd); err != nil {
+				return err
+			}
+			f.Begun = time.Unix(int64(min(mvhd.GetCreationTime(), math.MaxUint32<<1))-epoch1904, 0)
+		case amp4.BoxTypeTrex():
+			fragmented = true
+			return unmarshal(payload, &f.defaults)
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return fmt.Errorf("mp4: the moov box: %w", err)
+	case tracks != 1 || len(init.Tracks) != 1:
+		return fmt.Errorf("mp4: the file has %d tracks, and %d of pictures or sound that can be read: only one track is supported", tracks, len(init.Tracks))
+	case !fragmented || f.defaults.TrackID != uint32(init.Tracks[0].ID):
+		return errors.New("mp4: the file has no fragments: only fragmented MP4 is supported")
+	}
+	f.scale = int64(init.Tracks[0].TimeScale)
+	switch c := init.Tracks[0].Codec.(type) {
+	case *codecs.H264:
+		var sps h264.SPS
+		if err := sps.Unmarshal(c.SPS); err != nil {
+			return fmt.Errorf("mp4: the SPS: %w", err)
+		}
+		f.Track = Track{Codec: H264, Width: sps.Width(), Height: sps.Height(), SPS: c.SPS, PPS: c.PPS}
+	case *codecs.MJPEG:
+		f.Track = Track{Codec: JPEG, Width: c.Width, Height: c.Height}
+	default:
+		return fmt.Errorf("mp4: the track is %T: only H.264 and JPEG are supported", c)
+	}
+	return nil
+}

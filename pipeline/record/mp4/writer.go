@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mp4
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	amp4 "github.com/abema/go-mp4"
+)
+
+// A Sample is one encoded picture.
+type Sample struct {
+	Data []byte    // H.264: the access unit as a byte stream (Annex B); JPEG: the file
+	Key  bool      // whether the picture can be decoded alone
+	At   time.Time // capture time
+	Note []byte    // JSON about the picture, or nil
+}
+
+// Flags of a sample (ISO/IEC 14496-12, 8.8.3.1): it depends on no others, or it does and is no sync sample.
+const (
+	flagsKey = 0x02000000
+	flagsNot = 0x01010000
+	notSync  = 0x00010000
+)
+
+// A Writer writes a file, fragment by fragment.
+type Writer struct {
+	w     io.Writer
+	track Track
+	begun time.Time
+	err   error // of a failed write: the file has a part of a fragment
+
+	offset  int64 // bytes written
+	samples int
+	next    int64 // decode time after the last sample
+	end     int64 // its capture time, which is another one where a clock was set
+	number  uint32
+	keys    []key
+
+	durations []uint32 // of the fragment
+	l         *layout  // of the fragment
+}
+
+// A key is an entry of the index: the first key picture of a fragment.
+type key struct {
+	time, moof int64
+	number     uint32 // in the fragment, from 1
+}
+
+// NewWriter begins a file, which contains no pictures yet, with one write. Decode times in the file are counted from
+// begun, the capture time of the first picture.
+func NewWriter(w io.Writer, t Track, begun time.Time) (*Writer, error) {
+	head, err := t.head(begun)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(head); err != nil {
+		return nil, err
+	}
+	return &Writer{w: w, track: t, begun: begun, offset: int64(len(head)), l: newLayout()}, nil
+}
+
+// ticks returns a capture time in the time scale, from begun on.
+func (w *Writer) ticks(t time.Time) int64 {
+	ns := t.UnixNano() - w.begun.UnixNano()
+	s, ns := ns/int64(time.Second), ns%int64(time.Second)
+	return s*timeScale + (ns*timeScale+int64(time.Second)/2)/int64(time.Second)
+}
+
+// Fragment writes pictures as one fragment, with one write. end is the capture time of the picture after them. A
+// picture lasts until the next one, and one tick if the next one is not later. After an error of a write the Writer
+// does nothing more, and the file reads as it did before that write; after any other error nothing was written.
+func (w *Writer) Fragment(samples []Sample, end time.Time) error {
+	switch {
+	case w.err != nil:
+		return w.err
+	case len(samples) == 0:
+		return errors.New("mp4: a fragment needs at least one picture")
+	case w.samples+len(samples) > maxSamples:
+		return fmt.Errorf("mp4: the file has %d pictures, and %d are its limit: begin another file", w.samples, maxSamples)
+	}
+	base := w.next + clamp(w.ticks(samples[0].At)-w.end, 0)
+	next := w.measure(samples, base, end)
+	l := w.l
+	l.reset()
+	l.prft(samples[0].At, base)
+	if err := w.notes(samples, base); err != nil {
+		return err
+	}
+	moof := l.Len()
+	table := w.moof(len(samples), base)
+	data := l.Len()
+	l.begin(amp4.BoxTypeMdat())
+	be.PutUint32(l.Bytes()[table-4:], uint32(l.Len()-moof)) // the data offset
+	for i := range samples {
+		at := l.Len()
+		if err := w.picture(&samples[i]); err != nil {
+			return err
+		}
+		entry, flags := l.Bytes()[table+12*i:], uint32(flagsNot)
+		if samples[i].Key {
+			flags = flagsKey
+		}
+		be.PutUint32(entry, w.durations[i])
+		be.PutUint32(entry[4:], uint32(l.Len()-at))
+		be.PutUint32(entry[8:], flags)
+	}
+	l.end()
+	if l.err != nil {
+		return l.err
+	}
+	if data-moof > maxMoof || l.Len() > maxFragment {
+		return fmt.Errorf("mp4: a fragment of %d pictures and %d bytes, of at most %d: write it in parts", len(samples), l.Len(), maxFragment)
+	}
+	if _, w.err = w.w.Write(l.Bytes()); w.err != nil {
+		return w.err
+	}
+	w.index(samples, base, w.offset+int64(moof))
+	w.offset += int64(l.Len())
+	w.samples += len(samples)
+	w.next, w.end = next, w.ticks(end)
+	w.number++
+	return nil
+}
+
+// clamp returns a duration that a table of samples can have, at least low.
+func clamp(d, low int64) int64 { return max(low, min(d, math.MaxUint32)) }
+
+// measure computes the durations of pictures, and returns the decode time after the last one.
+func (w *Writer) measure(samples []Sample, base int64, end time.Time) int64 {
+	w.durations = w.durations[:0]
+	at := w.ticks(samples[0].At)
+	for i := range samples {
+		next := w.ticks(end)
+		if i+1 < len(samples) {
+			next = w.ticks(samples[i+1].At)
+		}
+		d := clamp(next-at, 1)
+		w.durations = append(w.durations, uint32(d))
+		at, base = next, base+d
+	}
+	return base
+}
+
+// moof lays out the moof box with room for the table of n samples, and returns where the table is.
+func (w *Writer) moof(n int, base int64) int {
+	l := w.l
+	l.begin(amp4.BoxTypeMoof())
+	l.box(&amp4.Mfhd{SequenceNumber: w.number + 1})
+	l.begin(amp4.BoxTypeTraf())
+	tfhd := &amp4.Tfhd{TrackID: trackID}
+	tfhd.SetFlags(amp4.TfhdDefaultBaseIsMoof)
+	l.box(tfhd)
+	l.box(&amp4.Tfdt{FullBox: amp4.FullBox{Version: 1}, BaseMediaDecodeTimeV1: uint64(base)})
+	l.begin(amp4.BoxTypeTrun())
+	l.uint32s(trunOffset|trunDuration|trunSize|trunFlags, uint32(n), 0)
+	table := l.Len()
+	for range n {
+		l.uint32s(0, 0, 0)
+	}
+	l.end()
+	l.end()
+	l.end()
+	return table
+}
+
+// picture lays out the data of a picture.
+func (w *Writer) picture(s *Sample) error {
+	l := w.l
+	if w.track.Codec == JPEG {
+		l.Write(s.Data) //nolint:errcheck // to memory
+	} else {
+		empty := true
+		for unit := range units(s.Data) {
+			switch unit[0] & 0x1f {
+			case unitSPS:
+				if !bytes.Equal(unit, w.track.SPS) {
+					return errors.New("mp4: the stream has got another SPS: begin another file")
+				}
+				continue
+			case unitPPS:
+				if bytes.Equal(unit, w.track.PPS) {
+					continue
+				}
+			case unitDelimiter:
+				continue
+			}
+			l.uint32s(uint32(len(unit)))
+			l.Write(unit) //nolint:errcheck // to memory
+			empty = false
+		}
+		if empty {
+			return fmt.Errorf("mp4: the access unit of %d bytes contains no picture in a byte stream (Annex B)", len(s.Data))
+		}
+	}
+	if len(s.Data) == 0 || len(s.Data) > maxPicture/2 {
+		return fmt.Errorf("mp4: a picture of %d bytes: it must have 1 to %d", len(s.Data), maxPicture/2)
+	}
+	return nil
+}
+
+// index adds the first key picture of a fragment to the index.
+func (w *Writer) index(samples []Sample, base, moof int64) {
+	for i := range samples {
+		if samples[i].Key {
+			w.keys = append(w.keys, key{base, moof, uint32(i + 1)})
+			return
+		}
+		base += int64(w.durations[i])
+	}
+}
+
+// Close writes the index at the end of the file. It does not close the file, and does nothing after an error of a write.
+func (w *Writer) Close() error {
+	if w.err != nil {
+		return w.err
+	}
+	w.err = writeIndex(w.w, w.keys)
+	if w.err != nil {
+		return w.err
+	}
+	w.err = errors.New("mp4: the writer is closed")
+	return nil
+}
+
+// writeIndex writes an mfra box.
+func writeIndex(w io.Writer, keys []key) error {
+	l := newLayout()
+	l.begin(amp4.BoxTypeMfra())
+	l.begin(amp4.BoxTypeTfra())
+	l.uint32s(1<<24, trackID, 3, uint32(len(keys))) // version 1; traf and trun numbers of 8 bits, sample numbers of 32
+	for _, k := range keys {
+		l.uint32s(uint32(k.time>>32), uint32(k.time), uint32(k.moof>>32), uint32(k.moof))
+		l.Write([]byte{1, 1}) //nolint:errcheck // to memory
+		l.uint32s(k.number)
+	}
+	l.end()
+	l.box(&amp4.Mfro{Size: uint32(l.Len() + 16)})
+	l.end()
+	if l.err != nil {
+		return l.err
+	}
+	_, err := w.Write(l.Bytes())
+	return err
+}
