@@ -39,7 +39,7 @@ func TestRecordExports(t *testing.T) {
 		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "frames, 1 left out"},
 		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "the file exists already: remove it"},
 		{[]string{path, "-o", out("d.dng")}, exitFailure, "the frames are UYVY: export png or y4m"},
-		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng or mkv"},
+		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng, mp4 or mkv"},
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
 		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a frame's number such as 1200"},
 		{[]string{path, "-o", out("d.y4m"), "--from", "1h"}, exitFailure, "there is no frame from 1h0m0s on: the file has frames "},
