@@ -23,7 +23,9 @@ func TestPositionText(t *testing.T) {
 			t.Errorf("%v becomes %q, and that %v: %v", p, text, q, err)
 		}
 	}
-	for _, text := range []string{"", "+", "-1", "-1s", "soon", "1200 ", "99999999999999999999", "2026-11-24", "2026-11-24T06:33:02", "9999-11-24T06:33:02Z"} {
+	for _, text := range []string{
+		"", "+", "-1", "-1s", "soon", "1200 ", "99999999999999999999", "2026-11-24", "2026-11-24T06:33:02", "9999-11-24T06:33:02Z",
+	} {
 		var p Position
 		if err := p.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q: write a frame's number", text)) {
 			t.Errorf("%q: %v, %v", text, p, err)
