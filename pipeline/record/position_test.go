@@ -69,7 +69,7 @@ func TestPositions(t *testing.T) {
 		return p
 	}
 	day := func(n int) string { return shown(moment(n)) }
-	has := fmt.Sprintf(": the 2 files have frames 4 to 49, which is %s to %s (%v)", day(4), day(49), moment(49).Sub(moment(4)))
+	has := fmt.Sprintf(": the 2 files have frames 4 to 49, taken from %s to %s (%v)", day(4), day(49), moment(49).Sub(moment(4)))
 	for _, tt := range []struct {
 		from, to    string
 		first, last int
