@@ -38,7 +38,7 @@ func TestPrepareChooses(t *testing.T) {
 		want   Mode
 	}{
 		"accepted":          {Config{Library: lib, Device: device}, []string{accepted}, Mode{true, "accepts"}},
-		"not prepared":      {Config{Library: lib, Device: device}, nil, Mode{false, "nothing was prepared"}},
+		"not prepared":      {Config{Library: lib, Device: device}, nil, Mode{false, "not asked yet"}},
 		"refused folder":    {Config{Library: lib, Device: device}, []string{refused}, Mode{false, "/run/udev"}},
 		"refused file":      {Config{Library: lib, Device: device}, []string{recording}, Mode{false, recording + ": cuFile: the file is not registered (5027)"}},
 		"one of two":        {Config{Library: lib, Device: device}, []string{refused, accepted}, Mode{false, "5027"}},
@@ -89,8 +89,10 @@ func TestChoicesMayDiffer(t *testing.T) {
 		t.Fatalf("both files are opened by %T", first.back)
 	}
 	for _, e := range s.done(t, d, []Op{
-		{File: first, Write: true, Base: base, Size: 4096}, {File: second, Write: true, Base: base, Size: 4096},
-		{File: second, Write: true, Base: base + 4096, Size: 4096, FileOffset: 4096}, {File: first, Write: true, Base: base + 4096, Size: 4096, FileOffset: 4096},
+		{File: first, Write: true, Base: base, Size: 4096},
+		{File: second, Write: true, Base: base, Size: 4096},
+		{File: second, Write: true, Base: base + 4096, Size: 4096, FileOffset: 4096},
+		{File: first, Write: true, Base: base + 4096, Size: 4096, FileOffset: 4096},
 	}) {
 		if e.Err != nil || e.N != 4096 {
 			t.Errorf("%+v", e)

@@ -112,7 +112,7 @@ func (d *Driver) open(c *Config) error {
 		d.mode.Why = "memory is not CUDA's"
 		d.logUnused()
 	default:
-		d.choice.optional, d.mode.Why = c, "nothing was prepared yet"
+		d.choice.optional, d.mode.Why = c, "libcufile was not asked yet"
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ import (
 // package web.
 func (a *Appliance) pageConfig() web.Config {
 	own := []prometheus.Collector{
-		a.sinks.streams, &a.sinks.ucx, &a.sinks.shares, a.env.Bus, &hardwareMetrics{a.sinks.cards, a.flows},
+		a.sinks.streams, &a.sinks.ucx, &a.sinks.shares, a.env.Bus, &hardwareMetrics{a.sinks.cards, a.flows}, &storageMetrics{a.flows},
 		&telemetry.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines},
 	}
 	socket := ""

@@ -19,6 +19,7 @@ type Record struct {
 	WhenFull  string         `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording fails, and goes on in a new file when there is room (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
 	Trigger   *RecordTrigger `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Pack      bool           `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
+	Storage   string         `yaml:"storage,omitempty" jsonschema:"enum=auto,enum=compatibility,enum=library" jsonschema_description:"Who writes the files. auto (default): NVIDIA's libcufile if frames are in CUDA memory, it is installed, and it accepts a file in the folder; otherwise compatibility, without it: io_uring or pwritev2. library: libcufile; it is an error if it cannot."`
 	Sync      Duration       `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 
