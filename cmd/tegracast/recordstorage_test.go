@@ -103,7 +103,7 @@ outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 // plays plays a recording, repeatedly, and checks who reads it.
 func plays(t *testing.T, path, storage string, web int) {
 	t.Helper()
-	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "play.yaml", fmt.Sprintf(playYAML, web, path, "", web)))
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "play.yaml", fmt.Sprintf(playYAML, web, path, "", web)), "--sdp-dir", t.TempDir())
 	_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", web))
 	serve.Stop(t)
 	holdsAll(t, metrics, `tegracast_source_storage_info{source="camera",storage="`+storage+`"} 1`)
@@ -116,7 +116,7 @@ func plays(t *testing.T, path, storage string, web int) {
 // failsToServe checks that serve ends with an error whose last line has these words.
 func failsToServe(t *testing.T, yaml string, words ...string) {
 	t.Helper()
-	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "fails.yaml", yaml))
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "fails.yaml", yaml), "--sdp-dir", t.TempDir())
 	if status := serve.Wait(t, time.Minute); status == exitOK {
 		t.Error("status 0")
 	}

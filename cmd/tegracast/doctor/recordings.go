@@ -27,7 +27,7 @@ func (p patient) recordings() []finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		return list
 	} else if err != nil {
-		return append(list, finding{"recordings", isNote, "folders are not checked: " + err.Error(), ""})
+		return append(list, finding{"libcufile", isNote, "folders are not checked: " + err.Error(), ""})
 	}
 	for i := range c.Outputs {
 		if r, is := c.Outputs[i].Kind.(*config.Record); is {
@@ -42,18 +42,18 @@ func (p patient) recording(memory string, r *config.Record) finding {
 	without := r.Directory + " is written without libcufile: "
 	switch {
 	case r.Storage == "compatibility":
-		return finding{"recordings", isGood, without + "storage: compatibility", ""}
+		return finding{"libcufile", isGood, without + "storage: compatibility", ""}
 	case memory == "host" && r.Storage != "library":
-		return finding{"recordings", isNote, without + "memory: host", ""}
+		return finding{"libcufile", isNote, without + "memory: host", ""}
 	}
 	_, err := p.attempt(filesAttempt + r.Directory)
 	switch {
 	case err == nil:
-		return finding{"recordings", isGood, r.Directory + " is written by libcufile", ""}
+		return finding{"libcufile", isGood, r.Directory + " is written by libcufile", ""}
 	case r.Storage == "library":
-		return finding{"recordings", isWarning, r.Directory + " cannot be written by libcufile: " + err.Error() + ": correct that, or use storage: auto", ""}
+		return finding{"libcufile", isWarning, r.Directory + " cannot be written by libcufile: " + err.Error() + ": correct that, or use storage: auto", ""}
 	}
-	return finding{"recordings", isNote, without + err.Error(), ""}
+	return finding{"libcufile", isNote, without + err.Error(), ""}
 }
 
 // filesAttempt is the beginning of the name of an attempt with libcufile. A folder follows.

@@ -26,20 +26,20 @@ outputs:
 // TestDoctorRecordings checks that doctor tells of each folder of recordings whether libcufile writes there, and that it
 // asks the library only where it is installed and would be used.
 func TestDoctorRecordings(t *testing.T) {
-	const without = "note recordings /refused is written without libcufile: "
+	const without = "note libcufile /refused is written without libcufile: "
 	for name, tt := range map[string]struct {
 		library, memory string
 		asked, want     []string
 	}{
 		"installed": {"usr/local/cuda/lib64/libcufile.so.0", "auto", []string{"libcufile:/accepted", "libcufile:/refused", "libcufile:/refused"}, []string{
-			"good libcufile /usr/local/cuda/lib64/libcufile.so.0", "good recordings /accepted is written by libcufile", without + "it refuses",
-			"good recordings /plain is written without libcufile: storage: compatibility",
-			"warning recordings /refused cannot be written by libcufile: it refuses: correct that, or use storage: auto",
+			"good libcufile /usr/local/cuda/lib64/libcufile.so.0", "good libcufile /accepted is written by libcufile", without + "it refuses",
+			"good libcufile /plain is written without libcufile: storage: compatibility",
+			"warning libcufile /refused cannot be written by libcufile: it refuses: correct that, or use storage: auto",
 		}},
 		"in host memory": {"usr/lib/libcufile.so.0", "host", []string{"libcufile:/refused"}, []string{
-			"good libcufile /usr/lib/libcufile.so.0", "note recordings /accepted is written without libcufile: memory: host", without + "memory: host",
-			"good recordings /plain is written without libcufile: storage: compatibility",
-			"warning recordings /refused cannot be written by libcufile: it refuses: correct that, or use storage: auto",
+			"good libcufile /usr/lib/libcufile.so.0", "note libcufile /accepted is written without libcufile: memory: host", without + "memory: host",
+			"good libcufile /plain is written without libcufile: storage: compatibility",
+			"warning libcufile /refused cannot be written by libcufile: it refuses: correct that, or use storage: auto",
 		}},
 		"not installed": {"none", "auto", nil, []string{"note libcufile not installed: recordings are written and read without it (storage: compatibility)"}},
 	} {
@@ -66,5 +66,5 @@ func TestDoctorRecordings(t *testing.T) {
 	}
 	p := ofPatient(fstest.MapFS{"usr/lib/libcufile.so.0": {}}, 0)
 	p.config = func() (*config.Appliance, error) { return nil, errors.New("permission denied") }
-	expect(t, p.recordings(), "recordings", isNote, "folders are not checked: permission denied")
+	expect(t, p.recordings(), "libcufile", isNote, "folders are not checked: permission denied")
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stand-in for libcufile: it has the functions' names and shapes, and makes transfers by pread and pwrite. It tests how the library
- * is opened, called and refused: it refuses files in folders named "refused", as the library does those of tmpfs. What ran through it is not tested with libcufile. Names and layouts are those of cufile.h 1.15,
- * written from its description and not from the Go side. */
+ * is opened, called and refused: it refuses files in folders named "refused", as the library does those of tmpfs. What ran
+ * through it is not tested with libcufile. Names and layouts are those of cufile.h 1.15, written from its description and not from
+ * the Go side. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
