@@ -217,7 +217,7 @@ type descr struct {
 }
 
 // errFileSystem explains libcufile's HandleNotRegistered at the registration of a file.
-var errFileSystem = errors.New("libcufile does not support its file system (tmpfs), or cannot learn which it is: it needs udev's /run/udev, " +
+var errFileSystem = errors.New("libcufile does not support its file system (tmpfs, for example), or cannot find out which it is: it needs udev's /run/udev, " +
 	"which containers must be given")
 
 const opaqueFD = 1 // CU_FILE_HANDLE_TYPE_OPAQUE_FD

@@ -47,6 +47,8 @@ func (c *Record) resolveVideo(r *resolver, at yamlfile.Section, o *Output, paylo
 		return at.Errorf("only streams with payload h264 or jpeg are recorded as they are sent: record other frames by an output of their own")
 	case c.Pack:
 		return at.Key("pack").Errorf("only a camera's samples can be packed: leave pack out")
+	case c.Storage != "":
+		return at.Key("storage").Errorf("only frames are written as storage says: leave storage out")
 	}
 	return c.verify(r, at, o)
 }
