@@ -45,8 +45,8 @@ outputs:
   - {name: refused, from: camera, policy: block, record: {directory: %[2]q, storage: auto}}
 `
 
-// TestServeStorage checks who writes the recordings of outputs with different values of storage, also in one folder: by
-// the log, the metrics and the files. A reload that changes the memory changes who writes. Then it plays the files.
+// TestServeStorage checks whether libcufile writes the recordings of outputs with different values of storage, also in one
+// folder: by the log, the metrics and the files. A reload that changes the memory changes that. Then it plays the files.
 func TestServeStorage(t *testing.T) {
 	accepted, refused := standInStorage(t)
 	web := rtptest.EvenPorts(t, 2)
@@ -75,10 +75,11 @@ func TestServeStorage(t *testing.T) {
 		`tegracast_output_storage_info{output="plain",storage="compatibility"} 1`, `tegracast_output_storage_info{output="refused",storage="compatibility"} 1`)
 	log := serve.Err.String()
 	holdsAll(t, log, `output=taken folder=`+accepted+` storage=library reason="it accepts files there"`,
-		`output=plain folder=`+accepted+` storage=compatibility reason="as configured"`, `output=refused folder=`+refused+` storage=compatibility reason="cuFileHandleRegister: `+refused,
+		`output=plain folder=`+accepted+` storage=compatibility reason="as configured"`,
+		`output=refused folder=`+refused+` storage=compatibility reason="cuFileHandleRegister: `+refused,
 		"(5027): libcufile does not support its file system", `output=taken folder=`+accepted+` storage=compatibility reason="memory is not CUDA's"`)
 	if n := strings.Count(log, "the recording is written"); n != 6 {
-		t.Errorf("%d lines tell who writes:\n%s", n, log)
+		t.Errorf("%d lines tell what writes:\n%s", n, log)
 	}
 	for _, path := range files {
 		r, err := record.Inspect(t.Context(), path, true, func(float64) {})
@@ -100,10 +101,11 @@ isp: [{name: isp}]
 outputs: [{name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}]
 `
 
-// plays plays a recording, repeatedly, and checks who reads it.
+// plays plays a recording, repeatedly, and checks whether libcufile reads it.
 func plays(t *testing.T, path, storage string, web int) {
 	t.Helper()
-	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "play.yaml", fmt.Sprintf(playYAML, web, path, "", web)), "--sdp-dir", t.TempDir())
+	yaml := fmt.Sprintf(playYAML, web, path, "", web)
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "play.yaml", yaml), "--sdp-dir", t.TempDir())
 	_, metrics := fetch(t, fmt.Sprintf("http://127.0.0.1:%d/metrics", web))
 	serve.Stop(t)
 	holdsAll(t, metrics, `tegracast_source_storage_info{source="camera",storage="`+storage+`"} 1`)
