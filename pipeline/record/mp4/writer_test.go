@@ -159,7 +159,7 @@ func TestWriterRefuses(t *testing.T) {
 	good := samples[1:]
 	long := []Sample{{Data: good[0].Data, Note: make([]byte, maxNotes+1)}}
 	for want, bad := range map[string][]Sample{
-		"another SPS": samples, "at least one": nil, "no picture": {{Data: []byte("a JPEG")}}, "notes": long,
+		"another SPS": samples, "at least one": nil, "no byte stream": {{Data: []byte("a JPEG")}}, "notes": long,
 	} {
 		before := out.Len()
 		if err := w.Fragment(bad, start); err == nil || !strings.Contains(err.Error(), want) || out.Len() != before {
