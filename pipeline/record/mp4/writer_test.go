@@ -94,6 +94,40 @@ func TestClocksThatStep(t *testing.T) {
 	}
 }
 
+// TestGapsBetweenFragments checks that a picture lasts until the next fragment begins, if that is later than was
+// announced, also after the clock was set back.
+func TestGapsBetweenFragments(t *testing.T) {
+	track, samples := pictures(t, JPEG, 15)
+	var out bytes.Buffer
+	w, err := NewWriter(&out, track, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range samples {
+		if i >= 5 {
+			samples[i].At = samples[i].At.Add(-time.Hour)
+		}
+		if i >= 10 {
+			samples[i].At = samples[i].At.Add(5 * time.Second)
+		}
+	}
+	for _, end := range []int{5, 10, 15} {
+		if err := w.Fragment(samples[end-5:end], samples[end-1].At.Add(period)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := read(t, out.Bytes())
+	for i, s := range samples {
+		want := period
+		if i == 9 {
+			want += 5 * time.Second
+		}
+		if in := f.Info(i); (in.Duration-want).Abs() > time.Millisecond || in.At.Sub(s.At).Abs() > time.Millisecond {
+			t.Errorf("%d: %+v, want %v for %v", i, in, s.At, want)
+		}
+	}
+}
+
 // full is a file on a disk that has room for so many bytes.
 type full struct {
 	bytes.Buffer
