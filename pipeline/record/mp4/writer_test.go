@@ -27,6 +27,9 @@ func TestPicturesAreReadBack(t *testing.T) {
 			f.Track.Codec != codec || f.Track.Width != width || f.Track.Height != height || !bytes.Equal(f.Track.SPS, track.SPS) || !bytes.Equal(f.Track.PPS, track.PPS) {
 			t.Fatalf("%d pictures, %+v", f.Len(), f)
 		}
+		if bytes.Contains(b, []byte("btrt")) {
+			t.Error("the file states a bit rate, which nothing knows")
+		}
 		for i, s := range samples {
 			in, lasts := f.Info(i), period
 			if i == 16 {
