@@ -17,7 +17,7 @@ import (
 type File struct {
 	Track    Track
 	Begun    time.Time // decode time 0: the capture time of the first picture of a Writer
-	Whole    int64     // bytes up to the end of the last whole fragment
+	Whole    int64     // number of bytes up to the end of the last whole fragment
 	Finished bool      // whether an index follows, which is the end of the file
 
 	r         io.ReaderAt
@@ -34,7 +34,7 @@ type File struct {
 	notesOf int
 }
 
-// A sample is where a picture is, and when it is decoded.
+// A sample holds the place, the decode time and the size of a picture.
 type sample struct {
 	offset, time int64
 	sizeKey      uint32 // size, with keyBit
@@ -63,7 +63,7 @@ type Info struct {
 	Offset   int64 // of its data
 	Size     int
 	Key      bool
-	At       time.Time // of capture, exact to a tick of the time scale, and to the nanosecond for the first of a fragment
+	At       time.Time // capture time: exact for the first picture of a fragment, and rounded to the time scale for others
 	Duration time.Duration
 }
 
@@ -120,7 +120,7 @@ func (f *File) Data(i int) ([]byte, error) {
 	return b, nil
 }
 
-// noEOF returns an error of reading what is known to be there.
+// noEOF replaces io.EOF, for reads that must not meet the end of the file.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

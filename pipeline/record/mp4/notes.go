@@ -21,7 +21,7 @@ var noteScheme = []byte(NoteScheme + "\x00\x00")
 // The epoch of NTP is 1900, in seconds before 1970.
 const epoch1900 = 2208988800
 
-// prftFlags means that the time is the one of capture.
+// prftFlags marks the time of a ProducerReferenceTimeBox as that of capture.
 const prftFlags = 24
 
 var boxTypePrft = amp4.StrToBoxType("prft")
@@ -55,14 +55,10 @@ func readPrft(b []byte) (at time.Time, decode int64, ok bool) {
 }
 
 // notes lays out the notes of the pictures of a fragment.
-func (w *Writer) notes(samples []Sample, base int64) error {
+func (w *Writer) notes(samples []Sample, base int64) {
 	l := w.l
-	begin := l.len()
 	for i := range samples {
 		if n := len(samples[i].Note); n > 0 {
-			if l.len()-begin+n > maxNotes {
-				return fmt.Errorf("mp4: the notes of a fragment have more than %d bytes: write it in parts", maxNotes)
-			}
 			size := amp4.SmallHeaderSize + noteFields + len(noteScheme) + n
 			l.uint32s(uint32(size), be.Uint32([]byte("emsg")))
 			l.uint32s(1<<24, timeScale, uint32(base>>32), uint32(base), w.durations[i], uint32(w.samples+i+1))
@@ -71,7 +67,6 @@ func (w *Writer) notes(samples []Sample, base int64) error {
 		}
 		base += int64(w.durations[i])
 	}
-	return nil
 }
 
 // readNote decodes an emsg box with a note, and returns its decode time and the note.
@@ -83,8 +78,8 @@ func readNote(b []byte, scale int64) (decode int64, note []byte, ok bool) {
 	return int64(be.Uint64(b[8:])), note, ok
 }
 
-// Note returns the note of a picture, or nil if there is none. It reads the notes of a whole fragment, and keeps them
-// until it reads those of another one.
+// Note returns the note of a picture, or nil if it has none. It reads the notes of a fragment at once, and keeps them
+// until a note of another fragment is asked for.
 func (f *File) Note(i int) ([]byte, error) {
 	n := f.fragmentOf(i)
 	f.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// TestPlayersOpenFiles checks that FFmpeg and GStreamer decode every picture of a file, with its index and while it grows.
+// TestPlayersOpenFiles checks that FFmpeg and GStreamer decode every picture of a file, with its index and while it
+// grows.
 func TestPlayersOpenFiles(t *testing.T) {
 	for name, codec := range map[string]Codec{"h264": H264, "jpeg": JPEG} {
 		t.Run(name, func(t *testing.T) {
@@ -43,8 +44,8 @@ func TestPlayersOpenFiles(t *testing.T) {
 	}
 }
 
-// TestMP4BoxReadsFiles checks that mp4box finds every sample, its time and the notes with their times, and that they are
-// those of this package.
+// TestMP4BoxReadsFiles checks that mp4box finds every sample and its time, and every note and its time, and that this
+// package finds the same.
 func TestMP4BoxReadsFiles(t *testing.T) {
 	for codec, name := range map[Codec]string{H264: "avc1.42c00a", JPEG: "mp4v"} {
 		track, samples := pictures(t, codec, 30)
@@ -52,7 +53,8 @@ func TestMP4BoxReadsFiles(t *testing.T) {
 		b, _ := write(t, track, samples, 7)
 		f := read(t, b)
 		got := byMP4Box(t, save(t, b))[0]
-		if got.Error != "" || got.Codec != name || got.Width != width || got.Height != height || got.Created != start.Unix() || got.Index != 1 ||
+		if got.Error != "" || got.Codec != name ||
+			got.Width != width || got.Height != height || got.Created != start.Unix() || got.Index != 1 ||
 			len(got.Samples) != len(samples) || len(got.Notes) != len(samples)-1 {
 			t.Fatalf("%+v", got)
 		}
@@ -74,7 +76,8 @@ func TestMP4BoxReadsFiles(t *testing.T) {
 			}
 			n := notes[0]
 			notes = notes[1:]
-			if n.Scheme != NoteScheme || n.Scale != 90000 || n.Time != int64(i)*3000 || n.Duration != 3000 || n.ID != int64(i+1) || n.Data != string(samples[i].Note) {
+			if n.Scheme != NoteScheme ||
+				n.Scale != 90000 || n.Time != int64(i)*3000 || n.Duration != 3000 || n.ID != int64(i+1) || n.Data != string(samples[i].Note) {
 				t.Errorf("note %d: %+v", i, n)
 			}
 		}
@@ -125,15 +128,18 @@ func TestPlayersOpenCutFiles(t *testing.T) {
 				paths, wholes = append(paths, path), append(wholes, whole)
 			}
 			for i, whole := range wholes[:byPlayers] {
+				if whole == 0 {
+					continue // no player shows anything, and gst-launch-1.0 may hang after its error
+				}
 				got, err := byFFmpeg(t, paths[i], cutFlags(t, b, paths[i])...)
-				if whole > 0 && (err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole))) {
+				if err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole)) {
 					t.Errorf("%s by FFmpeg: %v, want %d: %v", paths[i], got, whole, err)
 				}
 				if i >= byGst {
 					continue
 				}
 				got, err = byGStreamer(t, paths[i], codec)
-				if whole > 0 && (err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole))) {
+				if err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole)) {
 					t.Errorf("%s by GStreamer: %v, want %d: %v", paths[i], got, whole, err)
 				}
 			}

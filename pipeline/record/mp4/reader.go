@@ -23,9 +23,9 @@ const (
 // errUnsupported means that a file is good, and this package cannot read it.
 var errUnsupported = errors.New("not supported")
 
-// Read finds the pictures of a file of size bytes, without reading them, as far as the file is whole: one that is cut,
-// damaged or still being written ends with its last whole fragment. An error means that the file could not be read, that
-// it is cut before its first fragment, or that it is no fragmented MP4 with one track of H.264 or JPEG in display order.
+// Read finds the pictures of a file of size bytes, without reading them. A file that was cut, is damaged or is still
+// being written is read up to its last whole fragment. Read returns an error if the file cannot be read, was cut before
+// its first fragment, or is not fragmented MP4 with one track of H.264 or JPEG in display order.
 func Read(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	in := &window{r: r, size: size}
@@ -37,7 +37,7 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 			return nil, err
 		}
 		if n == 0 || at+n > maxHead || at == 0 && typ != amp4.BoxTypeFtyp() {
-			return nil, fmt.Errorf("mp4: %d bytes are no MP4 file with a moov box at its beginning: it was cut before its first picture, or is of another kind", size)
+			return nil, fmt.Errorf("mp4: the file of %d bytes does not begin with ftyp and moov boxes: it was cut before its first picture, or is no MP4", size)
 		}
 		at += n
 	}
@@ -125,7 +125,7 @@ func (f *File) fragment(in *window, of *fragment, n int64) (bool, error) {
 	return false, nil
 }
 
-// run appends the samples that the contents of a moof box list, one after another, and returns the decode time after them.
+// run appends the samples of a moof box, whose contents are b, and returns the decode time after them.
 func (f *File) run(b []byte, moof int64) (end int64, err error) {
 	var tfhd amp4.Tfhd
 	var trun []byte
@@ -169,7 +169,7 @@ func (f *File) run(b []byte, moof int64) (end int64, err error) {
 	return f.table(trun, moof, end, f.sampleDefaults(&tfhd))
 }
 
-// An entry is what a trun box says about a sample.
+// An entry holds the fields of a sample in a trun box.
 type entry struct{ duration, size, flags uint32 }
 
 // sampleDefaults returns what applies to samples without an entry of their own.
@@ -207,7 +207,7 @@ func (f *File) table(b []byte, offset, at int64, defaults entry) (int64, error) 
 			row += 4
 		}
 	}
-	// A sample without an entry in the box has the default size, of which as many must be in the file.
+	// The box may have no entries for its samples. Then the file has room for that many of the default size.
 	if offset < 0 || count*row > int64(len(b)) || has&trunSize == 0 && count*max(int64(defaults.size), 1) > f.size {
 		return 0, errMalformed
 	}
@@ -240,7 +240,7 @@ func (f *File) table(b []byte, offset, at int64, defaults entry) (int64, error) 
 	return at, nil
 }
 
-// A window reads boxes of a file, many small ones with one read.
+// A window reads the boxes of a file, several small ones at a time.
 type window struct {
 	r        io.ReaderAt
 	size, at int64
@@ -280,7 +280,7 @@ func (w *window) box(at int64) (amp4.BoxType, int64, error) {
 	return typ, n, nil
 }
 
-// payload returns the contents of the box at an offset, of which n bytes are read with its header.
+// payload reads n bytes of the box at an offset, and returns those after its header.
 func (w *window) payload(at, n int64) ([]byte, error) {
 	b, err := w.bytes(at, n)
 	if err != nil {

@@ -29,7 +29,7 @@ func TestReadRefuses(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		"nothing": {nil, "no MP4 file"}, "text": {[]byte(strings.Repeat("text", 99)), "no MP4 file"}, "a cut head": {b[:ends[0]-1], "cut before its first picture"},
+		"nothing": {nil, "does not begin with"}, "text": {[]byte(strings.Repeat("text", 99)), "does not begin with"}, "a cut head": {b[:ends[0]-1], "cut before its first picture"},
 		"a span": {all(t, span), "no fragments"}, "reordered": {shifted, "display order"}, "two tracks": {two, "moov box"},
 	} {
 		if _, err := Read(bytes.NewReader(c.b), int64(len(c.b))); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -56,13 +56,37 @@ func (r *broken) ReadAt(p []byte, off int64) (int, error) {
 	return bytes.NewReader(r.b).ReadAt(p, off)
 }
 
+// TestDeepBoxes checks that a Span refuses boxes in boxes without end, each level of which would cost memory.
+func TestDeepBoxes(t *testing.T) {
+	track, samples := pictures(t, JPEG, 2)
+	b, ends := write(t, track, samples, 2)
+	var deep []byte
+	for n := 100; n > 0; n-- {
+		deep = append(be.AppendUint32(deep, uint32(8*n)), "dinf"...)
+	}
+	hostile := append(append(bytes.Clone(b[:ends[0]]), deep...), b[ends[0]:]...)
+	moov := hostile[bytes.Index(hostile, []byte("moov"))-4:]
+	be.PutUint32(moov, be.Uint32(moov)+uint32(len(deep)))
+	f := read(t, hostile)
+	if _, err := f.Span(0, f.Len()); !errors.Is(err, errMalformed) || f.Len() != 2 {
+		t.Errorf("%d pictures: %v", f.Len(), err)
+	}
+}
+
 // TestDamagedEnds checks that what follows the last whole fragment is ignored: zeros, as after a power cut, and others.
 func TestDamagedEnds(t *testing.T) {
 	track, samples := pictures(t, JPEG, 20)
 	b, ends := write(t, track, samples, 10)
+	index, text := b[ends[2]:], bytes.Repeat([]byte("text"), 1000)
+	long := bytes.Clone(b[ends[0]:ends[1]])
+	long[bytes.Index(long, []byte("mdat"))-9]++ // of the last size in trun, before the flags and the size of mdat
+	early := bytes.Clone(b[ends[0]:ends[1]])
+	early[bytes.Index(early, []byte("trun"))+15]-- // of the data offset
 	for name, tail := range map[string][]byte{
-		"zeros": make([]byte, 100000), "text": bytes.Repeat([]byte("text"), 1000), "its beginning": b[ends[0]:ends[1]],
-		"a huge moof": append([]byte{0x7f, 0, 0, 0}, "moof"...), "a free box": append([]byte{0, 0, 0, 8}, "free"...),
+		"zeros": make([]byte, 100000), "text": text, "a picture beyond its mdat box": long, "a picture that begins before it": early,
+		"an index and text": append(bytes.Clone(index), text...), "an index after a box": append([]byte("\x00\x00\x00\x08free"), index...),
+		"its beginning": b[ends[0]:ends[1]],
+		"a huge moof":   append([]byte{0x7f, 0, 0, 0}, "moof"...), "a free box": append([]byte{0, 0, 0, 8}, "free"...),
 	} {
 		damaged := append(bytes.Clone(b[:ends[2]]), tail...)
 		f := read(t, damaged)

@@ -12,8 +12,8 @@ import (
 	amp4 "github.com/abema/go-mp4"
 )
 
-// A Span is a part of the pictures of a file as an MP4 file of its own, without fragments. It has the boxes before the
-// pictures in memory, and reads the pictures from the file. ReadAt may be called at the same time.
+// A Span presents a range of the pictures of a file as an MP4 file without fragments. It holds the boxes before the
+// pictures in memory, and reads the pictures from the file. Its methods may be called concurrently.
 type Span struct {
 	f    *File
 	head []byte
@@ -21,12 +21,11 @@ type Span struct {
 	size int64
 }
 
-// A run is a piece of the file with pictures, at offset in the Span.
+// A run is a contiguous part of the file with pictures, which the Span has at offset.
 type run struct{ offset, from, size int64 }
 
-// Span returns the pictures from the one with number from up to the one with number to, which is not included. If the
-// first is not a key picture, the Span has the pictures from the key picture before it, and an edit list that makes
-// players show them from the first on.
+// Span returns the pictures from, from+1, …, to-1. If the first is not a key picture, the Span begins with the key
+// picture before it, and has an edit list by which players show the first picture first.
 func (f *File) Span(from, to int) (*Span, error) {
 	if from < 0 || to > len(f.samples) || from >= to {
 		return nil, fmt.Errorf("mp4: pictures from %d up to %d of %d: the first must be before the second", from, to, len(f.samples))
@@ -72,7 +71,7 @@ func (s *Span) ReadAt(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// The tables of a Span say what its samples are.
+// The tables of a Span describe its samples.
 type tables struct {
 	runs         []run
 	sizes        []uint32
@@ -126,7 +125,7 @@ func (t *tables) chunk(n int) {
 
 // head returns the boxes before the pictures, and sets the offsets of the runs.
 func (t *tables) head(f *File, begun time.Time) ([]byte, error) {
-	// The boxes but the tables have less than twice the space that they may have in a file.
+	// The other boxes come from the head of the file, and are less than twice as large as it may be.
 	numbers := len(t.sizes) + len(t.durations) + len(t.chunks) + len(t.keys) + len(t.runs)
 	long := t.bytes+4*int64(numbers)+2*maxHead > math.MaxUint32
 	offsets := 0
@@ -136,8 +135,8 @@ func (t *tables) head(f *File, begun time.Time) ([]byte, error) {
 			setBrands(box, "isom", "iso2", "mp41", "mp42")
 		case *amp4.Mvhd:
 			setBegun(box, begun)
-			// The tracks say how long they are shown. GStreamer 1.22 compares this duration with decode times that count
-			// the hidden pictures, and ends at a key picture behind it.
+			// GStreamer 1.22 compares this duration with decode times, which include the hidden pictures, and ends at a
+			// key picture after it. Other players use the duration of the track.
 			box.Timescale, box.DurationV1 = uint32(f.scale), uint64(t.hidden+t.show)
 		case *amp4.Tkhd:
 			box.SetVersion(1)

@@ -4,6 +4,7 @@ package mp4
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"image"
@@ -68,7 +69,9 @@ func output(t testing.TB, in []byte, name string, args ...string) ([]byte, error
 	if _, err := exec.LookPath(name); err != nil {
 		t.Skipf("NEEDS %s, which make setup-test installs", name)
 	}
-	cmd := exec.CommandContext(t.Context(), name, args...)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a program that hangs
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
 	var errs bytes.Buffer
 	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), &errs
 	out, err := cmd.Output()
@@ -134,7 +137,8 @@ func pictures(t testing.TB, codec Codec, n int) (Track, []Sample) {
 	return track, list
 }
 
-// write writes samples in fragments of a number of pictures, and returns the file with its index, and where each fragment ends.
+// write writes samples in fragments of a number of pictures. It returns the file with its index, and the offsets at
+// which the head and each fragment end.
 func write(t testing.TB, track Track, samples []Sample, fragment int) (b []byte, ends []int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -212,7 +216,8 @@ func byGStreamer(t *testing.T, path string, codec Codec) ([]int, error) {
 	if codec == JPEG {
 		decoder = "jpegdec"
 	}
-	args := strings.Fields("-q filesrc location=" + path + " ! qtdemux ! " + decoder + " ! videoconvert ! videocrop top=0 ! video/x-raw,format=GRAY8 ! filesink location=" + path + ".raw")
+	args := strings.Fields("-q filesrc location=" + path + " ! qtdemux ! " + decoder +
+		" ! videoconvert ! videocrop top=0 ! video/x-raw,format=GRAY8 ! filesink location=" + path + ".raw")
 	if _, err := output(t, nil, "gst-launch-1.0", args...); err != nil {
 		return nil, err
 	}
@@ -223,7 +228,7 @@ func byGStreamer(t *testing.T, path string, codec Codec) ([]int, error) {
 	return shown(t, b), nil
 }
 
-// A boxed is what testdata/mp4box/read.mjs prints of a file.
+// A boxed holds the output of testdata/mp4box/read.mjs for a file.
 type boxed struct {
 	Error, Codec  string
 	Width, Height int

@@ -35,15 +35,15 @@ const (
 	trackID   = 1
 	timeScale = 90000
 
-	maxHead     = 1 << 20 // bytes of ftyp and moov
+	// Limits, in bytes but the last. A reader takes files of others that are twice as large as a Writer's.
+	maxHead     = 1 << 20 // ftyp and moov
 	maxMoof     = 64 << 20
-	maxFragment = 1 << 30 // bytes of a fragment
-	maxPicture  = 1 << 28 // bytes of a picture
-	maxNotes    = 64 << 20
+	maxNotes    = 64 << 20 // of a fragment, without their boxes
+	maxFragment = 1 << 30
+	maxPicture  = 1 << 28
 	maxSamples  = 1 << 23 // pictures of a file: 38 hours at 60 frames a second
 
-	// The epoch of MP4 is 1904, in seconds before 1970.
-	epoch1904 = 2082844800
+	epoch1904 = 2082844800 // seconds from 1904, when times of MP4 begin, to 1970
 )
 
 // head returns the ftyp and moov boxes of a file.
@@ -74,14 +74,14 @@ func (t *Track) head(begun time.Time) ([]byte, error) {
 		case *amp4.Mvhd:
 			setBegun(box, begun)
 			box.NextTrackID = trackID + 1
-		case *amp4.Btrt: // bit rates that nobody knows yet
+		case *amp4.Btrt: // bit rates, which are unknown
 			return false
 		}
 		return true
 	})
 }
 
-// setBrands says which rules a file follows, the first of which fits it best.
+// setBrands sets the specifications that a file follows, the best first.
 func setBrands(box *amp4.Ftyp, names ...string) {
 	box.MinorVersion, box.CompatibleBrands = 0, nil
 	copy(box.MajorBrand[:], names[0])

@@ -33,12 +33,12 @@ type Writer struct {
 	w     io.Writer
 	track Track
 	begun time.Time
-	err   error // of a failed write: the file has a part of a fragment
+	err   error // of a write that failed, or that the Writer is closed
 
 	offset  int64 // bytes written
 	samples int
 	next    int64 // decode time after the last sample
-	end     int64 // its capture time, which is another one where a clock was set
+	end     int64 // capture time after it, which differs once the clock was set
 	number  uint32
 	keys    []key
 
@@ -52,8 +52,8 @@ type key struct {
 	number     uint32 // in the fragment, from 1
 }
 
-// NewWriter begins a file, which contains no pictures yet, with one write. Decode times in the file are counted from
-// begun, the capture time of the first picture.
+// NewWriter begins a file, with one write. Decode times in the file count from begun, the capture time of the first
+// picture.
 func NewWriter(w io.Writer, t Track, begun time.Time) (*Writer, error) {
 	head, err := t.head(begun)
 	if err != nil {
@@ -72,30 +72,26 @@ func (w *Writer) ticks(t time.Time) int64 {
 	return s*timeScale + (ns*timeScale+int64(time.Second)/2)/int64(time.Second)
 }
 
-// Fragment writes pictures as one fragment, with one write. end is the capture time of the picture after them. A
-// picture lasts until the next one, and one tick if the next one is not later. After an error of a write the Writer
-// does nothing more, and the file reads as it did before that write; after any other error nothing was written.
+// Fragment writes pictures as one fragment, with one write. The capture time of the picture after them is end. A
+// picture lasts until the next one, or one tick of the time scale if the next one is not later. If the write fails, the
+// file can be read up to the fragment before, and all further calls return the same error. After any other error,
+// nothing has been written.
 func (w *Writer) Fragment(samples []Sample, end time.Time) error {
-	switch {
-	case w.err != nil:
+	if w.err != nil {
 		return w.err
-	case len(samples) == 0:
-		return errors.New("mp4: a fragment needs at least one picture")
-	case w.samples+len(samples) > maxSamples:
-		return fmt.Errorf("mp4: the file has %d pictures, and %d are its limit: begin another file", w.samples, maxSamples)
+	}
+	if err := w.check(samples); err != nil {
+		return err
 	}
 	base := w.next + clamp(w.ticks(samples[0].At)-w.end, 0)
 	next := w.measure(samples, base, end)
 	l := w.l
 	l.reset()
 	l.prft(samples[0].At, base)
-	if err := w.notes(samples, base); err != nil {
-		return err
-	}
+	w.notes(samples, base)
 	w.pad(len(samples))
 	moof := l.len()
 	table := w.moof(len(samples), base)
-	data := l.len()
 	l.begin(amp4.BoxTypeMdat())
 	be.PutUint32(l.bytes()[table-4:], uint32(l.len()-moof)) // the data offset
 	for i := range samples {
@@ -115,9 +111,6 @@ func (w *Writer) Fragment(samples []Sample, end time.Time) error {
 	if l.err != nil {
 		return l.err
 	}
-	if data-moof > maxMoof || l.len() > maxFragment {
-		return fmt.Errorf("mp4: a fragment of %d pictures and %d bytes, of at most %d: write it in parts", len(samples), l.len(), maxFragment)
-	}
 	if _, w.err = w.w.Write(l.bytes()); w.err != nil {
 		return w.err
 	}
@@ -126,6 +119,28 @@ func (w *Writer) Fragment(samples []Sample, end time.Time) error {
 	w.samples += len(samples)
 	w.next, w.end = next, w.ticks(end)
 	w.number++
+	return nil
+}
+
+// check returns an error if the pictures cannot be the next fragment.
+func (w *Writer) check(samples []Sample) error {
+	data, notes := 0, 0
+	for i := range samples {
+		s := &samples[i]
+		if len(s.Data) == 0 || len(s.Data) > maxPicture/2 {
+			return fmt.Errorf("mp4: a picture of %d bytes: it must have 1 to %d", len(s.Data), maxPicture/2)
+		}
+		data += len(s.Data)
+		notes += len(s.Note)
+	}
+	switch {
+	case len(samples) == 0:
+		return errors.New("mp4: a fragment needs at least one picture")
+	case w.samples+len(samples) > maxSamples:
+		return fmt.Errorf("mp4: the file has %d pictures, and may have %d: begin another file", w.samples, maxSamples)
+	case moofSize(len(samples)) > maxMoof || data > maxFragment || notes > maxNotes:
+		return fmt.Errorf("mp4: a fragment with %d pictures of %d bytes and %d bytes of notes: write it as several", len(samples), data, notes)
+	}
 	return nil
 }
 
@@ -148,9 +163,9 @@ func (w *Writer) measure(samples []Sample, base int64, end time.Time) int64 {
 	return base
 }
 
-// pad lays out a free box so that the moof box of n samples, which follows, is within one page of the file, if a page is
-// large enough. A power cut, a signal or a reader that is too early cuts the last write between pages, and FFmpeg opens
-// no file that ends in a moof box.
+// pad lays out a free box so that the moof box of n samples, which follows, does not cross a page of the file, unless
+// it is larger than a page. After a power cut or a kill, and for a program that reads while this one writes, a file may
+// end between two pages of the last write, and FFmpeg does not open a file that ends within a moof box.
 func (w *Writer) pad(n int) {
 	const page = 4096
 	room, size := page-int(w.offset+int64(w.l.len()))%page, moofSize(n)
@@ -188,37 +203,33 @@ func (w *Writer) moof(n int, base int64) int {
 	return table
 }
 
-// picture lays out the data of a picture.
+// picture lays out the data of a picture. Of the units of H.264 it leaves out delimiters, and parameter sets that the
+// head of the file has. Another PPS stays, because players take those in the stream.
 func (w *Writer) picture(s *Sample) error {
-	l := w.l
 	if w.track.Codec == JPEG {
-		l.write(s.Data)
-	} else {
-		empty := true
-		for unit := range units(s.Data) {
-			switch unit[0] & 0x1f {
-			case unitSPS:
-				if !bytes.Equal(unit, w.track.SPS) {
-					return errors.New("mp4: the stream has got another SPS: begin another file")
-				}
-				continue
-			case unitPPS:
-				if bytes.Equal(unit, w.track.PPS) {
-					continue
-				}
-			case unitDelimiter:
+		w.l.write(s.Data)
+		return nil
+	}
+	begin := w.l.len()
+	for unit := range units(s.Data) {
+		switch unit[0] & 0x1f {
+		case unitSPS:
+			if !bytes.Equal(unit, w.track.SPS) {
+				return errors.New("mp4: the access unit has another SPS than the file: begin another file")
+			}
+			continue
+		case unitPPS:
+			if bytes.Equal(unit, w.track.PPS) {
 				continue
 			}
-			l.uint32s(uint32(len(unit)))
-			l.write(unit)
-			empty = false
+		case unitDelimiter:
+			continue
 		}
-		if empty {
-			return fmt.Errorf("mp4: the access unit of %d bytes contains no picture in a byte stream (Annex B)", len(s.Data))
-		}
+		w.l.uint32s(uint32(len(unit)))
+		w.l.write(unit)
 	}
-	if len(s.Data) == 0 || len(s.Data) > maxPicture/2 {
-		return fmt.Errorf("mp4: a picture of %d bytes: it must have 1 to %d", len(s.Data), maxPicture/2)
+	if w.l.len() == begin {
+		return fmt.Errorf("mp4: an access unit of %d bytes is no byte stream (Annex B) with a picture", len(s.Data))
 	}
 	return nil
 }
@@ -234,7 +245,8 @@ func (w *Writer) index(samples []Sample, base, moof int64) {
 	}
 }
 
-// Close writes the index at the end of the file. It does not close the file, and does nothing after an error of a write.
+// Close writes the index, which ends the file. It does not close the underlying writer. After an error of a write it
+// writes nothing, and returns that error.
 func (w *Writer) Close() error {
 	if w.err != nil {
 		return w.err

@@ -27,6 +27,9 @@ func TestPicturesAreReadBack(t *testing.T) {
 			f.Track.Codec != codec || f.Track.Width != width || f.Track.Height != height || !bytes.Equal(f.Track.SPS, track.SPS) || !bytes.Equal(f.Track.PPS, track.PPS) {
 			t.Fatalf("%d pictures, %+v", f.Len(), f)
 		}
+		if bytes.Contains(b, []byte("btrt")) {
+			t.Error("the file states a bit rate, which nothing knows")
+		}
 		for i, s := range samples {
 			in, lasts := f.Info(i), period
 			if i == 16 {
@@ -91,6 +94,40 @@ func TestClocksThatStep(t *testing.T) {
 	}
 	if got, err := byFFmpeg(t, save(t, all(t, s)), "-xerror"); err != nil || !slices.Equal(got, upTo(3, 38)) {
 		t.Errorf("%v: %v", got, err)
+	}
+}
+
+// TestGapsBetweenFragments checks that a picture lasts until the next fragment begins, if that is later than was
+// announced, also after the clock was set back.
+func TestGapsBetweenFragments(t *testing.T) {
+	track, samples := pictures(t, JPEG, 15)
+	var out bytes.Buffer
+	w, err := NewWriter(&out, track, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range samples {
+		if i >= 5 {
+			samples[i].At = samples[i].At.Add(-time.Hour)
+		}
+		if i >= 10 {
+			samples[i].At = samples[i].At.Add(5 * time.Second)
+		}
+	}
+	for _, end := range []int{5, 10, 15} {
+		if err := w.Fragment(samples[end-5:end], samples[end-1].At.Add(period)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := read(t, out.Bytes())
+	for i, s := range samples {
+		want := period
+		if i == 9 {
+			want += 5 * time.Second
+		}
+		if in := f.Info(i); (in.Duration-want).Abs() > time.Millisecond || in.At.Sub(s.At).Abs() > time.Millisecond {
+			t.Errorf("%d: %+v, want %v for %v", i, in, s.At, want)
+		}
 	}
 }
 
@@ -159,7 +196,7 @@ func TestWriterRefuses(t *testing.T) {
 	good := samples[1:]
 	long := []Sample{{Data: good[0].Data, Note: make([]byte, maxNotes+1)}}
 	for want, bad := range map[string][]Sample{
-		"another SPS": samples, "at least one": nil, "no picture": {{Data: []byte("a JPEG")}}, "notes": long,
+		"another SPS": samples, "at least one": nil, "no byte stream": {{Data: []byte("a JPEG")}}, "notes": long,
 	} {
 		before := out.Len()
 		if err := w.Fragment(bad, start); err == nil || !strings.Contains(err.Error(), want) || out.Len() != before {
