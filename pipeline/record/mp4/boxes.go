@@ -19,9 +19,9 @@ var errMalformed = errors.New("malformed")
 
 // A layout lays out boxes in memory, one after another or within each other. Its err is the first error.
 type layout struct {
-	seekablebuffer.Buffer
-	boxes *amp4.Writer
-	err   error
+	buffer seekablebuffer.Buffer
+	boxes  *amp4.Writer
+	err    error
 }
 
 func newLayout() *layout {
@@ -32,9 +32,15 @@ func newLayout() *layout {
 
 // reset empties the layout, which keeps its memory.
 func (l *layout) reset() {
-	l.Reset()
-	l.boxes, l.err = amp4.NewWriter(&l.Buffer), nil
+	l.buffer.Reset()
+	l.boxes, l.err = amp4.NewWriter(&l.buffer), nil
 }
+
+func (l *layout) len() int      { return l.buffer.Len() }
+func (l *layout) bytes() []byte { return l.buffer.Bytes() }
+
+// write writes bytes. It does not fail, since it writes to memory.
+func (l *layout) write(b []byte) { _, _ = l.buffer.Write(b) }
 
 func (l *layout) failed(err error) {
 	if l.err == nil {
@@ -53,16 +59,11 @@ func (l *layout) end() {
 	l.failed(err)
 }
 
-// open begins a box with its fields.
-func (l *layout) open(b amp4.IImmutableBox) {
+// box writes a box without others in it.
+func (l *layout) box(b amp4.IImmutableBox) {
 	l.begin(b.GetType())
 	_, err := amp4.Marshal(l.boxes, b, amp4.Context{})
 	l.failed(err)
-}
-
-// box writes a box without others in it.
-func (l *layout) box(b amp4.IImmutableBox) {
-	l.open(b)
 	l.end()
 }
 
@@ -71,7 +72,7 @@ func (l *layout) uint32s(list ...uint32) {
 	var b [4]byte
 	for _, n := range list {
 		be.PutUint32(b[:], n)
-		l.Write(b[:]) //nolint:errcheck // to memory
+		l.write(b[:])
 	}
 }
 
@@ -92,8 +93,8 @@ func header(b []byte) (typ amp4.BoxType, length, size int64, ok bool) {
 	return typ, length, size, size >= length
 }
 
-// walk calls f for each box in b and for those in containers, which come after their container.
-func walk(b []byte, f func(typ amp4.BoxType, payload []byte) error) error {
+// walk calls f for each box in b, and after a container for the boxes in it, down to a depth.
+func walk(b []byte, depth int, f func(typ amp4.BoxType, payload []byte) error) error {
 	for len(b) > 0 {
 		typ, length, size, ok := header(b)
 		if !ok || size > int64(len(b)) {
@@ -104,9 +105,11 @@ func walk(b []byte, f func(typ amp4.BoxType, payload []byte) error) error {
 			return fmt.Errorf("%s: %w", typ, err)
 		}
 		switch typ {
-		case amp4.BoxTypeMoov(), amp4.BoxTypeMvex(), amp4.BoxTypeMoof(), amp4.BoxTypeTraf():
-			if err := walk(payload, f); err != nil {
-				return err
+		case amp4.BoxTypeMoov(), amp4.BoxTypeMvex(), amp4.BoxTypeTraf():
+			if depth > 0 {
+				if err := walk(payload, depth-1, f); err != nil {
+					return err
+				}
 			}
 		}
 		b = b[size:]
@@ -123,17 +126,23 @@ func unmarshal(payload []byte, box amp4.IBox) error {
 // rewrite returns ftyp and moov with each box as edit leaves it, which is called before the box is laid out, and leaves
 // it out if it returns false.
 func rewrite(head []byte, edit func(l *layout, box amp4.IBox) bool) ([]byte, error) {
+	const depth = 16 // more than any box has; each level costs memory
 	in, l := bytes.NewReader(head), newLayout()
 	_, err := amp4.ReadBoxStructure(in, func(h *amp4.ReadHandle) (any, error) {
 		if !h.BoxInfo.IsSupportedType() {
 			return nil, l.boxes.CopyBox(in, &h.BoxInfo)
 		}
+		if len(h.Path) > depth {
+			return nil, errMalformed
+		}
 		box, _, err := h.ReadPayload()
 		if err != nil || !edit(l, box) {
 			return nil, err
 		}
-		l.open(box)
-		_, err = h.Expand()
+		l.begin(h.BoxInfo.Type)
+		if _, err = amp4.Marshal(l.boxes, box, h.BoxInfo.Context); err == nil {
+			_, err = h.Expand()
+		}
 		l.end()
 		return nil, err
 	})
@@ -143,5 +152,5 @@ func rewrite(head []byte, edit func(l *layout, box amp4.IBox) bool) ([]byte, err
 	if err != nil {
 		return nil, fmt.Errorf("mp4: the moov box: %w", err)
 	}
-	return l.Bytes(), nil
+	return l.bytes(), nil
 }

@@ -5,7 +5,6 @@ package mp4
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"time"
 
 	amp4 "github.com/abema/go-mp4"
@@ -13,6 +12,11 @@ import (
 
 // NoteScheme is the scheme of the emsg boxes with notes.
 const NoteScheme = "urn:tegracast:frame:1"
+
+// noteFields is the length of the fields of an emsg box of version 1, which the scheme and its empty value follow.
+const noteFields = 24
+
+var noteScheme = []byte(NoteScheme + "\x00\x00")
 
 // The epoch of NTP is 1900, in seconds before 1970.
 const epoch1900 = 2208988800
@@ -53,17 +57,17 @@ func readPrft(b []byte) (at time.Time, decode int64, ok bool) {
 // notes lays out the notes of the pictures of a fragment.
 func (w *Writer) notes(samples []Sample, base int64) error {
 	l := w.l
-	begin := l.Len()
+	begin := l.len()
 	for i := range samples {
 		if n := len(samples[i].Note); n > 0 {
-			if l.Len()-begin+n > maxNotes {
+			if l.len()-begin+n > maxNotes {
 				return fmt.Errorf("mp4: the notes of a fragment have more than %d bytes: write it in parts", maxNotes)
 			}
-			l.begin(amp4.BoxTypeEmsg())
+			size := amp4.SmallHeaderSize + noteFields + len(noteScheme) + n
+			l.uint32s(uint32(size), be.Uint32([]byte("emsg")))
 			l.uint32s(1<<24, timeScale, uint32(base>>32), uint32(base), w.durations[i], uint32(w.samples+i+1))
-			io.WriteString(l, NoteScheme+"\x00\x00") //nolint:errcheck // to memory
-			l.Write(samples[i].Note)                 //nolint:errcheck // to memory
-			l.end()
+			l.write(noteScheme)
+			l.write(samples[i].Note)
 		}
 		base += int64(w.durations[i])
 	}
@@ -72,11 +76,10 @@ func (w *Writer) notes(samples []Sample, base int64) error {
 
 // readNote decodes an emsg box with a note, and returns its decode time and the note.
 func readNote(b []byte, scale int64) (decode int64, note []byte, ok bool) {
-	const fields = 24
-	if len(b) < fields || b[0] != 1 || int64(be.Uint32(b[4:])) != scale {
+	if len(b) < noteFields || b[0] != 1 || int64(be.Uint32(b[4:])) != scale {
 		return 0, nil, false
 	}
-	note, ok = bytes.CutPrefix(b[fields:], []byte(NoteScheme+"\x00\x00"))
+	note, ok = bytes.CutPrefix(b[noteFields:], noteScheme)
 	return int64(be.Uint64(b[8:])), note, ok
 }
 
@@ -106,7 +109,7 @@ func (f *File) readNotes(of *fragment) (map[int64][]byte, error) {
 		return nil, fmt.Errorf("mp4: reading notes at offset %d: %w", of.start, err)
 	}
 	notes := map[int64][]byte{}
-	err := walk(b, func(typ amp4.BoxType, payload []byte) error {
+	err := walk(b, 0, func(typ amp4.BoxType, payload []byte) error {
 		if typ == amp4.BoxTypeEmsg() {
 			if at, note, ok := readNote(payload, f.scale); ok {
 				notes[at] = note

@@ -131,7 +131,7 @@ func (f *File) run(b []byte, moof int64) (end int64, err error) {
 	var trun []byte
 	end = f.end
 	seen := map[amp4.BoxType]bool{}
-	err = walk(b, func(typ amp4.BoxType, payload []byte) error {
+	err = walk(b, 1, func(typ amp4.BoxType, payload []byte) error {
 		switch typ {
 		case amp4.BoxTypeTraf(), amp4.BoxTypeTrun(), amp4.BoxTypeTfhd(), amp4.BoxTypeTfdt():
 			if seen[typ] {
@@ -253,7 +253,7 @@ func (w *window) bytes(at, n int64) ([]byte, error) {
 		return nil, nil
 	}
 	if at < w.at || at+n > w.at+int64(len(w.b)) {
-		length := min(max(n, 1<<16), w.size-at)
+		length := min(max(n, 1<<15), w.size-at)
 		if int64(cap(w.b)) < length {
 			w.b = make([]byte, length)
 		}

@@ -136,7 +136,9 @@ func (t *tables) head(f *File, begun time.Time) ([]byte, error) {
 			setBrands(box, "isom", "iso2", "mp41", "mp42")
 		case *amp4.Mvhd:
 			setBegun(box, begun)
-			box.Timescale, box.DurationV1 = uint32(f.scale), uint64(t.show)
+			// The tracks say how long they are shown. GStreamer 1.22 compares this duration with decode times that count
+			// the hidden pictures, and ends at a key picture behind it.
+			box.Timescale, box.DurationV1 = uint32(f.scale), uint64(t.hidden+t.show)
 		case *amp4.Tkhd:
 			box.SetVersion(1)
 			box.DurationV1 = uint64(t.show)
@@ -207,7 +209,7 @@ func (t *tables) write(l *layout, long bool) (offsets int) {
 		typ, room = amp4.BoxTypeCo64(), make([]uint32, 2*len(t.runs))
 	}
 	l.table(typ, room, uint32(len(t.runs)))
-	return l.Len() - 4*len(room)
+	return l.len() - 4*len(room)
 }
 
 // table lays out a box of version 0 with fields and numbers.

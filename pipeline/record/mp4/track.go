@@ -51,6 +51,9 @@ func (t *Track) head(begun time.Time) ([]byte, error) {
 	init := fmp4.Init{Tracks: []*fmp4.InitTrack{{ID: trackID, TimeScale: timeScale}}}
 	switch t.Codec {
 	case H264:
+		if len(t.SPS) == 0 || len(t.PPS) == 0 {
+			return nil, errors.New("mp4: a track of H.264 needs the SPS and the PPS of the stream")
+		}
 		init.Tracks[0].Codec = &codecs.H264{SPS: t.SPS, PPS: t.PPS}
 	case JPEG:
 		if t.Width < 1 || t.Height < 1 || t.Width > math.MaxUint16 || t.Height > math.MaxUint16 {
@@ -61,10 +64,10 @@ func (t *Track) head(begun time.Time) ([]byte, error) {
 		return nil, fmt.Errorf("mp4: unknown codec %d", t.Codec)
 	}
 	l := newLayout()
-	if err := init.Marshal(&l.Buffer); err != nil {
+	if err := init.Marshal(&l.buffer); err != nil {
 		return nil, fmt.Errorf("mp4: %w", err)
 	}
-	return rewrite(l.Bytes(), func(l *layout, box amp4.IBox) bool {
+	return rewrite(l.bytes(), func(l *layout, box amp4.IBox) bool {
 		switch box := box.(type) {
 		case *amp4.Ftyp:
 			setBrands(box, "iso6", "isom", "mp42")
@@ -102,7 +105,7 @@ func (f *File) readHead() error {
 		return fmt.Errorf("mp4: the moov box: %w", err)
 	}
 	tracks, fragmented := 0, false
-	err := walk(f.head, func(typ amp4.BoxType, payload []byte) error {
+	err := walk(f.head, 2, func(typ amp4.BoxType, payload []byte) error {
 		switch typ {
 		case amp4.BoxTypeTrak():
 			tracks++

@@ -92,36 +92,37 @@ func (w *Writer) Fragment(samples []Sample, end time.Time) error {
 	if err := w.notes(samples, base); err != nil {
 		return err
 	}
-	moof := l.Len()
+	w.pad(len(samples))
+	moof := l.len()
 	table := w.moof(len(samples), base)
-	data := l.Len()
+	data := l.len()
 	l.begin(amp4.BoxTypeMdat())
-	be.PutUint32(l.Bytes()[table-4:], uint32(l.Len()-moof)) // the data offset
+	be.PutUint32(l.bytes()[table-4:], uint32(l.len()-moof)) // the data offset
 	for i := range samples {
-		at := l.Len()
+		at := l.len()
 		if err := w.picture(&samples[i]); err != nil {
 			return err
 		}
-		entry, flags := l.Bytes()[table+12*i:], uint32(flagsNot)
+		entry, flags := l.bytes()[table+12*i:], uint32(flagsNot)
 		if samples[i].Key {
 			flags = flagsKey
 		}
 		be.PutUint32(entry, w.durations[i])
-		be.PutUint32(entry[4:], uint32(l.Len()-at))
+		be.PutUint32(entry[4:], uint32(l.len()-at))
 		be.PutUint32(entry[8:], flags)
 	}
 	l.end()
 	if l.err != nil {
 		return l.err
 	}
-	if data-moof > maxMoof || l.Len() > maxFragment {
-		return fmt.Errorf("mp4: a fragment of %d pictures and %d bytes, of at most %d: write it in parts", len(samples), l.Len(), maxFragment)
+	if data-moof > maxMoof || l.len() > maxFragment {
+		return fmt.Errorf("mp4: a fragment of %d pictures and %d bytes, of at most %d: write it in parts", len(samples), l.len(), maxFragment)
 	}
-	if _, w.err = w.w.Write(l.Bytes()); w.err != nil {
+	if _, w.err = w.w.Write(l.bytes()); w.err != nil {
 		return w.err
 	}
 	w.index(samples, base, w.offset+int64(moof))
-	w.offset += int64(l.Len())
+	w.offset += int64(l.len())
 	w.samples += len(samples)
 	w.next, w.end = next, w.ticks(end)
 	w.number++
@@ -147,6 +148,24 @@ func (w *Writer) measure(samples []Sample, base int64, end time.Time) int64 {
 	return base
 }
 
+// pad lays out a free box so that the moof box of n samples, which follows, is within one page of the file, if a page is
+// large enough. A power cut, a signal or a reader that is too early cuts the last write between pages, and FFmpeg opens
+// no file that ends in a moof box.
+func (w *Writer) pad(n int) {
+	const page = 4096
+	room, size := page-int(w.offset+int64(w.l.len()))%page, moofSize(n)
+	if size <= room || size > page {
+		return
+	}
+	if room < amp4.SmallHeaderSize {
+		room += page
+	}
+	w.l.box(&amp4.Free{Data: make([]uint8, room-amp4.SmallHeaderSize)})
+}
+
+// moofSize returns the size of the moof box of n samples.
+func moofSize(n int) int { return 88 + 12*n }
+
 // moof lays out the moof box with room for the table of n samples, and returns where the table is.
 func (w *Writer) moof(n int, base int64) int {
 	l := w.l
@@ -159,7 +178,7 @@ func (w *Writer) moof(n int, base int64) int {
 	l.box(&amp4.Tfdt{FullBox: amp4.FullBox{Version: 1}, BaseMediaDecodeTimeV1: uint64(base)})
 	l.begin(amp4.BoxTypeTrun())
 	l.uint32s(trunOffset|trunDuration|trunSize|trunFlags, uint32(n), 0)
-	table := l.Len()
+	table := l.len()
 	for range n {
 		l.uint32s(0, 0, 0)
 	}
@@ -173,7 +192,7 @@ func (w *Writer) moof(n int, base int64) int {
 func (w *Writer) picture(s *Sample) error {
 	l := w.l
 	if w.track.Codec == JPEG {
-		l.Write(s.Data) //nolint:errcheck // to memory
+		l.write(s.Data)
 	} else {
 		empty := true
 		for unit := range units(s.Data) {
@@ -191,7 +210,7 @@ func (w *Writer) picture(s *Sample) error {
 				continue
 			}
 			l.uint32s(uint32(len(unit)))
-			l.Write(unit) //nolint:errcheck // to memory
+			l.write(unit)
 			empty = false
 		}
 		if empty {
@@ -236,15 +255,15 @@ func writeIndex(w io.Writer, keys []key) error {
 	l.uint32s(1<<24, trackID, 3, uint32(len(keys))) // version 1; traf and trun numbers of 8 bits, sample numbers of 32
 	for _, k := range keys {
 		l.uint32s(uint32(k.time>>32), uint32(k.time), uint32(k.moof>>32), uint32(k.moof))
-		l.Write([]byte{1, 1}) //nolint:errcheck // to memory
+		l.write([]byte{1, 1})
 		l.uint32s(k.number)
 	}
 	l.end()
-	l.box(&amp4.Mfro{Size: uint32(l.Len() + 16)})
+	l.box(&amp4.Mfro{Size: uint32(l.len() + 16)})
 	l.end()
 	if l.err != nil {
 		return l.err
 	}
-	_, err := w.Write(l.Bytes())
+	_, err := w.Write(l.bytes())
 	return err
 }

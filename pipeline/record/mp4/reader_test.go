@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package mp4
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+)
+
+// TestReadRefuses checks the errors of files of other kinds and of a disk that fails.
+func TestReadRefuses(t *testing.T) {
+	track, samples := pictures(t, H264, 20)
+	b, ends := write(t, track, samples, 10)
+	span, err := read(t, b).Span(0, 20)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shifted := bytes.Clone(b)
+	at := bytes.Index(shifted, []byte("trun"))
+	shifted[at+6] = (trunDuration | trunSize | trunShift) >> 8 // what are flags without this
+	two := bytes.Replace(b, []byte("mvex"), []byte("trak"), 1)
+	for name, c := range map[string]struct {
+		b    []byte
+		want string
+	}{
+		"nothing": {nil, "no MP4 file"}, "text": {[]byte(strings.Repeat("text", 99)), "no MP4 file"}, "a cut head": {b[:ends[0]-1], "cut before its first picture"},
+		"a span": {all(t, span), "no fragments"}, "reordered": {shifted, "display order"}, "two tracks": {two, "moov box"},
+	} {
+		if _, err := Read(bytes.NewReader(c.b), int64(len(c.b))); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+	for from := range 3 {
+		if _, err := Read(&broken{b, int64(ends[from] - 1)}, int64(len(b))); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("a disk that fails at %d: %v", ends[from]-1, err)
+		}
+	}
+}
+
+// broken reads as a file on a disk that fails from an offset on.
+type broken struct {
+	b  []byte
+	at int64
+}
+
+func (r *broken) ReadAt(p []byte, off int64) (int, error) {
+	if off+int64(len(p)) > r.at {
+		return 0, os.ErrDeadlineExceeded
+	}
+	return bytes.NewReader(r.b).ReadAt(p, off)
+}
+
+// TestDamagedEnds checks that what follows the last whole fragment is ignored: zeros, as after a power cut, and others.
+func TestDamagedEnds(t *testing.T) {
+	track, samples := pictures(t, JPEG, 20)
+	b, ends := write(t, track, samples, 10)
+	for name, tail := range map[string][]byte{
+		"zeros": make([]byte, 100000), "text": bytes.Repeat([]byte("text"), 1000), "its beginning": b[ends[0]:ends[1]],
+		"a huge moof": append([]byte{0x7f, 0, 0, 0}, "moof"...), "a free box": append([]byte{0, 0, 0, 8}, "free"...),
+	} {
+		damaged := append(bytes.Clone(b[:ends[2]]), tail...)
+		f := read(t, damaged)
+		if name == "its beginning" { // which has earlier decode times, and offsets that count from itself
+			if f.Len() != 30 || f.Info(29).Duration <= 0 {
+				t.Errorf("%s: %d pictures", name, f.Len())
+			}
+		} else if f.Len() != 20 || f.Whole != int64(ends[2]) || f.Finished {
+			t.Errorf("%s: %d pictures in %d bytes, want 20 in %d", name, f.Len(), f.Whole, ends[2])
+		}
+	}
+}
+
+// counter counts the bytes that are read.
+type counter struct {
+	io.ReaderAt
+	n int
+}
+
+func (c *counter) ReadAt(p []byte, off int64) (int, error) {
+	c.n += len(p)
+	return c.ReaderAt.ReadAt(p, off)
+}
+
+// TestReadLeavesPictures checks that Read reads the boxes and not the pictures, and keeps at most 48 bytes of a sample.
+func TestReadLeavesPictures(t *testing.T) {
+	track, samples := pictures(t, JPEG, 20)
+	for i := range samples {
+		samples[i].Data = make([]byte, 100_000)
+	}
+	b, _ := write(t, track, samples, 10)
+	c := &counter{ReaderAt: bytes.NewReader(b)}
+	f, err := Read(c, int64(len(b)))
+	if err != nil || f.Len() != 20 || c.n > len(b)/10 {
+		t.Errorf("%d of %d bytes are read: %v", c.n, len(b), err)
+	}
+	if n := unsafe.Sizeof(sample{}); n > 48 {
+		t.Errorf("a sample has %d bytes", n)
+	}
+}
+
+// FuzzRead reads files of anyone, and spans of them. What is read must be within the file, and the file with its index
+// must be read again as the same.
+func FuzzRead(f *testing.F) {
+	for _, codec := range []Codec{H264, JPEG} {
+		track, samples := pictures(f, codec, 12)
+		for i := range samples {
+			samples[i].Data = samples[i].Data[:min(len(samples[i].Data), 60)]
+		}
+		b, ends := write(f, track, samples, 5)
+		f.Add(b)
+		f.Add(b[:ends[2]])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		file, err := Read(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			return
+		}
+		total, at := int64(0), time.Duration(0)
+		for i := range file.Len() {
+			in := file.Info(i)
+			if in.Size <= 0 || in.Offset < 0 || in.Offset+int64(in.Size) > file.Whole {
+				t.Fatalf("%d: %+v", i, in)
+			}
+			total += int64(in.Size)
+			at += in.Duration
+			if data, err := file.Data(i); err == nil && len(data) < in.Size {
+				t.Errorf("%d: %d bytes of %d", i, len(data), in.Size)
+			}
+			if note, err := file.Note(i); err == nil && len(note) > len(b) {
+				t.Errorf("%d: a note of %d bytes", i, len(note))
+			}
+		}
+		if file.Whole > int64(len(b)) || total > file.Whole {
+			t.Fatalf("%d bytes of pictures, %d of %d whole", total, file.Whole, len(b))
+		}
+		for _, from := range []int{0, file.Len() / 2} {
+			if s, err := file.Span(from, file.Len()); err == nil {
+				if got := all(t, s); s.Size() > int64(len(b))*3+maxHead+total || len(got) == 0 {
+					t.Errorf("a span of %d bytes", s.Size())
+				}
+			}
+		}
+		repaired := bytes.NewBuffer(bytes.Clone(b[:file.Whole]))
+		if err := file.Finish(repaired); err != nil {
+			t.Fatal(err)
+		}
+		again := read(t, repaired.Bytes())
+		if again.Len() != file.Len() || !again.Finished || again.Whole != file.Whole {
+			t.Errorf("%d pictures in %d bytes, then %d in %d", file.Len(), file.Whole, again.Len(), again.Whole)
+		}
+	})
+}
+
+// BenchmarkRead reads ten minutes of 60 small pictures a second with their notes.
+func BenchmarkRead(b *testing.B) {
+	track, samples := pictures(b, H264, 60)
+	var out bytes.Buffer
+	w, err := NewWriter(&out, track, start)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 600 {
+		if err := w.Fragment(samples, start.Add(time.Second)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if f := read(b, out.Bytes()); f.Len() != 36000 {
+			b.Fatal(f.Len())
+		}
+	}
+}
+
+// BenchmarkSpan makes a Span of an hour of 60 pictures a second.
+func BenchmarkSpan(b *testing.B) {
+	track, samples := pictures(b, H264, 60)
+	data, _ := write(b, track, samples, 60)
+	f := read(b, data)
+	for range 3600 {
+		f.samples = append(f.samples, f.samples[:60]...)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := f.Span(0, f.Len()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
