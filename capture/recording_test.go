@@ -213,7 +213,7 @@ func TestARecordingPlaysWhatTheCameraDelivered(t *testing.T) {
 	got, _ = played(t, all, 0)
 	same(t, got, want)
 	all.From = record.At(time.Hour)
-	if _, err := NewRecording(all); !errors.Is(err, record.ErrNoFrames) || !errors.Is(err, ErrReplay) || !strings.Contains(err.Error(), `from "1h0m0s"`) {
+	if _, err := NewRecording(all); !errors.Is(err, record.ErrRange) || !errors.Is(err, ErrReplay) || !strings.Contains(err.Error(), "from 1h0m0s on") {
 		t.Errorf("%v", err)
 	}
 }

@@ -142,7 +142,7 @@ var combinations = [][3]string{
 	{"model: {width: 320, height: 240}", "file: {path: x.y4m}", "isp takes a sensor's frames"},
 	{"model: {width: 320, height: 240}", "recording: {files: [/none/*.mcap]}", "sources[0].recording.files: there is no file /none/*.mcap"},
 	{"model: {width: 320, height: 240}", "recording: {files: [config_test.go]}", "config_test.go: mcap: not an MCAP file"},
-	{"model: {width: 320, height: 240}", "recording: {files: [x], from: later}", "\"later\": write a time since the first frame"},
+	{"model: {width: 320, height: 240}", "recording: {files: [x], from: later}", "\"later\": write a frame's number such as 1200"},
 	{"name: raw, ", "name: raw, latency: now, ", `outputs[0].latency: "now": use frame or slice`},
 	{"name: raw, rtp: {payload: raw", "name: raw, latency: slice, rtp: {payload: jpeg", "c.yaml:3:32: outputs[0].latency: only rtp with payload raw leaves in slices"},
 	{"model: {width: 320, height: 240}}]\nisp: [{name: isp}]\noutputs: [{name: raw, ", "file: {path: x.raw, width: 320, height: 240}}]\nisp: [{name: isp}]\noutputs: [{name: raw, latency: slice, ", `the frames of "camera" do not come in slices`},

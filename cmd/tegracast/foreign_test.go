@@ -43,6 +43,7 @@ func TestForeignNamesOnATerminal(t *testing.T) {
 		{"record", "repair", missing},
 		{"record", "export", path, "-o", filepath.Join(filepath.Dir(path), hostile+".y4m")},
 		{"record", "export", missing, "-o", "x.y4m"},
+		{"record", "ls", path, missing},
 		{"probe", missing},
 		{"probe", path},
 		{"config", "check", missing},

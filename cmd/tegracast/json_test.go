@@ -36,6 +36,7 @@ var jsonSections = []struct {
 	{"receive", "", reflect.TypeFor[verdict.Frames]()},
 	{"loopback", "", reflect.TypeFor[loopback.Result]()},
 	{"fleet", "", reflect.TypeFor[Fleet]()},
+	{"record ls", "", reflect.TypeFor[record.Entry]()},
 	{"record info, record verify", "For a file that cannot be read there is only a message.", reflect.TypeFor[record.Report]()},
 	{
 		"config check", "Whether keys fit together, and whether there is memory for them, is checked once all keys and values are right.",

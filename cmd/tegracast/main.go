@@ -124,7 +124,7 @@ func commands() []word {
 		{name: "set", about: "have serve set a camera's exposure or an isp's white balance", run: setCommand},
 		{name: "receive", about: "take frames from a sender by UCX, check them and save them", run: receiveCommand},
 		{name: "fleet", about: "list the boards that publish on a message bus", run: fleetCommand},
-		choose("record", "Look at recordings, check, export and repair them.", recordWords),
+		choose("record", "List recordings, check, export and repair them.", recordWords),
 		{name: "doctor", about: "list what this machine lacks for a real FPGA, and how to fix it", run: doctorCommand},
 		{name: "bind", about: "bind a PCI Express function to the kernel module", run: bindCommand},
 		choose("config", "Print the default configuration, check one, or make a certificate.", configWords),

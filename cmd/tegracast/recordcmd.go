@@ -14,6 +14,7 @@ import (
 
 // recordWords are the subcommands of record.
 var recordWords = []word{
+	{name: "ls", about: "list recordings: times, frames, sizes, and which are not finished", run: recordLs},
 	{name: "info", about: "print what is in recordings: frames, times, pictures, losses", run: recordInfo},
 	{name: "verify", about: "print the same, and check every byte against its checksum", run: recordVerify},
 	{name: "export", about: "write the frames of recordings in another format", run: recordExport},

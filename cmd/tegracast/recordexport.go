@@ -30,8 +30,9 @@ Writes the frames of recordings, one file after the other, in another format:
             for darktable, RawTherapee, dcraw and libraw
   mkv       Matroska without loss (FFV1), by ffmpeg; a sensor's samples in grey
 
-A PLACE is a time since the first frame, such as 1m30s, or the number of a
-frame, such as 1200, as the results of stages give it. The frame at --to is not
+A PLACE is the number of a frame, such as 1200 (record info prints which there
+are), +40 for 40 frames after the first one, a time since the first frame, such
+as 1m30s, or a time, such as 2026-11-24T06:33:02.5Z. The frame at --to is not
 exported. A terminal shows the progress.
 
   tegracast record export front-*.mcap --from 1m30s --to 1m40s -o event.mcap

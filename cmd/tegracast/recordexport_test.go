@@ -5,12 +5,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // TestRecordExports covers the formats by their names, parts, a damaged frame with status 1, and invalid requests with
@@ -36,7 +41,8 @@ func TestRecordExports(t *testing.T) {
 		{[]string{path, "-o", out("d.dng")}, exitFailure, "the frames are UYVY: export png or y4m"},
 		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng or mkv"},
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
-		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a time since the first frame"},
+		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a frame's number such as 1200"},
+		{[]string{path, "-o", out("d.y4m"), "--from", "1h"}, exitFailure, "there is no frame from 1h0m0s on: the file has frames "},
 		{[]string{path}, exitUsage, "--output"},
 		{[]string{path, "--json", "-o", out("d.y4m")}, exitUsage, "unknown option --json"},
 	} {
@@ -52,6 +58,24 @@ func TestRecordExports(t *testing.T) {
 		t.Errorf("status %d\n%s", status, stdout)
 	}
 	interruptedRecordings(t, path, out("made.mcap"))
+	positionsInYAML(t, path)
+}
+
+// positionsInYAML checks that positions of the configuration are read as those of the command are.
+func positionsInYAML(t *testing.T, path string) {
+	t.Helper()
+	for part, says := range map[string]string{
+		`from: "+100000"`:          "there is no frame from +100000 on: the file has frames ",
+		"to: 2001-01-01T00:00:00Z": "there is no frame before 2001-01-01T00:00:00Z: ",
+		"from: 4000000000, to: 1s": "there is no frame from frame 4000000000 on and before 1s: ",
+	} {
+		file := programtest.Write(t, "play.yaml", fmt.Sprintf("sources: [{name: camera, recording: {files: [%q], %s}}]\n"+
+			"outputs: [{name: copy, record: {directory: .}}]\n", path, part))
+		status, stdout, stderr := runs(t, "config", "check", file)
+		if status != exitUsage || !strings.Contains(stdout+stderr, says) {
+			t.Errorf("%s: status %d, want %q:\n%s%s", part, status, says, stdout, stderr)
+		}
+	}
 }
 
 // interruptedRecordings checks that an interrupt ends both commands at once, and leaves no partial file.
@@ -71,5 +95,48 @@ func interruptedRecordings(t *testing.T, path, made string) {
 	}
 	if _, err := os.Stat(made); !os.IsNotExist(err) {
 		t.Errorf("%s: %v", made, err)
+	}
+}
+
+// TestRecordLs lists a folder by time, with a line for each file, and checks that a file that cannot be read has its
+// error on its line and makes the status 1.
+func TestRecordLs(t *testing.T) {
+	dir, path := recordedPictures(t)
+	samples, err := record.Files(dir, "samples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"folder.mcap", "notes.txt"} { // neither is listed
+		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, out, errw := runs(t, "record", "ls", dir)
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	if status != exitOK || errw != "" || len(lines) != 2+len(samples) || !strings.HasPrefix(lines[0], "OUTPUT ") {
+		t.Fatalf("status %d\n%s%s", status, out, errw)
+	}
+	times := regexp.MustCompile(`^(\S+) +(\S+Z) +\d.* 640x480 (uyvy|bayer_rggb16) +(\S+) +finished$`)
+	last := ""
+	for _, line := range lines[1:] {
+		m := times.FindStringSubmatch(line)
+		if m == nil || m[2] < last || !strings.HasPrefix(m[4], filepath.Join(dir, m[1])+"-") || (m[1] == "pictures") != (m[3] == "uyvy") {
+			t.Fatalf("%q in\n%s", line, out)
+		}
+		last = m[2]
+	}
+	bad := programtest.Write(t, "bad.mcap", "something else")
+	status, out, errw = runs(t, "record", "ls", bad, path, filepath.Join(dir, "none.mcap"))
+	lines = strings.Split(out, "\n")
+	if status != exitFailure || errw != "" || len(lines) != 5 || !strings.HasPrefix(lines[1], "pictures ") ||
+		!strings.Contains(lines[2], `error: mcap: not an MCAP file: it begins with "somethin`) || !strings.Contains(lines[3], "none.mcap: no such file") {
+		t.Errorf("status %d\n%s%s", status, out, errw)
+	}
+	status, out, errw = runs(t, "record", "ls", "--json", path, bad)
+	dec := json.NewDecoder(strings.NewReader(out))
+	var first, second record.Entry
+	if err := errors.Join(dec.Decode(&first), dec.Decode(&second)); err != nil || status != exitFailure || errw != "" ||
+		first.Path != path || first.Output != "pictures" || first.State != record.Finished || first.Frames == 0 || second.Error == "" {
+		t.Errorf("status %d, %v\n%s%s", status, err, out, errw)
 	}
 }

@@ -29,7 +29,7 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 			about = fmt.Sprintf(", pixels %s, %s a second", plain(r.About["pixels"]), plain(r.About["rate"]))
 		}
 		fmt.Fprintf(w, "pictures  %dx%d %s%s, from %s\n", i.Width, i.Height, plain(i.Encoding), about, plain(i.FrameID))
-		fmt.Fprintf(w, "frames    %d in %.3f s, %d lost\n", r.Frames, r.Last.Sub(r.First).Seconds(), r.Lost)
+		fmt.Fprintf(w, "frames    %d (%d to %d) in %.3f s, %d lost\n", r.Frames, r.FirstFrame, r.LastFrame, r.Last.Sub(r.First).Seconds(), r.Lost)
 		fmt.Fprintf(w, "times     %s to %s\n", r.First.UTC().Format(time.RFC3339Nano), r.Last.UTC().Format(time.RFC3339Nano))
 	} else {
 		fmt.Fprintf(w, "frames    0\n")

@@ -124,9 +124,10 @@ var wrongUsages = []wrong{
 	{"fleet --server nats://h --deadline 0s", 2, "--deadline 0s", "must be more than 0"},
 	{"fleet --server nats://127.0.0.1:1", 1, "nats://127.0.0.1:1", "correct --server"},
 
-	{"record", 2, "use one of info, verify, export, repair", tryHelp + "record --help"},
+	{"record", 2, "use one of ls, info, verify, export, repair", tryHelp + "record --help"},
 	{"record inf x", 2, `unknown command "inf"`, "did you mean info?"},
-	{"record play x", 2, `unknown command "play"`, "use one of info, verify, export, repair"},
+	{"record play x", 2, `unknown command "play"`, "use one of ls, info, verify, export, repair"},
+	{"record ls --jsn", 2, "unknown option --jsn", "did you mean --json?"},
 	{"record info", 2, "the file is missing", tryHelp + "record info --help"},
 	{"record info nowhere.mcap", 1, "nowhere.mcap: no such file", "correct the path"},
 	{"record info folder", 1, "folder is a directory", "name a file"},

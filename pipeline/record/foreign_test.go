@@ -162,7 +162,7 @@ func playsAs(t *testing.T, path string, i *foreignImage, n int) {
 		t.Errorf("%s: %s", name, f)
 	}
 	report, err := Inspect(t.Context(), path, true, func(float64) {})
-	if err = errors.Join(err, r.Close()); err != nil || !report.Good() || report.Frames != n || report.Image.Encoding != i.encoding ||
+	if err = errors.Join(err, r.Close()); err != nil || !report.Good() || report.Frames != n || report.LastFrame-report.FirstFrame != uint64(n-1) || report.Image.Encoding != i.encoding ||
 		report.Image.FrameID != "cam" || report.Image.At.UnixNano() != 1700000000000000005 && i.encoding != "" {
 		t.Errorf("%s: %+v, %v", name, report, err)
 	}
@@ -237,7 +237,7 @@ func TestPositionsWithinAChunk(t *testing.T) {
 	} {
 		p, err := NewPlayer(t.Context(), []string{path}, test.from, test.to, nil)
 		if test.want == nil {
-			if !errors.Is(err, ErrNoFrames) {
+			if !errors.Is(err, ErrRange) {
 				t.Errorf("%+v: %v", test, err)
 			}
 			continue

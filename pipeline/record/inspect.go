@@ -16,24 +16,26 @@ import (
 
 // A Report describes a recording.
 type Report struct {
-	Path     string            `json:"file"`               // its path
-	Bytes    int64             `json:"bytes"`              // its size
-	Library  string            `json:"library"`            // program that wrote it
-	Finished bool              `json:"finished"`           // the file was closed, and has its index
-	Readable int64             `json:"readable_bytes"`     // up to the end of the last complete record
-	Trouble  string            `json:"trouble,omitempty"`  // what is wrong with the records or the index
-	Frames   int               `json:"frames"`             // in the file, of the channel that is played
-	Lost     uint64            `json:"lost"`               // frames missing between the recorded ones, by their numbers
-	First    time.Time         `json:"first"`              // time of the first frame
-	Last     time.Time         `json:"last"`               // time of the last frame
-	Image    *Image            `json:"image,omitempty"`    // the first frame, without its pixels
-	About    map[string]string `json:"about,omitempty"`    // metadata of the frames' channel, texts by name
-	Settings []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
-	Traced   int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed; 0 with `record info`
-	Others   []Unplayed        `json:"others,omitempty"`   // channels of images that are not played (the first 1000)
-	Triggers []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
-	Checked  int               `json:"checked"`            // frames in chunks with the right CRC; 0 with `record info`
-	Wrong    []string          `json:"wrong,omitempty"`    // descriptions of damaged chunks and attachments
+	Path       string            `json:"file"`               // its path
+	Bytes      int64             `json:"bytes"`              // its size
+	Library    string            `json:"library"`            // program that wrote it
+	Finished   bool              `json:"finished"`           // the file was closed, and has its index
+	Readable   int64             `json:"readable_bytes"`     // up to the end of the last complete record
+	Trouble    string            `json:"trouble,omitempty"`  // what is wrong with the records or the index
+	Frames     int               `json:"frames"`             // in the file, of the channel that is played
+	Lost       uint64            `json:"lost"`               // frames missing between the recorded ones, by their numbers
+	First      time.Time         `json:"first"`              // time of the first frame
+	Last       time.Time         `json:"last"`               // time of the last frame
+	FirstFrame uint64            `json:"first_frame"`        // number of the first frame; 0 without frames
+	LastFrame  uint64            `json:"last_frame"`         // number of the last frame
+	Image      *Image            `json:"image,omitempty"`    // the first frame, without its pixels
+	About      map[string]string `json:"about,omitempty"`    // metadata of the frames' channel, texts by name
+	Settings   []Settings        `json:"settings,omitempty"` // the camera's: the first 1000 of them
+	Traced     int               `json:"traced"`             // frames whose pixels have the CRC that the FPGA computed; 0 with `record info`
+	Others     []Unplayed        `json:"others,omitempty"`   // channels of images that are not played (the first 1000)
+	Triggers   []TriggerNote     `json:"triggers,omitempty"` // the first 1000 of them
+	Checked    int               `json:"checked"`            // frames in chunks with the right CRC; 0 with `record info`
+	Wrong      []string          `json:"wrong,omitempty"`    // descriptions of damaged chunks and attachments
 
 	Channel uint16 `json:"-"` // ID of the frames' channel
 }
@@ -132,6 +134,9 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
 			}
 			r.Lost += n.Lost
+			if r.Image != nil && pixels.Size > 0 && pixels.Channel == r.Channel && pixels.Sequence == m.Sequence {
+				r.number(n.Frame)
+			}
 			if verify && n.CRC != 0 && pixels.Size > 0 {
 				if err := r.trace(f, pixels, &n); err != nil {
 					return fmt.Errorf("chunk %d: %w", i, err)
@@ -156,6 +161,13 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 		}
 	}
 	return nil
+}
+
+// number sets the number of the frame that was counted last.
+func (r *Report) number(n uint64) {
+	if r.LastFrame = n; r.Frames == 1 {
+		r.FirstFrame = n
+	}
 }
 
 // trace compares the CRC of a frame's pixels with that from the FPGA, and returns an error if they differ.
@@ -214,6 +226,7 @@ func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	if r.Image != nil && m.Channel == r.Channel {
 		r.Frames++
 		r.Last = at
+		r.number(max(uint64(m.Sequence), r.LastFrame+1)) // as Player does it; a note has the right number
 		return nil
 	}
 	for i := range r.Others {
@@ -226,6 +239,7 @@ func (r *Report) image(f *mcap.File, m mcap.MessageInfo) error {
 	if err == nil && r.Image == nil {
 		r.Frames, r.Image, r.First, r.Last = 1, &image, at, at
 		r.Channel, r.About = m.Channel, f.Channels[m.Channel].Metadata
+		r.number(uint64(m.Sequence))
 		return nil
 	}
 	if err == nil {

@@ -37,10 +37,11 @@ type Player struct {
 
 	driver   *cufile.Driver
 	files    []string
-	from, to Position
-	first    time.Time // time of the first file's first undamaged frame
+	from, to Position  // resolved with the first file's first undamaged frame
+	first    time.Time // time of that frame
 	begin    place
 	next     place
+	reached  bool    // a frame at or after from was found
 	chunks   int     // number of chunks in the range
 	passed   int     // number of those that were played
 	last     uint64  // number of the previous frame; valid if any is true
@@ -53,7 +54,7 @@ type place struct{ file, chunk, frame int }
 
 // NewPlayer checks the files, at least one, whose frames must all have the same format, and finds the range of frames,
 // which begins at from and ends before to. driver reads pixels; if it is nil they cannot be read. Errors wrap
-// ErrNoFrames or ErrFormat, or are those of OpenReader.
+// ErrNoFrames, ErrRange or ErrFormat, or are those of OpenReader.
 func NewPlayer(ctx context.Context, files []string, from, to Position, driver *cufile.Driver) (*Player, error) {
 	p := &Player{driver: driver, files: files, from: from, to: to, begin: place{file: -1}}
 	for i := range files {
@@ -72,7 +73,7 @@ func NewPlayer(ctx context.Context, files []string, from, to Position, driver *c
 		return nil, err
 	}
 	if none {
-		return nil, fmt.Errorf("%s: %w: none lies from %q to %q", files[0], ErrNoFrames, from, to)
+		return nil, rangeError(ctx, files, from, to)
 	}
 	return p, nil
 }
@@ -88,6 +89,8 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 	}
 	if i == 0 {
 		p.Format, p.first = r.Format, r.began
+		number := r.number(r.first, 0)
+		p.from, p.to = p.from.resolved(number, p.first), p.to.resolved(number, p.first)
 	}
 	if r.Format != p.Format {
 		err = fmt.Errorf("%s: %w: %s, those of %s are %s: play them one after the other", r.Path, ErrFormat, r.Format, p.files[0], p.Format)
@@ -100,7 +103,7 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 		}
 	}
 	end := len(r.Chunks)
-	if p.to.given {
+	if p.to.given() {
 		if end = p.seek(r, p.to, begin); end < len(r.Chunks) && r.count(end) > 1 {
 			end++ // its first frames may be in the range
 		}
@@ -113,13 +116,13 @@ func (p *Player) checkFile(ctx context.Context, i int) error {
 // chunks in the file if there is none. It returns at if the position is not given.
 func (p *Player) seek(r *Reader, to Position, at int) int {
 	switch {
-	case !to.given:
+	case !to.given():
 		return at
-	case to.time < 0:
-		return max(at, r.find(to.frame))
+	case to.kind == byNumber:
+		return max(at, r.find(to.n))
 	}
 	for ; at < len(r.Chunks); at++ {
-		if time.Unix(0, int64(r.Chunks[at].Last)).Sub(p.first) >= to.time {
+		if int64(time.Unix(0, int64(r.Chunks[at].Last)).Sub(p.first)) >= to.ns {
 			break
 		}
 	}
@@ -157,11 +160,11 @@ func (p *Player) Next() (*Frame, error) {
 			return nil, fmt.Errorf("%s: %w", p.reader.Path, err)
 		}
 		since := f.At.Sub(p.first)
-		if p.from.given && at.file == p.begin.file && at.chunk == p.begin.chunk && !p.from.reached(f.Note.Frame, since) {
+		if p.reached = p.reached || !p.from.given() || p.from.reached(f.Note.Frame, since); !p.reached {
 			continue
 		}
 		p.number(f)
-		if p.to.given && p.to.reached(f.Note.Frame, since) {
+		if p.to.given() && p.to.reached(f.Note.Frame, since) {
 			return nil, errors.Join(ErrEnd, p.turn(len(p.files)))
 		}
 		return f, nil
@@ -194,7 +197,7 @@ func (p *Player) turn(file int) error {
 // Rewind moves back to the beginning of the range. It returns the error of closing the open file.
 func (p *Player) Rewind() error {
 	err := p.turn(0)
-	p.next, p.passed, p.any = p.begin, 0, false
+	p.next, p.passed, p.any, p.reached = p.begin, 0, false, false
 	return err
 }
 

@@ -20,6 +20,7 @@ import (
 // Errors about a recording that is being read. They may be wrapped.
 var (
 	ErrNoFrames = errors.New("it has no frames that can be played")
+	ErrRange    = errors.New("there is no frame")
 	ErrFormat   = errors.New("its frames are of another format")
 	ErrEnd      = errors.New("the end of the recording")
 
@@ -209,6 +210,15 @@ func (r *Reader) find(number uint64) int {
 		}
 		return true
 	})
+}
+
+// number returns the number of frame n of chunk i, or 0 if it cannot be read.
+func (r *Reader) number(i, n int) uint64 {
+	f, err := r.Frame(i, n)
+	if err != nil {
+		return 0
+	}
+	return f.Note.Frame
 }
 
 // Fill sets the recorded fields of out, except the pixels and, in a packed recording, the CRC. It adds flags and

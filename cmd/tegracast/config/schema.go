@@ -33,7 +33,8 @@ func WriteSchema(w io.Writer) error {
 		}},
 		reflect.TypeFor[Size](): {Type: "string", Pattern: `^[0-9]+(\.[0-9]+)?\s*([KMGTkmgt]([Ii]?[Bb])?|[Bb])$`},
 		reflect.TypeFor[yamlfile.Word[record.Position]](): {OneOf: []*jsonschema.Schema{
-			{Type: "string", Pattern: `^[0-9]+$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`}, {Type: "integer", Minimum: "0"},
+			{Type: "string", Pattern: `^\+?[0-9]+$|^([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$|^[0-9]{4}-[0-9]{2}-[0-9]{2}T.+$`},
+			{Type: "integer", Minimum: "0"},
 		}},
 		reflect.TypeFor[lineName]():                       {Type: "string", Pattern: `^[!-~]{1,31}$|^gpiochip[0-9]{1,9}:[!-~]{1,31}$`},
 		reflect.TypeFor[yamlfile.Word[pipeline.Policy]](): words("latest", "block"),

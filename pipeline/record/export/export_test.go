@@ -318,7 +318,7 @@ func TestAnExportThatCannotBe(t *testing.T) {
 		{Config{Files: []string{samples}, Format: "y4m"}, ErrPixels, "the frames are RG10: export dng or png"},
 		{Config{Files: []string{uyvy}, Format: "dng"}, ErrPixels, "export png or y4m"},
 		{Config{Files: []string{uyvy, samples}, Format: "mcap"}, record.ErrFormat, "play them one after the other"},
-		{Config{Files: []string{uyvy}, Format: "mcap", From: record.AtFrame(107)}, record.ErrNoFrames, `from "frame 107"`},
+		{Config{Files: []string{uyvy}, Format: "mcap", From: record.AtFrame(107)}, record.ErrRange, "from frame 107 on: the file has frames 100 to 106"},
 		{Config{Files: []string{there}, Format: "mcap"}, nil, "not an MCAP file"},
 		{Config{Files: []string{uyvy}, Format: "mcap", Out: there}, ErrExists, "remove it"},
 		{Config{Files: []string{uyvy}, Format: "mkv", Out: there}, ErrExists, "remove it"},

@@ -86,6 +86,8 @@ func (x *index) addRecord(op Opcode, b []byte) error {
 	switch op {
 	case OpSchema, OpChannel:
 		return x.f.defined(op, d)
+	case OpStatistics:
+		return x.f.statistics(d)
 	case OpChunkIndex:
 		c := Chunk{First: d.uint64(), Last: d.uint64()}
 		at, length := d.uint64(), d.uint64()
@@ -101,6 +103,21 @@ func (x *index) addRecord(op Opcode, b []byte) error {
 		return x.record(d.uint64(), OpAttachment)
 	case OpMetadataIndex:
 		return x.record(d.uint64(), OpMetadata)
+	}
+	return nil
+}
+
+// statistics processes the numbers of messages.
+func (f *File) statistics(d *decoder) error {
+	d.bytes(8 + 2 + 4*4 + 8 + 8) // totals
+	counts := &decoder{b: d.bytes(int64(d.uint32())), err: d.err}
+	f.Counts = map[uint16]uint64{}
+	for len(counts.b) > 0 && counts.err == nil {
+		id := counts.uint16()
+		f.Counts[id] = counts.uint64()
+	}
+	if counts.err != nil {
+		return fmt.Errorf("%w: its statistics end too early", ErrDamaged)
 	}
 	return nil
 }

@@ -28,6 +28,8 @@ type File struct {
 	Chunks      []Chunk
 	Attachments []AttachmentInfo
 	Metadata    map[string]map[string]string
+	// Counts has the number of messages of each channel, by its ID, if the index has it; otherwise it is nil.
+	Counts map[uint16]uint64
 	// Finished is true if the file has its end and its index; End is then the file's size. A file without them is read
 	// from the beginning up to the last complete record, which ends at End.
 	Finished bool
@@ -116,7 +118,7 @@ func Open(ctx context.Context, r io.ReaderAt, size int64) (*File, error) {
 
 func (f *File) forget() {
 	f.Schemas, f.Channels, f.Metadata = map[uint16]Schema{}, map[uint16]Channel{}, map[string]map[string]string{}
-	f.Chunks, f.Attachments, f.metadata, f.kept = nil, nil, nil, 0
+	f.Chunks, f.Attachments, f.Counts, f.metadata, f.kept = nil, nil, nil, nil, 0
 }
 
 // entry is the approximate memory of an entry of a map or a list in bytes, besides its texts.
