@@ -187,8 +187,8 @@ func (v *Video) Close() error {
 	v.mu.Lock()
 	if !v.closed {
 		v.closed = true
+		close(v.closing) // first: run asks for it when the queue has ended
 		close(v.queue)
-		close(v.closing)
 	}
 	v.mu.Unlock()
 	select {
