@@ -23,7 +23,7 @@ type folder struct {
 	directory, name, extension string
 
 	keep         Retention
-	deleteOldest bool // a full disk deletes the oldest finished file
+	deleteOldest bool       // a full disk deletes the oldest finished file
 	told         func(News) // may be nil
 	disks        *Disks     // may be nil
 	log          *slog.Logger
