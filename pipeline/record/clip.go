@@ -26,6 +26,7 @@ type Clip struct {
 	file     *mp4.File
 	plain    *os.File
 	from, to int
+	last     uint64          // number of the last frame
 	times    []time.Duration // of the recording's pictures, since the first one
 }
 
@@ -89,6 +90,9 @@ func (c *Clip) read(from, to Position) error {
 	if c.from >= c.to {
 		return fmt.Errorf("%w from %q to %q", ErrRange, from, to)
 	}
+	if c.last, err = c.number(c.to - 1); err != nil {
+		return err
+	}
 	c.Span, err = c.file.Span(c.from, c.to)
 	return err
 }
@@ -138,6 +142,9 @@ func (c *Clip) Name() string { return filepath.Base(c.plain.Name()) }
 
 // Begin returns the time of the clip's first picture since the recording's first one.
 func (c *Clip) Begin() time.Duration { return c.times[c.from] }
+
+// Last returns the number of the last frame.
+func (c *Clip) Last() uint64 { return c.last }
 
 // Tag identifies the clip among those of the recording, also while that grows.
 func (c *Clip) Tag() string { return fmt.Sprintf("%d-%d-%d", c.from, c.to, c.Size()) }

@@ -55,7 +55,7 @@ func sendClip(w http.ResponseWriter, r *http.Request, clip *record.Clip) {
 
 // showFrames sends the notes of the first pictures.
 func showFrames(w http.ResponseWriter, _ *http.Request, clip *record.Clip) {
-	span, size := RecordedSpan{Begin: clip.Begin().Seconds(), Frames: []RecordedFrame{}}, 0
+	span, size := RecordedSpan{Begin: clip.Begin().Seconds(), Frames: []RecordedFrame{}, Last: clip.Last()}, 0
 	for p, err := range clip.Pictures() {
 		f := RecordedFrame{Seconds: p.At.Seconds()}
 		if err == nil {

@@ -51,6 +51,7 @@ type RecordedSpan struct {
 	Begin  float64         `json:"begin"`  // of the video of the span, in seconds since the recording's first picture
 	Frames []RecordedFrame `json:"frames"` // in the order of the pictures
 	More   bool            `json:"more"`   // the span has further ones
+	Last   uint64          `json:"last"`   // number of the last frame of the span
 }
 
 // A RecordedFrame is what a recording says about a picture.

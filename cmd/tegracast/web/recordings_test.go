@@ -165,7 +165,7 @@ func TestRecordedVideo(t *testing.T) {
 			continue
 		}
 		var span RecordedSpan
-		if err := json.Unmarshal(body, &span); err != nil || a.StatusCode != http.StatusOK || span.More || span.Begin != tt.begin {
+		if err := json.Unmarshal(body, &span); err != nil || a.StatusCode != http.StatusOK || span.More || span.Begin != tt.begin || span.Last != uint64(tt.last) {
 			t.Fatalf("%s: %d %.200s: %v", tt.query, a.StatusCode, body, err)
 		}
 		for i, f := range span.Frames {
