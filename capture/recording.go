@@ -54,6 +54,11 @@ func NewRecording(c RecordingConfig) (*Recording, error) {
 	if r.player, err = record.NewPlayer(context.Background(), c.Files, c.From, c.To, c.Driver); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrReplay, err)
 	}
+	for _, path := range c.Files {
+		if err := c.Driver.Prepare(path); err != nil {
+			return nil, errors.Join(fmt.Errorf("%w: %w", ErrReplay, err), r.player.Close())
+		}
+	}
 	for _, why := range r.player.Trouble {
 		r.log.Warn("a damaged recording is played up to the damage", "reason", why)
 	}
@@ -87,6 +92,9 @@ func (r *Recording) Status() pipeline.SourceStatus {
 
 // ErrAllDamaged means that a repeated recording contains no playable frame.
 var ErrAllDamaged = errors.New("every frame is damaged")
+
+// Mode returns how the files are read.
+func (r *Recording) Mode() cufile.Mode { return r.config.Driver.Mode() }
 
 // Run implements pipeline.Source.
 func (r *Recording) Run(ctx context.Context, emit func(*pipeline.Frame)) error {

@@ -22,8 +22,6 @@ var allowedFields = map[string]string{
 
 	"cudahost/cufile.Config.Access":   "tests: each way of access",
 	"cudahost/cufile.Config.Calls":    "tests: a kernel without io_uring",
-	"cudahost/cufile.Config.Device":   "docs/recording.md: for programs with NVIDIA's library",
-	"cudahost/cufile.Config.Library":  "docs/recording.md: for programs with NVIDIA's library",
 	"cudahost/cufile.Config.Settings": "a structure of the document",
 
 	"fpga/model.Config.Clock":            "tests: virtual time",

@@ -35,7 +35,8 @@ var may = map[string][]string{
 	"pipeline/share":      {"pipeline", "cudahost"},                             // its tests share such memory
 	"pipeline/rtp/rtsp":   {"pipeline", "pipeline/codec", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest"},
 	"pipeline/rtp/webrtc": {"pipeline", "pipeline/rtp", "pipeline/rtp/send", "pipeline/rtp/rtptest", "pipeline/codec"}, // its tests encode
-	"pipeline/record":     {"pipeline", "cudahost"},
+	"pipeline/record":     {"pipeline", "cudahost", "pipeline/record/mp4"},
+	"pipeline/record/mp4": {},
 	"pipeline/bus":        {"pipeline"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},

@@ -89,7 +89,7 @@ func (c *colourTable) add(source, payload string, deviation int) {
 }
 
 func (c *colourTable) String() string {
-	payloads := []string{"h264", "jpeg", "raw", "browser", "y4m", "mkv", "png", "dng"}
+	payloads := []string{"h264", "jpeg", "raw", "browser", "y4m", "mkv", "mp4", "png", "dng"}
 	var out strings.Builder
 	t := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "source\t"+strings.Join(payloads, "\t"))
@@ -149,13 +149,13 @@ sources: [{name: source, file: {path: %q, width: 128, height: 96, rate: 10, sens
 isp: [{name: isp, curve: [0, 1]}]`
 	t.Run("sources", func(t *testing.T) {
 		for name, s := range map[string]colourSource{
-			"Y4M 4:2:0 of ffmpeg": y4mSource("420jpeg", " XYSCSS=420JPEG", 16, 235, "h264 y4m mkv browser"),
-			"Y4M 4:2:0 limited":   y4mSource("420mpeg2", " XCOLORRANGE=LIMITED", 16, 235, "h264 y4m mkv"),
-			"Y4M 4:2:0 full":      y4mSource("420jpeg", " XCOLORRANGE=FULL", 0, 255, "h264 jpeg y4m mkv browser"),
-			"Y4M 4:2:2":           y4mSource("422", "", 16, 235, "raw y4m mkv png"),
-			"Y4M 4:2:2 full":      y4mSource("422", " XCOLORRANGE=FULL", 0, 255, "raw y4m mkv png"),
+			"Y4M 4:2:0 of ffmpeg": y4mSource("420jpeg", " XYSCSS=420JPEG", 16, 235, "h264 y4m mkv mp4 browser"),
+			"Y4M 4:2:0 limited":   y4mSource("420mpeg2", " XCOLORRANGE=LIMITED", 16, 235, "h264 y4m mkv mp4"),
+			"Y4M 4:2:0 full":      y4mSource("420jpeg", " XCOLORRANGE=FULL", 0, 255, "h264 jpeg y4m mkv mp4 browser"),
+			"Y4M 4:2:2":           y4mSource("422", "", 16, 235, "raw y4m mkv mp4 png"),
+			"Y4M 4:2:2 full":      y4mSource("422", " XCOLORRANGE=FULL", 0, 255, "raw y4m mkv mp4 png"),
 			"samples":             {greySamples, samples, "dng"},
-			"samples by an isp":   {greySamples, samples, "h264 jpeg raw y4m mkv png browser"},
+			"samples by an isp":   {greySamples, samples, "h264 jpeg raw y4m mkv mp4 png browser"},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -210,7 +210,7 @@ func (s colourSource) follow(t *testing.T, name string, table *colourTable) {
 	}
 	serve.Stop(t)
 	for payload := range strings.FieldsSeq(s.payloads) {
-		if slices.Contains([]string{"y4m", "mkv", "png", "dng"}, payload) {
+		if slices.Contains([]string{"y4m", "mkv", "mp4", "png", "dng"}, payload) {
 			deviation := exportedSteps(t, recordedFiles(t, records)[0], payload)
 			table.add(name, payload, deviation)
 			if deviation > tolerance {

@@ -151,6 +151,6 @@ func fishCompletion(w io.Writer, list []terminal.Command) {
 // For the values of other options it suggests files.
 var optionValues = map[string][]string{
 	"device": {loopback.ModelName, tegra.DefaultDevice}, "memory": {"host", "cuda", "auto"}, "direction": {"h2c", "c2h", "both"},
-	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"}, "format": {"mcap", "y4m", "png", "dng", "mkv"},
+	"log-level": {"debug", "info", "warn", "error"}, "log-format": {"text", "json"}, "format": {"mcap", "y4m", "png", "dng", "mp4", "mkv"},
 	"fault": {"F1:", "F2:", "F3:", "F4:", "F5:", "F6:", "F7:", "F8:", "F9:", "F10:", "F11:", "F12:"},
 }

@@ -134,7 +134,7 @@ func TestCompletion(t *testing.T) {
 		"tegracast help ver":                 "version",
 		"tegracast help config t":            "tls",
 		"tegracast record export --o":        "--output",
-		"tegracast record export --format m": "mcap mkv",
+		"tegracast record export --format m": "mcap mp4 mkv",
 		"tegracast completion z":             "zsh",
 		"tegracast loopback --memory c":      "cuda",
 		"tegracast serve --fault F1":         "F1: F10: F11: F12:",

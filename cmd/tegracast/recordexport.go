@@ -17,7 +17,8 @@ import (
 )
 
 const exportUsage = `Usage: tegracast record export FILE... --output OUT [--format FORMAT]
-                               [--from PLACE] [--to PLACE]
+                               [--from PLACE] [--to PLACE] [--bitrate N]
+                               [--config FILE [--isp NAME]]
 
 Writes the frames of recordings, one file after the other, in another format:
 
@@ -28,6 +29,8 @@ Writes the frames of recordings, one file after the other, in another format:
             samples in grey
   dng       a folder with a raw photograph for each frame of a sensor's samples,
             for darktable, RawTherapee, dcraw and libraw
+  mp4       H.264 by openh264, for any player; a sensor's samples go through an
+            isp: that of the default configuration, or of the one in --config
   mkv       Matroska without loss (FFV1), by ffmpeg; a sensor's samples in grey
 
 A PLACE is the number of a frame, such as 1200 (record info prints which there
@@ -49,6 +52,10 @@ func recordExport(ctx context.Context, e env, args []string) error {
 	var x export.Config
 	f.StringVarP(&x.Out, "output", "o", "", "write to `FILE`, for png and dng a folder")
 	f.StringVar(&x.Format, "format", "", "write the `FORMAT` "+export.Formats+" (default: the ending of the output's name)")
+	var v videoOptions
+	f.IntVar(&v.bitrate, "bitrate", 0, "of mp4: encode with `N` kbit/s; 0 is a tenth of a bit for each pixel")
+	f.StringVar(&v.config, "config", "", "of mp4: take the isp for a sensor's samples from the configuration `FILE`")
+	f.StringVar(&v.isp, "isp", "", "of mp4: take the isp `NAME`, if that file has several")
 	place := func(p *record.Position) func(string) error {
 		return func(text string) error { return p.UnmarshalText([]byte(text)) }
 	}
@@ -64,6 +71,10 @@ func recordExport(ctx context.Context, e env, args []string) error {
 	if x.Format = cmp.Or(x.Format, export.FormatOf(x.Out)); x.Format == "" {
 		return terminal.UsageError{Err: fmt.Errorf("%s does not say which format: give --format %s", x.Out, export.Formats)}
 	}
+	if err := v.check(x.Format); err != nil {
+		return err
+	}
+	x.Video = v.open
 	driver, err := cufile.Open(cufile.Config{Logger: e.Log})
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestRecordExports(t *testing.T) {
 		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "frames, 1 left out"},
 		{[]string{damaged, "-o", out("c.mcap")}, exitFailure, "the file exists already: remove it"},
 		{[]string{path, "-o", out("d.dng")}, exitFailure, "the frames are UYVY: export png or y4m"},
-		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng or mkv"},
+		{[]string{path, "-o", out("d")}, exitUsage, "give --format mcap, y4m, png, dng, mp4 or mkv"},
 		{[]string{path, "-o", out("d.avi")}, exitUsage, `unknown format "avi"`},
 		{[]string{path, "-o", out("d.y4m"), "--from", "soon"}, exitUsage, "write a frame's number such as 1200"},
 		{[]string{path, "-o", out("d.y4m"), "--from", "1h"}, exitFailure, "there is no frame from 1h0m0s on: the file has frames "},
@@ -126,10 +126,10 @@ func TestRecordLs(t *testing.T) {
 		last = m[2]
 	}
 	bad := programtest.Write(t, "bad.mcap", "something else")
-	status, out, errw = runs(t, "record", "ls", bad, path, filepath.Join(dir, "none.mcap"))
+	status, out, errw = runs(t, "record", "ls", bad, samples[1], path, filepath.Join(dir, "none.mcap"))
 	lines = strings.Split(out, "\n")
-	if status != exitFailure || errw != "" || len(lines) != 5 || !strings.HasPrefix(lines[1], "pictures ") ||
-		!strings.Contains(lines[2], `error: mcap: not an MCAP file: it begins with "somethin`) || !strings.Contains(lines[3], "none.mcap: no such file") {
+	if status != exitFailure || errw != "" || len(lines) != 6 || !strings.HasPrefix(lines[1], "pictures ") || !strings.HasPrefix(lines[2], "samples ") ||
+		!strings.Contains(lines[3], `error: mcap: not an MCAP file: it begins with "somethin`) || !strings.Contains(lines[4], "none.mcap: no such file") {
 		t.Errorf("status %d\n%s%s", status, out, errw)
 	}
 	status, out, errw = runs(t, "record", "ls", "--json", path, bad)

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// recordStreams starts an appliance that records numbered pictures as H.264, in files of two seconds, and as JPEG, until
+// recordStreams starts an appliance that records numbered pictures as H.264, in files of a key frame's group, and as JPEG, until
 // the former has n files.
 func recordStreams(t *testing.T, n int) (appliance *programtest.Process, dir string) {
 	t.Helper()
@@ -28,7 +28,7 @@ rtsp: {listen: none}
 sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
 isp: [{name: isp, workers: 1, statistics: true}]
 outputs:
-  - {name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %[5]q, duration: 2s, sync: 500ms}}
+  - {name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %[5]q, duration: 1s, sync: 300ms}}
   - {name: still, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}, record: {directory: %[5]q}}
 `, numbered(t), stampWidth, stampHeight, stampBlock, dir, rtptest.EvenPorts(t, 1)[0])
 	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
@@ -110,7 +110,7 @@ func stampsOf(grey []byte) (moving, fixed int) {
 // TestServeRecordsStreams checks that each picture of a file shows the frame that its note names, that the files follow
 // each other without a gap, and that a file can be read while it grows.
 func TestServeRecordsStreams(t *testing.T) {
-	appliance, dir := recordStreams(t, 3)
+	appliance, dir := recordStreams(t, 2)
 	live := recordedStreams(t, dir, "live")
 	growing, err := os.ReadFile(live[len(live)-1])
 	if err != nil {
@@ -144,8 +144,8 @@ func TestServeRecordsStreams(t *testing.T) {
 // TestAKilledServeLosesOneFragment checks that a file of a process that was killed has all pictures but those of the
 // last fragment.
 func TestAKilledServeLosesOneFragment(t *testing.T) {
-	appliance, dir := recordStreams(t, 2)
-	for len(growingNumbers(t, dir)) < 20 {
+	appliance, dir := recordStreams(t, 1)
+	for len(growingNumbers(t, dir)) < 10 {
 		time.Sleep(50 * time.Millisecond)
 	}
 	if err := appliance.Process.Kill(); err != nil {
@@ -153,7 +153,7 @@ func TestAKilledServeLosesOneFragment(t *testing.T) {
 	}
 	appliance.Wait(t, time.Minute)
 	live := recordedStreams(t, dir, "live")
-	if numbers, finished := recordedNumbers(t, live[len(live)-1]); finished || len(numbers) < 20 {
+	if numbers, finished := recordedNumbers(t, live[len(live)-1]); finished || len(numbers) < 10 {
 		t.Errorf("finished %v, %v", finished, numbers)
 	}
 }

@@ -48,6 +48,16 @@ func StandIn(t testing.TB, folder, device, sources string) []string {
 	return []string{"LD_LIBRARY_PATH=" + folder, "STANDIN_FOLDER=" + folder, "STANDIN_SOURCE=" + sources}
 }
 
+// LibCUfile builds the stand-in for libcufile into folder, from the package cufile in the folder source.
+func LibCUfile(t testing.TB, folder, source string) {
+	t.Helper()
+	build := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-Wall", "-Werror", "-o", filepath.Join(folder, "libcufile.so.0"),
+		filepath.Join(source, "testdata", "libcufile.c"))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("gcc: %v\n%s", err, out)
+	}
+}
+
 // Library compiles a C++ file into a shared library whose soname is its file name, so that once it has been opened, the
 // process finds it by that name.
 func Library(t testing.TB, to, source string) {

@@ -163,7 +163,7 @@ func (f *File) async(call string, s Stream, op Op, a *Async) error {
 		done()
 		return &Error{Call: call, What: f.caller.Name(), Status: InvalidValue, Why: errNotAligned}
 	}
-	if err := d.back.async(call, s, given, a, flags, done); err != nil {
+	if err := f.back.async(call, s, given, a, flags, done); err != nil {
 		done()
 		if e := (*Error)(nil); errors.As(err, &e) {
 			return err

@@ -113,7 +113,7 @@ func (b *Batch) transferAll(ops []Op) {
 	room := make(chan struct{}, atOnce)
 	defer all.Wait()
 	for i, n := 0, 0; i < len(ops); i += n {
-		n = b.driver.back.together(ops[i:])
+		n = ops[i].File.back.together(ops[i:])
 		if !b.mayStart(i, n) {
 			continue
 		}
@@ -127,11 +127,11 @@ func (b *Batch) transferAll(ops []Op) {
 
 // transfer performs ops, which are the batch's transfers from number i on, and records their events.
 func (b *Batch) transfer(i int, ops []Op) {
-	whole := len(ops) > 1 && b.driver.back.gather(ops)
+	whole := len(ops) > 1 && ops[0].File.back.gather(ops)
 	for k, op := range ops {
 		n, err := op.Size, error(nil)
 		if !whole {
-			n, err = b.driver.back.inBatch("cuFileBatchIOSubmit", op)
+			n, err = op.File.back.inBatch("cuFileBatchIOSubmit", op)
 		}
 		if err != nil {
 			b.recordEvent(i+k, Event{Failed, n, err})

@@ -18,8 +18,30 @@
 //   - Any error of the file in a CUDA stream is EIO. Data is on the disk only after File.Sync.
 //   - RegisterBuffer pins memory until DeregisterBuffer or Close. Deregister it before you free it.
 //
-// libcufile is used if Config.Library names it (libcufile.so.0; CUDA 12.2 or newer). It also transfers to and from GPU
-// memory. Both back ends refuse the same arguments.
+// libcufile is used if Config.Library names it (libcufile.so.0; CUDA 12.2 or newer), or with Config.Optional if it is
+// installed and accepts the file system. It also transfers to and from GPU memory. Both back ends refuse the same
+// arguments.
+//
+// # Calls that only the document asks for
+//
+// No program of this project calls these; they complete the document's API. The case of TestConformance that shows each
+// one follows it.
+//   - Driver.Properties: 002.1.3.0
+//   - Driver.SetPollMode: 002.1.5.0
+//   - Driver.SetMaxDirectIOSize: 002.1.6.0
+//   - Driver.SetMaxCacheSize: 002.1.7.0
+//   - Driver.SetMaxPinnedMemSize: 002.1.8.0
+//   - File.Write: 002.1.12.bytes
+//   - File.ReadAsync, Async.Result: 002.1.15.0
+//   - File.WriteAsync: 002.1.16.0
+//   - Batch.Cancel: 002.1.19.canceled
+//   - Driver.RegisterStream, Driver.DeregisterStream: 002.1.15.5022
+//
+// # Implicit open
+//
+// In NVIDIA's library, the first call that needs the driver opens it (§2.1), and the end of the process closes it. Here
+// a Driver is opened by Open alone, and other calls are its methods: a program that has no Driver cannot call them, the
+// errors of opening are Open's own, and whoever has opened a Driver closes it.
 //
 // # libcufile
 //

@@ -29,8 +29,12 @@ type Config struct {
 	// Library is the name (LibraryName) or path of libcufile, which then performs the calls. "" selects compatibility
 	// mode.
 	Library string
-	Device  Context      // CUDA context of the memory, which libcufile needs
-	Logger  *slog.Logger // nil: slog.Default()
+	// Optional makes Prepare choose: libcufile performs the calls for files that are registered later if it can be opened
+	// and accepts what Prepare is given, otherwise compatibility mode does. If the settings forbid that mode, Optional has
+	// no effect.
+	Optional bool
+	Device   Context      // CUDA context of the memory, which libcufile needs
+	Logger   *slog.Logger // nil: slog.Default()
 }
 
 // A Driver is an open instance of cuFile (cuFileDriverOpen). Its methods, and those of its files and batches, may be
@@ -38,7 +42,7 @@ type Config struct {
 type Driver struct {
 	log    *slog.Logger
 	access Access
-	back   backend
+	choice choice
 	mounts mounts
 	trial  func(folder string, flags int, memory []byte) (time.Duration, error) // measures; replaced by tests
 
@@ -47,6 +51,8 @@ type Driver struct {
 	closed  bool
 	busy    sync.WaitGroup // calls that use the engine
 	set     Settings
+	back    backend // opens files
+	mode    Mode
 	files   map[int]*File       // by the caller's descriptor
 	memory  map[uintptr]*region // by base
 	streams map[uintptr]StreamFlags
@@ -75,22 +81,47 @@ func Open(c Config) (*Driver, error) {
 		trial: trial, log: c.Logger, access: c.Access, set: *c.Settings,
 		files: map[int]*File{}, memory: map[uintptr]*region{}, streams: map[uintptr]StreamFlags{},
 	}
-	if c.Library == "" {
-		if !c.Settings.AllowCompat {
-			return nil, notAllowed(c.Settings.Path)
-		}
-		if len(c.Settings.Unused) > 0 {
-			c.Logger.Info("these keys of cufile.json have no effect without NVIDIA's library", "keys", strings.Join(c.Settings.Unused, " "))
-		}
-		d.back = newCompat(d, &c)
-		return d, nil
-	}
-	l, err := openLibrary(d, &c)
-	if err != nil {
+	if err := d.open(&c); err != nil {
 		return nil, err
 	}
-	d.back = l
 	return d, nil
+}
+
+// open opens the back end of a configuration. If the library is optional, that is compatibility mode until Prepare chooses.
+func (d *Driver) open(c *Config) error {
+	allowed := c.Settings.AllowCompat
+	if c.Library == "" && !allowed {
+		return notAllowed(c.Settings.Path)
+	}
+	if c.Library != "" && !(c.Optional && allowed) {
+		l, err := openLibrary(d, c)
+		if err != nil && c.Optional {
+			return fmt.Errorf("%w: %w", notAllowed(c.Settings.Path), err)
+		} else if err != nil {
+			return err
+		}
+		d.choice.library, d.back, d.mode = l, l, Mode{Library: true, Why: "as configured"}
+		return nil
+	}
+	d.choice.compat = newCompat(d, c)
+	d.back, d.mode = d.choice.compat, Mode{Why: "as configured"}
+	switch {
+	case c.Library == "":
+		d.logUnused()
+	case c.Device == nil:
+		d.mode.Why = "memory is not CUDA's"
+		d.logUnused()
+	default:
+		d.choice.optional, d.mode.Why = c, "libcufile was not asked yet"
+	}
+	return nil
+}
+
+// logUnused names the keys of cufile.json that compatibility mode does not use.
+func (d *Driver) logUnused() {
+	if list := d.set.Unused; len(list) > 0 {
+		d.log.Info("these keys of cufile.json have no effect without NVIDIA's library", "keys", strings.Join(list, " "))
+	}
 }
 
 // notAllowed returns the error that compatibility mode is needed but forbidden.
@@ -135,16 +166,16 @@ func (d *Driver) Close() error {
 	defer d.mu.Unlock()
 	var errs []error
 	for _, f := range d.files {
-		errs = append(errs, d.back.closeFile(f))
+		errs = append(errs, f.back.closeFile(f))
 	}
 	for _, r := range d.memory {
-		errs = append(errs, d.back.dropBuffer(r))
+		errs = append(errs, r.back.dropBuffer(r))
 	}
 	d.closed = true
 	clear(d.files)
 	clear(d.memory)
 	clear(d.streams)
-	return errors.Join(append(errs, d.back.close())...)
+	return errors.Join(append(errs, d.choice.close())...)
 }
 
 // Properties are the useful fields of CUfileDrvProps_t (§3.1.1, §4.1.3). Sizes are in KiB.
@@ -175,7 +206,7 @@ func (d *Driver) Properties() (Properties, error) {
 		return Properties{}, err
 	}
 	defer d.done()
-	return d.back.properties()
+	return d.current().properties()
 }
 
 // SetPollMode sets whether transfers of up to threshold KiB, a multiple of 4, are polled (cuFileDriverSetPollMode,
@@ -218,7 +249,7 @@ func (d *Driver) limit(call string, poll bool, kb, least uint64, set func(*Setti
 			Why: fmt.Errorf("%d KiB: must be a multiple of 4, at least %d and at most %d", kb, least, uint64(maxKB)),
 		}
 	}
-	if err := d.back.set(call, poll, kb); err != nil {
+	if err := d.current().set(call, poll, kb); err != nil {
 		return err
 	}
 	d.mu.Lock()

@@ -15,6 +15,7 @@ import (
 // and one without.
 type File struct {
 	driver   *Driver
+	back     backend  // has opened it
 	caller   *os.File // kept, so that the garbage collector does not close it
 	fd       int      // of caller
 	direct   opened
@@ -63,7 +64,7 @@ func (d *Driver) RegisterFile(f *os.File) (*File, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.files[file.fd] != nil {
-		return nil, errors.Join(&Error{Call: call, What: f.Name(), Status: HandleAlreadyRegistered}, d.back.closeFile(file))
+		return nil, errors.Join(&Error{Call: call, What: f.Name(), Status: HandleAlreadyRegistered}, file.back.closeFile(file))
 	}
 	d.files[file.fd] = file
 	return file, nil
@@ -88,8 +89,8 @@ func (d *Driver) openFile(f *os.File) (*File, error) {
 			return nil, &Error{Status: InvalidFileOpenFlag, Why: errors.New(word)}
 		}
 	}
-	file := &File{driver: d, caller: f, fd: fd, direct: opened{fd: -1, place: -1}, buffered: opened{fd: -1, place: -1}}
-	if err := d.back.openFile(file, flags, st.Dev); err != nil {
+	file := &File{driver: d, back: d.current(), caller: f, fd: fd, direct: opened{fd: -1, place: -1}, buffered: opened{fd: -1, place: -1}}
+	if err := file.back.openFile(file, flags, st.Dev); err != nil {
 		return nil, err
 	}
 	return file, nil
@@ -161,7 +162,7 @@ func (f *File) Deregister() error {
 		return &Error{Call: call, What: f.caller.Name(), Status: HandleNotRegistered}
 	}
 	f.users.Wait()
-	return d.back.closeFile(f)
+	return f.back.closeFile(f)
 }
 
 // closeFile closes what openFile has opened.

@@ -43,7 +43,7 @@ func TestGathered(t *testing.T) {
 				return
 			}
 			d := s.open(t, nil)
-			c := d.back.(*compat)
+			c := d.current().(*compat)
 			e := &halfway{engine: c.engine, short: short}
 			c.engine = e
 			mem, base := s.memory(t, 1<<20)

@@ -42,7 +42,7 @@ func (f *File) move(call string, op Op) (int, error) {
 
 // transfer performs a transfer of a held file.
 func (f *File) transfer(call string, op Op) (int, error) {
-	return f.driver.back.transfer(call, op)
+	return f.back.transfer(call, op)
 }
 
 // transfer implements backend.

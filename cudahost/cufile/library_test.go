@@ -5,6 +5,7 @@ package cufile
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,9 +76,46 @@ func realLibrary(t *testing.T) (*cudahost.CUDA, Config) {
 		t.Fatal(err)
 	}
 	p, err := d.Properties()
-	want(t, errors.Join(err, d.Close()), Success)
+	needs, refused := fileSystem(d, t.TempDir())
+	want(t, errors.Join(err, refused, d.Close()), Success)
 	t.Logf("%v: %+v", c.Device, p)
+	if needs != "" {
+		t.Skip(needs)
+	}
 	return c, config
+}
+
+// fileSystem asks libcufile whether it accepts files in a folder. If it does not know the file system, needs says what
+// the machine lacks. err is any other failure.
+func fileSystem(d *Driver, folder string) (needs string, err error) {
+	err = d.Prepare(folder)
+	if errors.Is(err, HandleNotRegistered) {
+		return fmt.Sprintf("NEEDS A FILE SYSTEM THAT LIBCUFILE ACCEPTS in TMPDIR, such as ext4, and udev's database /run/udev: %v", err), nil
+	}
+	return "", err
+}
+
+// TestFileSystemIsAsked checks that only libcufile's refusal of a file system skips the tests with a GPU.
+func TestFileSystemIsAsked(t *testing.T) {
+	folder := t.TempDir()
+	refused := filepath.Join(folder, "refused")
+	if err := os.Mkdir(refused, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for library, refusal := range map[string]Status{standInLibrary(t): Success, standInLibrary(t, "-DBROKEN"): InternalError} {
+		d, err := Open(Config{Library: library, Device: standIn(t), Settings: DefaultSettings()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		needs, err := fileSystem(d, folder)
+		if want(t, err, refusal); needs != "" {
+			t.Errorf("skips with %q", needs)
+		}
+		if needs, err = fileSystem(d, refused); !strings.Contains(needs, "/run/udev") || err != nil {
+			t.Errorf("%q, %v", needs, err)
+		}
+		want(t, d.Close(), Success)
+	}
 }
 
 // TestGPUConformance runs the checklist with NVIDIA's libcufile, in its compatibility mode if there is no nvidia-fs.
@@ -128,7 +166,7 @@ func TestGPULibraryDecides(t *testing.T) {
 	c, config := realLibrary(t)
 	s := &site{config: config, folder: t.TempDir(), memory: hostMemory(c), device: c.Device}
 	d := s.open(t, nil)
-	l := d.back.(*library)
+	l := d.current().(*library)
 	h, again := s.handle(t, d, os.O_RDWR), new(File)
 	_, base := s.memory(t, 1<<20)
 	again.fd = h.fd

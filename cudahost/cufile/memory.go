@@ -8,6 +8,7 @@ import (
 
 // A region is registered memory.
 type region struct {
+	back  backend // has registered it
 	base  uintptr
 	size  int
 	place int // in the engine's table
@@ -46,7 +47,7 @@ func (d *Driver) RegisterBuffer(base uintptr, size, flags int) error {
 	if err != nil {
 		return err
 	}
-	d.memory[base] = &region{base: base, size: size, place: place}
+	d.memory[base] = &region{back: d.back, base: base, size: size, place: place}
 	d.pinned += int64(size)
 	return nil
 }
@@ -67,7 +68,7 @@ func (d *Driver) DeregisterBuffer(base uintptr) error {
 	}
 	delete(d.memory, base)
 	d.pinned -= int64(r.size)
-	return d.back.dropBuffer(r)
+	return r.back.dropBuffer(r)
 }
 
 // place returns the place of memory in the engine's table, or -1 if it is not registered. The error wraps

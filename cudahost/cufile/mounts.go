@@ -41,19 +41,26 @@ func (d *Driver) wantsDirect(f *File, flags int, dev uint64) bool {
 	return d.measured(filepath.Dir(folder), dev)
 }
 
-// Prepare measures the file system of a folder if Config.Access is Measured, so that the registration of its first file
-// takes no longer than others.
-func (d *Driver) Prepare(folder string) error {
+// Prepare prepares the driver for files in a folder, or for a file. libcufile, if it is used or optional, registers a file
+// there for a moment; unless it is optional, its refusal is an error. In compatibility mode, the file system of a folder
+// is measured if Config.Access is Measured, so that the registration of its first file takes no longer than others.
+func (d *Driver) Prepare(path string) error {
 	if err := d.use("Prepare"); err != nil {
 		return err
 	}
 	defer d.done()
 	var st unix.Stat_t
-	if err := unix.Stat(folder, &st); err != nil {
-		return &os.PathError{Op: "stat", Path: folder, Err: err}
+	if err := unix.Stat(path, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	if d.access == Measured {
-		d.measured(folder, st.Dev)
+	folder := st.Mode&unix.S_IFMT == unix.S_IFDIR
+	if folder || st.Mode&unix.S_IFMT == unix.S_IFREG {
+		if err := d.choose(path, folder); err != nil {
+			return err
+		}
+	}
+	if folder && d.access == Measured && !d.Mode().Library {
+		d.measured(path, st.Dev)
 	}
 	return nil
 }

@@ -162,7 +162,8 @@ func playsAs(t *testing.T, path string, i *foreignImage, n int) {
 		t.Errorf("%s: %s", name, f)
 	}
 	report, err := Inspect(t.Context(), path, true, func(float64) {})
-	if err = errors.Join(err, r.Close()); err != nil || !report.Good() || report.Frames != n || report.LastFrame-report.FirstFrame != uint64(n-1) || report.Image.Encoding != i.encoding ||
+	if err = errors.Join(err, r.Close()); err != nil || !report.Good() || report.Frames != n ||
+		report.LastFrame-report.FirstFrame != uint64(n-1) || report.Image.Encoding != i.encoding ||
 		report.Image.FrameID != "cam" || report.Image.At.UnixNano() != 1700000000000000005 && i.encoding != "" {
 		t.Errorf("%s: %+v, %v", name, report, err)
 	}

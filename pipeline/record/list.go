@@ -35,7 +35,7 @@ type Entry struct {
 	Error      string    `json:"error,omitempty"`    // why the file cannot be read, or not as a whole
 }
 
-// A FileState tells whether a file is complete.
+// A FileState is the state of a file.
 type FileState string
 
 // States of a file.

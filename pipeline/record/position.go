@@ -142,8 +142,8 @@ func rangeError(ctx context.Context, files []string, from, to Position) error {
 	if to.given() {
 		asked = append(asked, "before "+to.String())
 	}
-	return fmt.Errorf("%s: %w %s: %s frames %d to %d, which is %s to %s (%v)", files[0], ErrRange, strings.Join(asked, " and "),
-		has, first.Note.Frame, last.Note.Frame, shown(first.At), shown(last.At), last.At.Sub(first.At))
+	return fmt.Errorf("%s: %w %s: %s frames %d to %d, taken from %s to %s (%v)", files[0], ErrRange, strings.Join(asked, " and "),
+		has, first.Note.Frame, last.Note.Frame, shown(first.At), shown(last.At), last.At.Sub(first.At).Round(time.Millisecond))
 }
 
 // last returns the last frame that can be read, or nil.

@@ -23,7 +23,9 @@ func TestPositionText(t *testing.T) {
 			t.Errorf("%v becomes %q, and that %v: %v", p, text, q, err)
 		}
 	}
-	for _, text := range []string{"", "+", "-1", "-1s", "soon", "1200 ", "99999999999999999999", "2026-11-24", "2026-11-24T06:33:02", "9999-11-24T06:33:02Z"} {
+	for _, text := range []string{
+		"", "+", "-1", "-1s", "soon", "1200 ", "99999999999999999999", "2026-11-24", "2026-11-24T06:33:02", "9999-11-24T06:33:02Z",
+	} {
 		var p Position
 		if err := p.UnmarshalText([]byte(text)); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q: write a frame's number", text)) {
 			t.Errorf("%q: %v, %v", text, p, err)
@@ -67,7 +69,7 @@ func TestPositions(t *testing.T) {
 		return p
 	}
 	day := func(n int) string { return shown(moment(n)) }
-	has := fmt.Sprintf(": the 2 files have frames 4 to 49, which is %s to %s (%v)", day(4), day(49), moment(49).Sub(moment(4)))
+	has := fmt.Sprintf(": the 2 files have frames 4 to 49, taken from %s to %s (%v)", day(4), day(49), moment(49).Sub(moment(4)))
 	for _, tt := range []struct {
 		from, to    string
 		first, last int

@@ -29,6 +29,7 @@ type folder struct {
 	log          *slog.Logger
 	writing      openFiles
 	index        index
+	unmended     sync.Map  // paths of files that could not be repaired
 	last         time.Time // in the name of the newest file
 }
 

@@ -3,17 +3,20 @@
 package record
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/record/mcap"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
 )
 
 // ErrWritten means that a file is being written, by this process or another one.
@@ -22,7 +25,7 @@ var ErrWritten = errors.New("the file is being written")
 // A Repaired describes what Repair did with a file.
 type Repaired struct {
 	Finished bool  // the file was finished already, and is unchanged
-	Chunks   int   // chunks in the index that was written
+	Chunks   int   // chunks in the index that was written, or fragments of an MP4 file
 	Left     int   // damaged chunks that are not in the index
 	Cut      int64 // bytes of an incomplete record at the end that were cut off
 	Skipped  int64 // bytes of incomplete records among the last chunks, which readers skip now
@@ -41,7 +44,7 @@ const letGo = time.Second
 // torn is the number of chunks at the end of a file whose checksums are verified: those that a power cut may have torn.
 const torn = 128
 
-// Repair completes a recording that was not completed, because of a power cut for example: behind the last complete
+// Repair completes a recording, MCAP or MP4, that was not completed, because of a power cut for example: behind the last complete
 // record it writes the index, in place of any incomplete one. Complete records remain as they are; an incomplete one
 // among the last chunks becomes padding, which readers skip. If the index cannot be written, for example because the disk
 // is full, Repair restores the end of the file. It does not change a file that has other damage before its end. Errors
@@ -60,7 +63,12 @@ func repairFile(ctx context.Context, path string) (Repaired, error) {
 	if err != nil {
 		return Repaired{}, err
 	}
-	r, err := repair(ctx, file)
+	r, err := Repaired{}, error(nil)
+	if filepath.Ext(path) == VideoExtension {
+		r, err = repairVideo(file)
+	} else {
+		r, err = repair(ctx, file)
+	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
 	}
@@ -203,26 +211,45 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 	return errors.Join(file.Truncate(end), file.Sync())
 }
 
+// repairVideo is repair for MP4. What is behind the last whole fragment is cut off.
+func repairVideo(file *os.File) (r Repaired, err error) {
+	info, err := file.Stat()
+	if err != nil {
+		return r, err
+	}
+	f, err := mp4.Read(file, info.Size())
+	if err != nil || f.Finished {
+		r.Finished = err == nil
+		return r, err
+	}
+	var tail bytes.Buffer
+	if err := f.Finish(&tail); err != nil {
+		return r, err
+	}
+	r.Chunks, r.Cut = f.Fragments(), info.Size()-f.Whole
+	return r, replaceTail(file, f.Whole, tail.Bytes(), info.Size())
+}
+
 // mend repairs the recording's files that an earlier process has not completed.
-func (s *Sink) mend(ctx context.Context) {
-	paths, err := Files(s.config.Directory, s.config.Name)
+func (d *folder) mend(ctx context.Context) {
+	paths, err := filesOf(d.directory, d.name, d.extension)
 	if err != nil {
 		return // a recording that cannot be made says so
 	}
-	s.mendFiles(ctx, s.mendFiles(ctx, paths, repairFile), Repair)
+	d.mendFiles(ctx, d.mendFiles(ctx, paths, repairFile), Repair)
 }
 
 // mendFiles repairs those of the files that have no end, by calling repair, and returns those for which repair returns
 // ErrWritten.
-func (s *Sink) mendFiles(ctx context.Context, paths []string, repair func(context.Context, string) (Repaired, error)) (written []string) {
+func (d *folder) mendFiles(ctx context.Context, paths []string, repair func(context.Context, string) (Repaired, error)) (written []string) {
 	for _, path := range paths {
 		if ctx.Err() != nil {
 			return written
 		}
-		if s.writing.has(path) || hasEnd(path) {
+		if d.writing.has(path) || hasEnd(path) {
 			continue
 		}
-		if _, tried := s.unmended.Load(path); tried {
+		if _, tried := d.unmended.Load(path); tried {
 			continue
 		}
 		r, err := repair(ctx, path)
@@ -231,10 +258,10 @@ func (s *Sink) mendFiles(ctx context.Context, paths []string, repair func(contex
 		case errors.Is(err, ErrWritten):
 			written = append(written, path)
 		case err != nil:
-			s.unmended.Store(path, true)
-			s.log.Warn("a recording that was not ended has no index", "error", err)
+			d.unmended.Store(path, true)
+			d.log.Warn("a recording that was not ended has no index", "error", err)
 		case !r.Finished:
-			s.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "torn_bytes", r.Cut+r.Skipped)
+			d.log.Info("a recording that was not ended has its index now", "file", path, "chunks", r.Chunks, "damaged", r.Left, "torn_bytes", r.Cut+r.Skipped)
 		}
 	}
 	return written
@@ -247,6 +274,10 @@ func hasEnd(path string) bool {
 		return true
 	}
 	defer func() { _ = in.Close() }() // the file was only read
+	if filepath.Ext(path) == VideoExtension {
+		has, err := mp4.HasEnd(in, size)
+		return has || err != nil
+	}
 	has, err := mcap.HasEnd(in, size)
 	return has || err != nil
 }

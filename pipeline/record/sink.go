@@ -67,7 +67,6 @@ type Sink struct {
 	frames, bytes, files atomic.Uint64
 	waited               atomic.Int64 // ns during which a write waited for the disk
 
-	unmended sync.Map       // paths of files that could not be repaired
 	ending   sync.WaitGroup // completion of the previous file
 	triggers chan Trigger
 	ended    atomic.Bool

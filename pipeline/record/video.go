@@ -29,6 +29,10 @@ const (
 type VideoConfig struct {
 	Directory     string
 	Name          string
+	Source        string
+	Library       string
+	MCAP          bool      // MCAP instead of MP4
+	Configuration []byte    // for MCAP
 	Codec         mp4.Codec // encoding of the pictures
 	Width, Height int       // of the pictures, in pixels
 	Duration      time.Duration
@@ -42,7 +46,7 @@ type VideoConfig struct {
 	Logger        *slog.Logger
 }
 
-// A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8). Each file begins with a
+// A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8), or as MCAP. Each file begins with a
 // picture that refers to no other. After an error it goes on in a new file, as soon as that is possible. All methods
 // may be called concurrently.
 type Video struct {
@@ -89,11 +93,15 @@ type videoNote struct {
 // NewVideo returns a recording that has begun. The caller must close it. The error says why the folder cannot be used.
 func NewVideo(c VideoConfig) (*Video, error) {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	extension := VideoExtension
+	if c.MCAP {
+		extension = Extension
+	}
 	v := &Video{
 		config: c, triggers: make(chan Trigger, waitingTriggers), patience: diskPatience,
 		queue: make(chan videoPicture, 4096), closing: make(chan struct{}), ended: make(chan struct{}),
 		folder: folder{
-			directory: c.Directory, name: c.Name, extension: VideoExtension, keep: c.Keep, deleteOldest: c.DeleteOldest,
+			directory: c.Directory, name: c.Name, extension: extension, keep: c.Keep, deleteOldest: c.DeleteOldest,
 			told: c.Told, disks: c.Disks, log: c.Logger,
 		},
 	}
@@ -187,7 +195,7 @@ func (v *Video) Close() error {
 	v.mu.Lock()
 	if !v.closed {
 		v.closed = true
-		close(v.closing) // first: run asks for it when the queue has ended
+		close(v.closing) // before the queue, whose end must find it closed
 		close(v.queue)
 	}
 	v.mu.Unlock()
@@ -211,7 +219,10 @@ func (v *Video) run() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	go v.watchDisk(ctx)
-	go v.pruneRegularly(ctx)
+	go func() {
+		v.mend(ctx)
+		v.pruneRegularly(ctx)
+	}()
 	var faults pipeline.FaultLog
 	r := pipeline.Recovery{First: firstPause, Last: lastPause, Now: v.closing}
 	err := r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {

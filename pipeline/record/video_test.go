@@ -266,3 +266,48 @@ func TestVideoOnADiskThatHangs(t *testing.T) {
 		t.Errorf("%v\n%s", files, log)
 	}
 }
+
+// TestVideoIsRepaired checks that a file of a process that was killed is the same, after the next recording has begun, as
+// one that was ended after its last whole fragment, wherever it is cut.
+func TestVideoIsRepaired(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir})
+	for n := range uint64(20) {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := filesOf(dir, "rec", VideoExtension)
+	whole, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := mp4.Read(bytes.NewReader(whole), int64(len(whole)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		length int64
+		frames int
+	}{{f.Whole, 20}, {f.Whole + 3, 20}, {f.Whole - 1, 15}, {f.Whole / 2, 5}} {
+		if err := os.WriteFile(paths[0], whole[:c.length], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		v := startVideo(t, VideoConfig{Directory: dir})
+		await(t, func() bool { return hasEnd(paths[0]) })
+		if err := v.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if files := videoFiles(t, dir); len(files) != 1 || len(files[0]) != c.frames {
+			t.Errorf("cut to %d bytes of %d: %v", c.length, len(whole), files)
+		}
+		repaired, err := os.ReadFile(paths[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.frames == 20 && !bytes.Equal(repaired, whole) {
+			t.Errorf("cut to %d bytes of %d: the repaired file is another one", c.length, len(whole))
+		}
+	}
+}

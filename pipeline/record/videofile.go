@@ -16,14 +16,14 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record/mp4"
 )
 
-// A videoFile is an MP4 file that is being written.
+// A videoFile is a file of encoded pictures that is being written.
 type videoFile struct {
 	openFile
+	video    *Video
 	plain    *os.File
-	writer   *mp4.Writer
-	out      bytes.Buffer // what writer has written and the file does not contain yet
-	end      int64        // length of the file
-	first    time.Time    // capture time of the first picture
+	writer   videoWriter
+	end      int64     // length of the file
+	first    time.Time // capture time of the first picture
 	sps, pps []byte
 	pending  []mp4.Sample // pictures of the next fragment
 	newest   time.Time    // capture time of the newest picture
@@ -38,11 +38,7 @@ func (v *Video) newFile(p *videoPicture, now time.Time) (*videoFile, error) {
 			return nil, errors.New("a key frame has no parameter sets")
 		}
 	}
-	g := &videoFile{first: p.at, newest: p.at, sps: bytes.Clone(track.SPS), pps: bytes.Clone(track.PPS)}
-	var err error
-	if g.writer, err = mp4.NewWriter(&g.out, track, p.at); err != nil {
-		return nil, err
-	}
+	g := &videoFile{video: v, first: p.at, newest: p.at, sps: bytes.Clone(track.SPS), pps: bytes.Clone(track.PPS)}
 	v.waits.begin(laying)
 	defer v.waits.end(laying)
 	if err := v.prune(now); err != nil {
@@ -57,7 +53,12 @@ func (v *Video) newFile(p *videoPicture, now time.Time) (*videoFile, error) {
 	}
 	g.name.Store(&path)
 	v.writing.add(&g.openFile)
-	if err := v.flush(g); err != nil {
+	if v.config.MCAP {
+		g.writer, err = newMCAPVideo(g, &v.config)
+	} else {
+		g.writer, err = mp4.NewWriter(g, track, p.at)
+	}
+	if err != nil {
 		g.closed.Store(true)
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.plain.Close(), os.Remove(path))
 	}
@@ -105,9 +106,6 @@ func (v *Video) fragment(g *videoFile, end time.Time) error {
 		return nil
 	}
 	if err := g.writer.Fragment(g.pending, end); err != nil {
-		return err
-	}
-	if err := v.flush(g); err != nil {
 		return fmt.Errorf("recording %s: %w", g.path(), err)
 	}
 	for i := range g.pending {
@@ -136,24 +134,24 @@ func (v *Video) sync(g *videoFile) error {
 	return nil
 }
 
-// flush appends to the file what its writer has written. If that fails, the file ends as before.
-func (v *Video) flush(g *videoFile) error {
+// Write appends to the file. If that fails, the file ends as before.
+func (g *videoFile) Write(b []byte) (int, error) {
+	v := g.video
 	v.waits.begin(writing)
 	defer func() { v.waited.Add(int64(v.waits.end(writing))) }()
 	err := v.makeRoom(func() error {
-		_, err := g.plain.WriteAt(g.out.Bytes(), g.end)
+		_, err := g.plain.WriteAt(b, g.end)
 		if err != nil {
 			err = errors.Join(err, g.plain.Truncate(g.end))
 		}
 		return err
 	})
 	if err != nil {
-		return err
+		return 0, err
 	}
-	g.end += int64(g.out.Len())
+	g.end += int64(len(b))
 	g.size.Store(g.end)
-	g.out.Reset()
-	return nil
+	return len(b), nil
 }
 
 // endFile writes the pending pictures and the index, and closes the file. end is the time of the next picture, or zero
@@ -164,9 +162,7 @@ func (v *Video) endFile(g *videoFile, end time.Time) error {
 	}
 	err := v.fragment(g, end)
 	if err == nil {
-		if err = g.writer.Close(); err == nil {
-			err = v.flush(g)
-		}
+		err = g.writer.Close()
 	}
 	v.waits.begin(ending)
 	defer v.waits.end(ending)

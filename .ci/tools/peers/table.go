@@ -40,6 +40,7 @@ var versions = map[string]string{
 	"LibRaw":                    deb("libraw-bin"),
 	"LiveKit":                   module("pipeline/rtp/webrtc/livekittest", "github.com/livekit/livekit-server"),
 	"mandoc":                    deb("mandoc"),
+	"mp4box":                    node("pipeline/record/mp4/testdata/mp4box", "mp4box"),
 	"MediaMTX":                  `sed -n 's/.*mediamtx@\(v[0-9.]*\)".*/\1/p' pipeline/rtp/rtptest/mediamtx.go`,
 	"mosquitto":                 deb("mosquitto"),
 	"mosquitto_sub":             deb("mosquitto-clients"),
@@ -70,6 +71,7 @@ const (
 	export   = "pipeline/record/export"
 	isp      = "pipeline/isp"
 	mcap     = "pipeline/record/mcap"
+	mp4      = "pipeline/record/mp4"
 	record   = "pipeline/record"
 	rtsp     = "pipeline/rtp/rtsp"
 	send     = "pipeline/rtp/send"
@@ -78,6 +80,9 @@ const (
 	webrtc   = "pipeline/rtp/webrtc"
 	reading  = "reads raw video, JPEG and H.264 by RTSP over UDP and TCP, every frame right"
 	grouping = "reads raw video, JPEG and H.264 by RTSP and multicast"
+	opens    = "decodes MP4 files of H.264 and JPEG while they grow, every frame right"
+	cutting  = "decodes the whole fragments of MP4 files cut at random bytes"
+	spanning = "decodes parts of MP4 files, from the first frame asked for to the last"
 	proxying = "proxy in front of the page: access only with the password"
 	cut      = "no message is lost or reordered when the link is cut"
 	restart  = "no message is lost when it restarts"
@@ -111,6 +116,10 @@ var table = []row{
 	{"FFmpeg", "its demosaicing gives the isp's pictures", isp, "TestBilinearAgainstFFmpeg"},
 	{"FFmpeg", "its Y'CbCr is the isp's", isp, "TestConversionsAgainstFFmpeg"},
 	{"FFmpeg", "reads exported Matroska bit by bit", export, "TestMKVHasThePictures"},
+	{"FFmpeg", opens, mp4, "TestPlayersOpenFiles"},
+	{"FFmpeg", cutting, mp4, "TestPlayersOpenCutFiles"},
+	{"FFmpeg", spanning, mp4, "TestPlayersOpenSpans"},
+	{"FFmpeg", "its fragmented MP4 files are read", mp4, "TestFFmpegsFilesAreRead"},
 	{"FFmpeg", "its YUV4MPEG2 files are replayed", "capture", "TestReplayY4MFromFFmpeg"},
 	{"fish", "completes commands, with descriptions", program, "TestFishCompletes"},
 	{"Foxglove MCAP for Go", "reads recordings by index and from the beginning, whole and cut", record, "TestOthersReadRecordings"},
@@ -129,6 +138,9 @@ var table = []row{
 	{"GStreamer", "rtpvrawpay makes the same packets", "pipeline/rtp", "TestGStreamerSendsTheSamePackets"},
 	{"GStreamer", "rtspsrc " + reading, rtsp, "TestPeersRead"},
 	{"GStreamer", "rtspsrc " + grouping, rtsp, "TestPeersReadAGroup"},
+	{"GStreamer", opens, mp4, "TestPlayersOpenFiles"},
+	{"GStreamer", cutting, mp4, "TestPlayersOpenCutFiles"},
+	{"GStreamer", spanning, mp4, "TestPlayersOpenSpans"},
 	{"GStreamer", "webrtcbin watches H.264 by WHEP", webrtc, "TestGStreamer"},
 	{"GStreamer", "rtph264pay sends H.264 to probe", program, "TestH264OfOthers"},
 	{"HAProxy", proxying, program, "TestBehindProxies/haproxy(_plain)?"},
@@ -140,6 +152,9 @@ var table = []row{
 	{"MediaMTX", "takes raw video, JPEG and H.264 by RECORD, also after a restart; FFmpeg reads them there", rtsp, "TestMediaMTX"},
 	{"MediaMTX", "pulls raw video, JPEG and H.264 by RTSP; FFmpeg reads them there", rtsp, "TestMediaMTXPulls"},
 	{"MediaMTX", "takes H.264 by WHIP, also after a restart; FFmpeg reads it there", webrtc, "TestMediaMTX"},
+	{"mp4box", "finds samples, times and notes of MP4 files of H.264 and JPEG", mp4, "TestMP4BoxReadsFiles"},
+	{"mp4box", "finds the whole fragments of MP4 files cut at random bytes", mp4, "TestPlayersOpenCutFiles"},
+	{"mp4box", "finds samples and edit lists of parts of MP4 files", mp4, "TestPlayersOpenSpans"},
 	{"mosquitto", cut, bus, "TestCutLink/mosquitto"},
 	{"mosquitto", restart, bus, "TestServerRestarts/mosquitto"},
 	{"mosquitto", "lists twenty boards", bus, "TestBoards/mosquitto"},

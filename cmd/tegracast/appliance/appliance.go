@@ -126,7 +126,8 @@ func newAppliance(e Env, o Options) *Appliance {
 
 // addOpeners adds the values that open and close parts.
 func (a *Appliance) addOpeners(closed *closedOutputs) {
-	memory, storage := &memory{interrupt: a.env.interrupt, log: a.env.Log}, &storage{log: a.env.Log, drivers: map[string]*cufile.Driver{}}
+	memory := &memory{interrupt: a.env.interrupt, log: a.env.Log}
+	storage := &storage{memory: memory, log: a.env.Log, drivers: map[place]*cufile.Driver{}}
 	cards := &cards{memory: memory, log: a.env.Log, logHeld: storage.logHeld, list: map[string]openCard{}}
 	a.sinks = &sinkOpener{
 		memory: memory, cards: cards, storage: storage, threads: send.NewThreads(a.env.Processors), streams: streams.New(a.env.Log), bus: a.env.Bus,

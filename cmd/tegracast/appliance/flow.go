@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -58,10 +59,10 @@ type output struct {
 	from     string          // the source or stage that it reads from
 	view     pipeline.Format // its format for viewing; zero: it cannot be viewed
 	attached *pipeline.Output
-	stream   *stream      // nil: not RTP
-	records  bool         // it is a recording
-	sends    string       // description of what it sends; empty: a general one for its kind is used
-	free     func() error // releases what the sink has opened or pinned; nil: nothing
+	stream   *stream        // nil: not RTP
+	files    *cufile.Driver // nil: not a recording
+	sends    string         // description of what it sends; empty: a general one for its kind is used
+	free     func() error   // releases what the sink has opened or pinned; nil: nothing
 }
 
 // close releases the output's resources other than frames. The output must not be running.

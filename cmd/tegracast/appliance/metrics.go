@@ -17,20 +17,25 @@ func (m *recordingMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *recordingMetrics) Collect(ch chan<- prometheus.Metric) {
+	emit := emitter(ch)
 	for name, st := range m.recordings.States() {
-		emit := func(metric, help string, kind prometheus.ValueType, v float64) {
-			ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("tegracast_recording_"+metric, help, []string{"output"}, nil), kind, v, name)
-		}
-		emit("frames_total", "Frames written to recordings.", prometheus.CounterValue, float64(st.Frames))
-		emit("missed_frames_total", "Encoded pictures of a stream that its recording could not write. Other recordings count them as dropped frames of their output.",
-			prometheus.CounterValue, float64(st.Missed))
-		emit("bytes_total", "Bytes of the frames written to recordings.", prometheus.CounterValue, float64(st.Written))
-		emit("files_total", "Files of recordings that were begun.", prometheus.CounterValue, float64(st.Files))
-		emit("write_seconds_total", "Time during which writing waited for the disk; as fast as real time, the disk is too slow.",
-			prometheus.CounterValue, st.Busy.Seconds())
+		emit("recording_frames_total", "Frames written to a recording.", "output", name, prometheus.CounterValue, float64(st.Frames))
+		emit("recording_missed_frames_total", "Encoded pictures of a stream that its recording could not write. Other recordings count them as dropped frames.",
+			"output", name, prometheus.CounterValue, float64(st.Missed))
+		emit("recording_bytes_total", "Bytes of the frames written to a recording.", "output", name, prometheus.CounterValue, float64(st.Written))
+		emit("recording_files_total", "Files that a recording has begun.", "output", name, prometheus.CounterValue, float64(st.Files))
+		emit("recording_write_seconds_total", "Time during which a recording waited for the disk to write. If it grows by a second a second, the disk is too slow.",
+			"output", name, prometheus.CounterValue, st.Busy.Seconds())
 		if st.Free >= 0 {
-			emit("free_bytes", "Free space of the file system of the recordings; absent while the disk does not answer.", prometheus.GaugeValue, float64(st.Free))
+			emit("recording_free_bytes", "Free space of a recording's file system; absent while the disk does not answer.", "output", name, prometheus.GaugeValue, float64(st.Free))
 		}
+	}
+}
+
+// emitter returns a function that sends a metric with one label to ch.
+func emitter(ch chan<- prometheus.Metric) func(name, help, label, value string, kind prometheus.ValueType, v float64) {
+	return func(name, help, label, value string, kind prometheus.ValueType, v float64) {
+		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("tegracast_"+name, help, []string{label}, nil), kind, v, value)
 	}
 }
 
@@ -45,9 +50,7 @@ func (m *hardwareMetrics) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
-	emit := func(name, help, label, value string, kind prometheus.ValueType, v float64) {
-		ch <- prometheus.MustNewConstMetric(prometheus.NewDesc("tegracast_"+name, help, []string{label}, nil), kind, v, value)
-	}
+	emit := emitter(ch)
 	for name, open := range m.cards.all() {
 		n := open.card.Pins()
 		emit("fpga_pins", "Memory buffers that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Pins))

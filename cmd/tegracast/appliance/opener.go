@@ -118,6 +118,7 @@ func (op *opener) closeParts(ctx context.Context, c *config.Appliance, p plan) e
 	}
 	tell("a card", "", op.cards.close(keep))
 	if p.memory {
+		tell("the driver of files", "", op.storage.close())
 		tell("the memory", "", op.memory.close())
 	}
 	return nil

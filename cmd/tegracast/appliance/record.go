@@ -18,7 +18,8 @@ func init() { addSink((*sinkOpener).openRecord) }
 
 // openRecord opens a recording.
 func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config.Record, own pipeline.Format) (pipeline.Sink, error) {
-	driver, err := op.storage.openDriver(k.Directory)
+	at := place{k.Directory, k.Storage}
+	driver, err := op.storage.openDriver(at)
 	if err != nil {
 		return nil, fmt.Errorf("output %s: %w", c.Name, err)
 	}
@@ -30,10 +31,12 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 		Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	}, own)
 	if err != nil {
-		return nil, c.OpenAt.Errorf("%w", err)
+		return nil, c.OpenAt.Errorf("%w", at.explain(err))
 	}
+	m := driver.Mode()
+	op.log.Info("the recording is written", "output", c.Name, "folder", k.Directory, "storage", modeName(m), "reason", m.Why)
 	op.recordings.Add(sink)
-	o.records = true
+	o.files = driver
 	o.free = func() error { return op.recordings.Remove(sink) }
 	return sink, nil
 }
@@ -45,7 +48,7 @@ func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, ow
 		codec = mp4.JPEG
 	}
 	video, err := record.NewVideo(record.VideoConfig{
-		Directory: k.Directory, Name: c.Name, Codec: codec, Width: own.Width, Height: own.Height,
+		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", MCAP: k.Format == "mcap", Configuration: op.text(), Codec: codec, Width: own.Width, Height: own.Height,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: retention(k), Sync: k.Sync.V, DeleteOldest: k.WhenFull == "delete_oldest",
 		Window: recordWindow(k.Trigger), Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	})

@@ -14,7 +14,8 @@ func init() { addSource((*sourceOpener).openRecording) }
 
 // openRecording opens a source that plays recordings.
 func (op *sourceOpener) openRecording(c *config.Source, k *config.Recording) (source, error) {
-	driver, err := op.storage.openDriver(filepath.Dir(k.Paths()[0]))
+	at := place{filepath.Dir(k.Paths()[0]), k.Storage}
+	driver, err := op.storage.openDriver(at)
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", c.Name, err)
 	}
@@ -23,7 +24,9 @@ func (op *sourceOpener) openRecording(c *config.Source, k *config.Recording) (so
 		Slots: c.Slots, Allocator: op.memory.slots(memoryFlags(c)), Driver: driver, Logger: op.log.With("source", c.Name),
 	})
 	if err != nil {
-		return nil, c.OpenAt.Errorf("%w", err)
+		return nil, c.OpenAt.Errorf("%w", at.explain(err))
 	}
+	m := driver.Mode()
+	op.log.Info("the recording is read", "source", c.Name, "storage", modeName(m), "reason", m.Why)
 	return s, nil
 }

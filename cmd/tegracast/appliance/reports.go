@@ -41,7 +41,7 @@ func (r *reports) outputs() []outputReport {
 // output describes an open output.
 func (r *reports) output(f *flow, o *output) outputReport {
 	x := outputReport{
-		Name: o.name, From: o.from, Picture: o.view.Pixel != 0, Samples: f.hasSamples(), Record: o.records,
+		Name: o.name, From: o.from, Picture: o.view.Pixel != 0, Samples: f.hasSamples(), Record: o.files != nil,
 		Trigger: r.recordings.Triggered(o.name), OutputStatus: o.attached.Status(),
 	}
 	if o.stream != nil {
@@ -57,6 +57,6 @@ func (r *reports) output(f *flow, o *output) outputReport {
 		x.To = append(slices.Clone(x.To), x.Added...)
 	}
 	x.Recording = r.recordings.State(o.name)
-	x.Sends = cmp.Or(x.Sends, o.sends, map[bool]string{true: "a recording", false: "frames"}[o.records])
+	x.Sends = cmp.Or(x.Sends, o.sends, map[bool]string{true: "a recording", false: "frames"}[o.files != nil])
 	return x
 }

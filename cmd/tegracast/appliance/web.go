@@ -27,6 +27,7 @@ import (
 func (a *Appliance) pageConfig() web.Config {
 	own := []prometheus.Collector{
 		a.sinks.streams, &a.sinks.ucx, &a.sinks.shares, a.env.Bus, &hardwareMetrics{a.sinks.cards, a.flows}, &recordingMetrics{&a.sinks.recordings},
+		&storageMetrics{a.flows},
 		&telemetry.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines},
 	}
 	socket := ""

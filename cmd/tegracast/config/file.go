@@ -57,7 +57,7 @@ type OutputSection struct {
 type OutputKinds struct {
 	RTP     *RTP        `yaml:"rtp,omitempty" jsonschema_description:"Sends the frames as an RTP stream."`
 	Results *Results    `yaml:"results,omitempty" jsonschema_description:"Sends what the stages found in each frame, as a line of JSON."`
-	Record  *Record     `yaml:"record,omitempty" jsonschema_description:"Keeps the frames in files (docs/recording.md): of a source as they are, of an isp UYVY, in the format MCAP. Beside rtp with payload h264 or jpeg: the encoded pictures that the stream sends, as MP4."`
+	Record  *Record     `yaml:"record,omitempty" jsonschema_description:"Keeps the frames in files (docs/recording.md): of a source as they are, of an isp UYVY, in the format MCAP. Beside rtp with payload h264 or jpeg: the encoded pictures that the stream sends, as MP4 or MCAP."`
 	UCX     *UCX        `yaml:"ucx,omitempty" jsonschema_description:"Lets servers take the frames, and what stages found in them, by UCX (docs/ucx.md): of a source as they are, of an isp UYVY."`
 	Share   *Share      `yaml:"share,omitempty" jsonschema_description:"Lets other processes of this machine map the frames, and what stages found in them, without a copy (docs/share.md): of a source as they are, of an isp UYVY."`
 	FPGA    *FPGAStream `yaml:"fpga,omitempty" jsonschema_description:"Sends the frames (UYVY) to an FPGA as an H2C stream."`

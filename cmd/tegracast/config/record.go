@@ -20,8 +20,10 @@ type Record struct {
 	KeepFor   Duration       `yaml:"keep_for,omitempty" jsonschema_description:"How long a recording of this output is kept after its end, such as 168h, before it is deleted (default: no limit)."`
 	KeepFree  Size           `yaml:"keep_free,omitempty" jsonschema_description:"How much of the disk stays free, such as 20GB: beyond that the oldest recordings of this output are deleted (default: no limit)."`
 	WhenFull  string         `yaml:"when_full,omitempty" jsonschema:"enum=stop,enum=delete_oldest" jsonschema_description:"What happens when the disk is full: the recording fails, and goes on in a new file when there is room (stop, default), or the oldest recordings of this output are deleted (delete_oldest)."`
+	Format    string         `yaml:"format,omitempty" jsonschema:"enum=mp4,enum=mcap" jsonschema_description:"Beside rtp: MP4 (default), or MCAP with messages of foxglove.CompressedVideo or foxglove.CompressedImage."`
 	Trigger   *RecordTrigger `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Pack      bool           `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
+	Storage   string         `yaml:"storage,omitempty" jsonschema:"enum=auto,enum=compatibility,enum=library" jsonschema_description:"Who writes the files. auto (default): NVIDIA's libcufile if frames are in CUDA memory, it is installed, and it accepts a file in the folder; otherwise compatibility, without it: io_uring or pwritev2. library: libcufile; it is an error if it cannot."`
 	Sync      Duration       `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 
@@ -32,6 +34,9 @@ const (
 )
 
 func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
+	if c.Format != "" {
+		return traits{}, at.Key("format").Errorf("only a stream's encoded pictures are recorded in several formats: leave format out, frames are recorded as MCAP")
+	}
 	return traits{OpenAt: at.Place(), recorded: true, Holds: record.Holds, check: c.check}, c.verify(r, at, o)
 }
 

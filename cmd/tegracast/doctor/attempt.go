@@ -25,7 +25,7 @@ const AttemptArgument = "--attempt"
 // attemptLimit is the time that a child may take. The driver of a GPU that nobody uses may take seconds to start it.
 const attemptLimit = 30 * time.Second
 
-// attempts are the libraries that can be attempted, with functions that use them and return what they have found.
+// attempts are the libraries that can be attempted, besides libcufile (filesAttempt), with functions that use them and return what they have found.
 var attempts = map[string]func() (string, error){"cuda": cudahost.Try, "encoder": v4l2.Try, "ucx": ucx.Try}
 
 // An attempted holds the output of a child.
@@ -34,6 +34,9 @@ type attempted struct{ About, Trouble string }
 // Attempt uses a library in this process, which it may hang or crash, and prints the result for attempt.
 func Attempt(e terminal.Env, library string) error {
 	use, known := attempts[library]
+	if folder, is := strings.CutPrefix(library, filesAttempt); is {
+		use, known = func() (string, error) { return tryFiles(folder) }, true
+	}
 	if !known {
 		return terminal.UsageError{Err: fmt.Errorf("%s %q: no such library", AttemptArgument, library)}
 	}

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/cudahost/cudatest"
 )
 
 // TestAttempt has the program use a libcuda that works, one that fails, one that hangs and one that crashes, and UCX.
@@ -21,6 +23,11 @@ func TestAttempt(t *testing.T) {
 	build := exec.CommandContext(t.Context(), "gcc", "-shared", "-fPIC", "-o", filepath.Join(folder, cudaLibrary), "../../../cudahost/testdata/standin.c")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v (make setup-test installs gcc)\n%s", err, out)
+	}
+	cudatest.LibCUfile(t, folder, "../../../cudahost/cufile")
+	refused := filepath.Join(folder, "refused")
+	if err := os.Mkdir(refused, 0o700); err != nil {
+		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
 		library, variable string
@@ -33,6 +40,9 @@ func TestAttempt(t *testing.T) {
 		"crashes":    {"cuda", "STANDIN_CRASHES", time.Minute, "", "the process that used it has ended: exit status 2: SIG"},
 		"encoder":    {"encoder", "STANDIN", time.Minute, "", "is used through NVIDIA's libraries: libnvv4l2.so cannot be opened"},
 		"UCX":        {"ucx", "STANDIN", time.Minute, "1.", ""},
+		"libcufile":  {filesAttempt + folder, "STANDIN", time.Minute, "", ""},
+		"refused":    {filesAttempt + refused, "STANDIN", time.Minute, "", refused + ": cuFile: the file is not registered (5027): libcufile does not support"},
+		"no CUDA":    {filesAttempt + folder, "STANDIN_NO_INIT", time.Minute, "", "cuInit"},
 		"no library": {"other", "STANDIN", time.Minute, "", `"other": no such library`},
 	} {
 		t.Run(name, func(t *testing.T) {

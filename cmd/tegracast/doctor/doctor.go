@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/device"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
@@ -49,6 +50,7 @@ func thisMachine(ctx context.Context) patient {
 			}
 			return board.Close()
 		},
+		config: func() (*config.Appliance, error) { return config.Load(serviceConfig) },
 		attempt: func(library string) (string, error) {
 			program, err := newManager(terminal.Env{}).child(ctx, os.Geteuid(), attemptLimit)
 			if err != nil {
@@ -68,7 +70,8 @@ func (p patient) examine() []finding {
 	list = append(list, p.devices())
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
-	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx(), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx())
+	list = append(append(list, p.recordings()...), p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/tegra/uapi"
@@ -93,6 +94,7 @@ func ofPatient(root fs.FS, flags uint32) patient {
 		info: func(string) (uapi.Info, error) { return uapi.Info{Flags: flags, NIRQs: 4}, nil }, kernelLog: func() string { return "" },
 		dumpVersions: func(string) (string, error) { return ofModule, nil },
 		attempt:      func(library string) (string, error) { return "the release of " + library, nil },
+		config:       func() (*config.Appliance, error) { return nil, fs.ErrNotExist },
 	}
 }
 
@@ -121,6 +123,8 @@ func TestDoctor(t *testing.T) {
 		{"no device", "dev/tegra_p2p0", "-", "device", isMissing, "/dev/tegra_p2p0"},
 		{"no CUDA", "usr/lib/aarch64-linux-gnu/nvidia/libcuda.so.1", "-", "libcuda", isWarning, "host memory"},
 		{"UCX", "usr/lib/aarch64-linux-gnu/libucp.so.0", "", "UCX", isGood, "/usr/lib/aarch64-linux-gnu/libucp.so.0, release the release of ucx"},
+		{"libcufile", "usr/local/cuda/lib64/libcufile.so.0", "", "libcufile", isGood, "/usr/local/cuda/lib64/libcufile.so.0"},
+		{"no libcufile", "", "", "libcufile", isNote, "not installed: recordings are written and read without it"},
 		{"no UCX", "usr/lib/aarch64-linux-gnu/libucp.so.0", "-", "UCX", isNote, "not installed: nothing can be sent or received by UCX"},
 		{"openh264 of JetPack 6", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "", "openh264", isGood, "libopenh264.so.6"},
 		{"no openh264", "usr/lib/aarch64-linux-gnu/libopenh264.so.6", "-", "openh264", isNote, "nothing can be sent as H.264"},

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"strings"
 
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
@@ -36,6 +37,7 @@ type patient struct {
 	info         func(path string) (uapi.Info, error) // returns the module's information about its device
 	kernelLog    func() string                        // returns the kernel's log; empty: it cannot be read
 	dumpVersions func(file string) (string, error)    // returns the versions of symbols that a module's file wants
+	config       func() (*config.Appliance, error)    // returns the service's configuration
 	attempt      func(library string) (string, error) // uses one of attempts, and returns what it says about itself
 }
 

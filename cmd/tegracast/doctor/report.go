@@ -46,7 +46,7 @@ func Report(ctx context.Context, e terminal.Env, file string, version func(io.Wr
 	p := thisMachine(ctx)
 	r := &reporter{
 		e: e, version: version, facts: newRecorder(p.root), private: newRedactor(p.root), stream: reportStream,
-		config: "/etc/tegracast/tegracast.yaml", journal: unitJournal,
+		config: serviceConfig, journal: unitJournal,
 	}
 	p.root = r.facts
 	r.p = p

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /* A stand-in for libcufile: it has the functions' names and shapes, and makes transfers by pread and pwrite. It tests how the library
- * is opened, called and refused; what ran through it is not tested with libcufile. Names and layouts are those of cufile.h 1.15,
- * written from its description and not from the Go side. */
+ * is opened, called and refused: it refuses files in folders named "refused", as the library does those of tmpfs. What ran
+ * through it is not tested with libcufile. Names and layouts are those of cufile.h 1.15, written from its description and not from
+ * the Go side. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -11,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,6 +26,9 @@ static int opens;
 static props_t now;
 
 static error_t_ status(int err) { return (error_t_){ err, 0 }; }
+#ifndef NVFS
+#define NVFS 0
+#endif
 /* What only works with an open driver. */
 #define OPEN(err) (opens ? status(err) : status(5001))
 
@@ -31,7 +36,7 @@ error_t_ cuFileDriverOpen(void)
 {
 	pthread_mutex_lock(&lock);
 	if (!opens++)
-		now = (props_t){ .poll = 4, .direct = 16384, .dcontrol = 2, .fflags = 6, .cache = 131072, .per_buffer = 1024,
+		now = (props_t){ .major = NVFS, .poll = 4, .direct = 16384, .dcontrol = 2, .fflags = 6, .cache = 131072, .per_buffer = 1024,
 				 .pinned = 33554432, .batch_size = 100, .batch_timeout = 0 };
 	pthread_mutex_unlock(&lock);
 #ifdef NO_CUDA
@@ -61,6 +66,12 @@ error_t_ cuFileHandleRegister(void **to, descr_t *d)
 	if (d->type != 1 || d->ops || flags < 0)
 		return OPEN(5022);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", d->handle.fd);
+	char name[4096] = "";
+	if (readlink(path, name, sizeof(name) - 1) > 0 && strstr(name, "/refused/"))
+		return OPEN(5027);
+#ifdef BROKEN
+	return OPEN(5030);
+#endif
 	int fd = open(path, (flags & (O_ACCMODE | O_SYNC)) | O_CLOEXEC);
 	if (fd < 0)
 		return OPEN(5031);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package export writes frames of recordings in other formats: Y4M, PNG, DNG, and Matroska with ffmpeg; and as slices,
-// which are recordings themselves.
+// Package export writes frames of recordings in other formats: Y4M, PNG, DNG, MP4, and Matroska with ffmpeg; and as
+// slices, which are recordings themselves.
 package export
 
 import (
@@ -34,10 +34,11 @@ type Config struct {
 	Format   string // one of Formats
 	Out      string // a file, which must not exist, or, for png and dng, a folder, which is created if needed
 	Driver   *cufile.Driver
+	Video    func(f pipeline.Format) (Video, error) // opens an encoder for frames of format f, which has a rate; for mp4
 }
 
 // Formats is a text that lists the names of the formats.
-const Formats = "mcap, y4m, png, dng or mkv"
+const Formats = "mcap, y4m, png, dng, mp4 or mkv"
 
 // A writer writes frames of one format.
 type writer interface {
@@ -62,10 +63,10 @@ const maxDamaged = 100
 
 // Run exports frames. progress is called with the completed fraction, from 0 to 1. If Run fails, it removes the file
 // that it could not complete, but not the folder of png or dng. Errors wrap ErrUnknown, ErrPixels, ErrExists, ErrFFmpeg
-// or errors of packages record and mcap, or come from ctx or a file.
+// or errors of packages record and mcap, or come from ctx, a file or the Video.
 func Run(ctx context.Context, c Config, progress func(part float64)) (Result, error) {
 	var res Result
-	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mkv": newMKV}
+	makers := map[string]maker{"mcap": newMCAP, "y4m": newY4M, "png": newPNG, "dng": newDNG, "mp4": newMP4(c.Video), "mkv": newMKV}
 	newWriter := makers[c.Format]
 	if newWriter == nil {
 		return res, fmt.Errorf("%w %q: use %s", ErrUnknown, c.Format, Formats)
@@ -139,7 +140,7 @@ func cannot(f pipeline.Format, format, has, instead string) error {
 }
 
 // sensorInstead is the text of the remedy if a sensor's samples are given where a picture is needed.
-const sensorInstead = "export dng or png, or play the recording with an isp and record what that makes"
+const sensorInstead = "export mp4, dng or png"
 
 // mcapWriter writes a recording.
 type mcapWriter struct {

@@ -314,8 +314,8 @@ func TestAnExportThatCannotBe(t *testing.T) {
 		want error
 		says string
 	}{
-		{Config{Files: []string{samples}, Format: "avi"}, ErrUnknown, "use mcap, y4m, png, dng or mkv"},
-		{Config{Files: []string{samples}, Format: "y4m"}, ErrPixels, "the frames are RG10: export dng or png"},
+		{Config{Files: []string{samples}, Format: "avi"}, ErrUnknown, "use mcap, y4m, png, dng, mp4 or mkv"},
+		{Config{Files: []string{samples}, Format: "y4m"}, ErrPixels, "the frames are RG10: export mp4, dng or png"},
 		{Config{Files: []string{uyvy}, Format: "dng"}, ErrPixels, "export png or y4m"},
 		{Config{Files: []string{uyvy, samples}, Format: "mcap"}, record.ErrFormat, "play them one after the other"},
 		{Config{Files: []string{uyvy}, Format: "mcap", From: record.AtFrame(107)}, record.ErrRange, "from frame 107 on: the file has frames 100 to 106"},

@@ -70,6 +70,9 @@ type Info struct {
 // Len returns the number of pictures.
 func (f *File) Len() int { return len(f.samples) }
 
+// Fragments returns the number of fragments.
+func (f *File) Fragments() int { return len(f.fragments) }
+
 // Info describes a picture, from 0 to Len()-1.
 func (f *File) Info(i int) Info {
 	s, a := &f.samples[i], &f.fragments[f.fragmentOf(i)].anchor
@@ -123,6 +126,26 @@ func noEOF(err error) error {
 		return io.ErrUnexpectedEOF
 	}
 	return err
+}
+
+// HasEnd reports whether a file of size bytes ends with an index, whose last box has the index's length.
+func HasEnd(r io.ReaderAt, size int64) (bool, error) {
+	const mfro = 16 // bytes
+	var b [mfro]byte
+	if size < 2*mfro {
+		return false, nil
+	}
+	if _, err := r.ReadAt(b[:], size-mfro); err != nil {
+		return false, err
+	}
+	n := int64(be.Uint32(b[12:]))
+	if amp4.BoxType(b[4:8]) != amp4.BoxTypeMfro() || n < mfro || n > size {
+		return false, nil
+	}
+	if _, err := r.ReadAt(b[:8], size-n); err != nil {
+		return false, err
+	}
+	return int64(be.Uint32(b[:])) == n && amp4.BoxType(b[4:8]) == amp4.BoxTypeMfra(), nil
 }
 
 // Finish writes the index of a file that ends at f.Whole, as Close of its Writer would have done. Repair cuts a file
