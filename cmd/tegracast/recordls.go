@@ -87,7 +87,7 @@ func recordingsOf(given []string) ([]string, error) {
 			return nil, fmt.Errorf("%w: name a directory with recordings that you may read", err)
 		}
 		for _, x := range entries {
-			if !x.IsDir() && filepath.Ext(x.Name()) == record.Extension {
+			if ext := filepath.Ext(x.Name()); !x.IsDir() && (ext == record.Extension || ext == record.VideoExtension) {
 				list = append(list, filepath.Join(path, x.Name()))
 			}
 		}

@@ -20,17 +20,19 @@ import (
 
 // An Entry is a recording in a list of recordings.
 type Entry struct {
-	Path     string    `json:"file"`               // its path
-	Output   string    `json:"output"`             // name of the output that wrote it, from the file's name
-	State    FileState `json:"state,omitempty"`    // `finished`, `being written` or `not finished`
-	Bytes    int64     `json:"bytes"`              // its size
-	Frames   int       `json:"frames"`             // in the file, of the channel that is played
-	First    time.Time `json:"first"`              // time of the first frame
-	Last     time.Time `json:"last"`               // time of the last frame
-	Width    int       `json:"width"`              // of the pictures, in pixels
-	Height   int       `json:"height"`             // of the pictures, in pixels
-	Encoding string    `json:"encoding,omitempty"` // pixel format of the pictures, as ROS calls it, or V4L2
-	Error    string    `json:"error,omitempty"`    // why the file cannot be read, or not as a whole
+	Path       string    `json:"file"`               // its path
+	Output     string    `json:"output"`             // name of the output that wrote it, from the file's name
+	State      FileState `json:"state,omitempty"`    // `finished`, `being written` or `not finished`
+	Bytes      int64     `json:"bytes"`              // its size
+	Frames     int       `json:"frames"`             // in the file, of the channel that is played
+	First      time.Time `json:"first"`              // time of the first frame
+	Last       time.Time `json:"last"`               // time of the last frame
+	FirstFrame uint64    `json:"first_frame"`        // number of the first frame; 0 without frames
+	LastFrame  uint64    `json:"last_frame"`         // number of the last frame
+	Width      int       `json:"width"`              // of the pictures, in pixels
+	Height     int       `json:"height"`             // of the pictures, in pixels
+	Encoding   string    `json:"encoding,omitempty"` // `h264`, `jpeg`, or the pixel format of the pictures, as ROS calls it, or V4L2
+	Error      string    `json:"error,omitempty"`    // why the file cannot be read, or not as a whole
 }
 
 // A FileState is the state of a file.
@@ -54,7 +56,7 @@ func List(ctx context.Context, path string) (Entry, error) {
 }
 
 // own matches the names of this project's recordings and of the files of rings. The first group is the output's name.
-var own = regexp.MustCompile(`^(.+)-(?:[0-9]{8}T[0-9]{9}Z|ring)\` + Extension + `$`)
+var own = regexp.MustCompile(`^(.+)-(?:[0-9]{8}T[0-9]{9}Z|ring)\.(?:mcap|mp4)$`)
 
 // outputOf returns the name of the output that wrote a file, or the file's name without its extension if it is named
 // differently.
@@ -73,6 +75,9 @@ func (e *Entry) read(ctx context.Context) error {
 	}
 	defer func() { _ = in.Close() }() // the file was only read
 	e.Bytes = size
+	if filepath.Ext(e.Path) == VideoExtension {
+		return e.readVideo(in, size)
+	}
 	has, err := mcap.HasEnd(in, size)
 	if err != nil {
 		return err
@@ -130,7 +135,7 @@ func (e *Entry) frames(ctx context.Context, f *mcap.File) error {
 		}
 		r.Frames = int(f.Counts[r.Channel])
 	}
-	e.Frames, e.First, e.Last = r.Frames, r.First, r.Last
+	e.Frames, e.First, e.Last, e.FirstFrame, e.LastFrame = r.Frames, r.First, r.Last, r.FirstFrame, r.LastFrame
 	e.Width, e.Height, e.Encoding = r.Image.Width, r.Image.Height, r.Image.Encoding
 	return damaged
 }

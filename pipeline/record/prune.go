@@ -25,12 +25,15 @@ type folder struct {
 	keep         Retention
 	deleteOldest bool       // a full disk deletes the oldest finished file
 	told         func(News) // may be nil
+	disks        *Disks     // may be nil
 	log          *slog.Logger
 	writing      openFiles
 	index        index
 	unmended     sync.Map  // paths of files that could not be repaired
 	last         time.Time // in the name of the newest file
 }
+
+func (d *folder) where() *folder { return d }
 
 // ErrDirectory means that no file can be created in a folder, for example because it was deleted or is read-only.
 var ErrDirectory = errors.New("the folder cannot hold recordings")
@@ -136,7 +139,7 @@ func (d *folder) makeRoom(reserve func() error) error {
 			other = errors.New("there is no older recording to delete")
 		}
 		if other == nil {
-			other = d.delete(list[0])
+			other = d.delete(list[0], "the disk is full")
 		}
 		if other != nil {
 			return fmt.Errorf("%w: %w", full, other)
@@ -157,12 +160,17 @@ func filesOf(directory, name, extension string) ([]string, error) {
 	}
 	var list []string
 	for _, e := range entries {
-		stamp, is := strings.CutPrefix(e.Name(), name+"-")
-		stamp, is2 := strings.CutSuffix(stamp, "Z"+extension)
-		if is && is2 && len(stamp) == len(stampLayout)-1 && e.Type().IsRegular() {
+		if isFileOf(e.Name(), name, extension) && e.Type().IsRegular() {
 			list = append(list, filepath.Join(directory, e.Name()))
 		}
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// isFileOf reports whether a file's name is one that a recording gives.
+func isFileOf(file, name, extension string) bool {
+	stamp, is := strings.CutPrefix(file, name+"-")
+	stamp, is2 := strings.CutSuffix(stamp, "Z"+extension)
+	return is && is2 && len(stamp) == len(stampLayout)-1 && !strings.Contains(stamp, "/")
 }

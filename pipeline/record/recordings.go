@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -18,20 +19,20 @@ type Recording interface {
 	State() State
 	Close() error
 
-	output() string  // name of the output
+	where() *folder
 	triggered() bool // it keeps only what triggers request
 }
 
-func (s *Sink) output() string   { return s.name }
 func (s *Sink) triggered() bool  { return s.config.Window != nil }
-func (v *Video) output() string  { return v.name }
 func (v *Video) triggered() bool { return v.config.Window != nil }
 
-// Recordings is a set of recordings to which triggers are passed. The zero Recordings is empty. All methods may be
-// called concurrently.
+// Recordings is a set of recordings to which triggers are passed. It also gives access to their files, and to those of
+// recordings that were removed, until Retain forgets them. The zero Recordings is empty. All methods may be called
+// concurrently.
 type Recordings struct {
-	mu   sync.Mutex
-	list []Recording
+	mu       sync.Mutex
+	list     []Recording
+	catalogs map[string]*catalog // by the names of their outputs
 }
 
 // Add adds a recording.
@@ -39,6 +40,21 @@ func (r *Recordings) Add(s Recording) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, s)
+	if r.catalogs == nil {
+		r.catalogs = map[string]*catalog{}
+	}
+	d := s.where()
+	if r.catalogs[d.name] == nil {
+		r.catalogs[d.name] = newCatalog()
+	}
+	r.catalogs[d.name].folder.Store(d)
+}
+
+// Retain forgets the files of removed recordings of outputs for which keep returns false.
+func (r *Recordings) Retain(keep func(output string) bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.catalogs, func(output string, _ *catalog) bool { return !keep(output) })
 }
 
 // Remove removes and closes a recording.
@@ -53,7 +69,7 @@ func (r *Recordings) Remove(s Recording) error {
 func (r *Recordings) named(name string) []Recording {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.list), func(s Recording) bool { return name != "" && s.output() != name })
+	return slices.DeleteFunc(slices.Clone(r.list), func(s Recording) bool { return name != "" && s.where().name != name })
 }
 
 // Triggered reports whether a recording with that name, or any recording if the name is empty, keeps only what triggers
@@ -75,7 +91,7 @@ func (r *Recordings) State(name string) *State {
 func (r *Recordings) States() map[string]State {
 	states := map[string]State{}
 	for _, s := range r.named("") {
-		states[s.output()] = s.State()
+		states[s.where().name] = s.State()
 	}
 	return states
 }
@@ -94,7 +110,7 @@ func (r *Recordings) Trigger(name string, t Trigger) (found bool, err error) {
 func (r *Recordings) Edge(name string, at time.Time, log *slog.Logger) {
 	for _, s := range r.named(name) {
 		if err := s.Trigger(Trigger{Cause: "gpio", At: at}); err != nil {
-			log.Warn("an edge of a GPIO line could not trigger a recording", "output", s.output(), "error", err)
+			log.Warn("an edge of a GPIO line could not trigger a recording", "output", s.where().name, "error", err)
 		}
 	}
 }
@@ -106,7 +122,7 @@ func (r *Recordings) Answer(ctx context.Context, signals <-chan os.Signal, log *
 		case <-signals:
 			for _, s := range r.named("") {
 				if err := s.Trigger(Trigger{Cause: "signal"}); err != nil && !errors.Is(err, ErrNoTrigger) {
-					log.Warn("a signal could not trigger a recording", "output", s.output(), "error", err)
+					log.Warn("a signal could not trigger a recording", "output", s.where().name, "error", err)
 				}
 			}
 		case <-ctx.Done():

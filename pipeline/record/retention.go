@@ -122,7 +122,7 @@ func (d *folder) prune(now time.Time) error {
 	}
 	total := int64(0)
 	for _, x := range list {
-		total += x.size
+		total += x.used
 	}
 	for i, x := range list {
 		end := now
@@ -137,10 +137,10 @@ func (d *folder) prune(now time.Time) error {
 		if !old && !full && (d.keep.Size == 0 || total <= d.keep.Size) {
 			break
 		}
-		if err := d.delete(x); err != nil {
+		if err := d.delete(x, "it is beyond the recording's limits"); err != nil {
 			return err
 		}
-		total -= x.size
+		total -= x.used
 	}
 	return nil
 }
@@ -157,65 +157,94 @@ func (d *folder) lacksSpace() (bool, error) {
 	return int64(disk.Bavail)*disk.Bsize < d.keep.Free, nil
 }
 
-// finishedFile is a file of the recording to which nothing is being written.
-type finishedFile struct {
-	path  string
-	size  int64 // disk space that it uses, in bytes
-	begun time.Time
+// An ownFile is a file of the recording's index.
+type ownFile struct {
+	path    string
+	bytes   int64     // its size
+	used    int64     // disk space that it uses, in bytes
+	changed time.Time // when it was last written to
+	begun   time.Time
 }
 
-// finished returns the files of the recording's index that are not being written, from the oldest to the newest. In a
-// sticky folder (inode(7)), where users cannot delete the files of others, it omits those of other users: with many
-// links to one large file they could have the recordings deleted.
-func (d *folder) finished() ([]finishedFile, error) {
+// own returns the files of the recording's index, from the oldest to the newest.
+func (d *folder) own() ([]ownFile, error) {
 	paths, err := filesOf(d.directory, d.name, d.extension)
 	if err != nil {
 		return nil, err
 	}
+	var list []ownFile
+	err = d.examine(paths, func(f ownFile) { list = append(list, f) })
+	return list, err
+}
+
+// find returns the file of the recording's index with a name. The error wraps ErrNoFile if there is none.
+func (d *folder) find(name string) (f ownFile, err error) {
+	if !isFileOf(name, d.name, d.extension) {
+		return f, ErrNoFile
+	}
+	err = d.examine([]string{filepath.Join(d.directory, name)}, func(x ownFile) { f = x })
+	if err == nil && f.path == "" {
+		err = ErrNoFile
+	}
+	return f, err
+}
+
+// examine calls found for those files that are regular ones of the recording's index. In a sticky folder (inode(7)),
+// where users cannot delete the files of others, it omits those of other users: with many links to one large file they
+// could have the recordings deleted.
+func (d *folder) examine(paths []string, found func(ownFile)) error {
 	var folder unix.Stat_t
 	if err := unix.Stat(d.directory, &folder); err != nil {
-		return nil, &os.PathError{Op: "stat", Path: d.directory, Err: err}
+		return &os.PathError{Op: "stat", Path: d.directory, Err: err}
 	}
 	d.index.mu.Lock()
 	defer d.index.mu.Unlock()
 	if err := d.readIndex(); err != nil {
-		return nil, err
+		return err
 	}
-	var list []finishedFile
 	for _, path := range paths {
 		var st unix.Stat_t
 		err := unix.Lstat(path, &st)
 		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
-		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] || d.writing.has(path) {
+		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] || st.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		} else if err != nil {
-			return nil, &os.PathError{Op: "stat", Path: path, Err: err}
+			return &os.PathError{Op: "stat", Path: path, Err: err}
 		}
-		begun, err := d.begunOf(path)
+		begun, err := begunOf(path)
 		if err != nil {
 			continue // no time that names gives
 		}
-		list = append(list, finishedFile{path, min(st.Size, st.Blocks*512), begun}) // a file may have holes
+		used := min(st.Size, st.Blocks*512) // a file may have holes
+		found(ownFile{path: path, bytes: st.Size, used: used, changed: time.Unix(st.Mtim.Unix()), begun: begun})
 	}
-	return list, nil
+	return nil
+}
+
+// finished returns the files of the recording's index that are not being written, from the oldest to the newest.
+func (d *folder) finished() ([]ownFile, error) {
+	list, err := d.own()
+	return slices.DeleteFunc(list, func(f ownFile) bool { return d.writing.has(f.path) }), err
 }
 
 // begunOf returns the time in the name of a file.
-func (d *folder) begunOf(path string) (time.Time, error) {
-	stamp := strings.TrimPrefix(filepath.Base(path), d.name+"-")
+func begunOf(path string) (time.Time, error) {
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	stamp := name[strings.LastIndex(name, "-")+1:]
 	seconds := len(stampLayout) - len(".000")
 	if len(stamp) < seconds {
 		return time.Time{}, errors.New("the name has no time")
 	}
-	return time.Parse(stampLayout, stamp[:seconds]+"."+strings.TrimSuffix(stamp[seconds:], "Z"+d.extension))
+	return time.Parse(stampLayout, stamp[:seconds]+"."+strings.TrimSuffix(stamp[seconds:], "Z"))
 }
 
-func (d *folder) delete(x finishedFile) error {
+// delete deletes a file. why is for the log.
+func (d *folder) delete(x ownFile, why string) error {
 	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	d.change(func(names map[string]bool) { delete(names, filepath.Base(x.path)) })
-	d.log.Info("an old recording was deleted", "file", x.path, "bytes", x.size)
+	d.log.Info("a recording was deleted", "file", x.path, "bytes", x.used, "why", why)
 	d.reportNews(News{File: x.path, Deleted: true})
 	return nil
 }

@@ -102,7 +102,7 @@ func NewVideo(c VideoConfig) (*Video, error) {
 		queue: make(chan videoPicture, 4096), closing: make(chan struct{}), ended: make(chan struct{}),
 		folder: folder{
 			directory: c.Directory, name: c.Name, extension: extension, keep: c.Keep, deleteOldest: c.DeleteOldest,
-			told: c.Told, log: c.Logger,
+			told: c.Told, disks: c.Disks, log: c.Logger,
 		},
 	}
 	if err := v.space.check(v.directory, c.Disks); err != nil && !errors.Is(err, ErrHangs) { // a disk that hangs may answer later

@@ -173,7 +173,7 @@ func (a *Appliance) addControl(closed *closedOutputs, o Options) {
 		ended: make(chan *flow), over: make(chan struct{}),
 	}
 	a.reloader = &reloader{
-		opener: a.opener, flows: a.flows, closed: closed, streams: a.sinks.streams, announcer: a.announcer,
+		opener: a.opener, flows: a.flows, closed: closed, streams: a.sinks.streams, recordings: &a.sinks.recordings, announcer: a.announcer,
 		start: a.runner.startFlows, openPage: a.site.Open, out: a.env.Out, log: a.env.Log,
 	}
 	a.supervisor = &supervisor{

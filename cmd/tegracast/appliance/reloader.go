@@ -12,20 +12,22 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // A reloader replaces the current configuration by another one.
 type reloader struct {
-	cfg       *config.Appliance
-	opener    *opener
-	flows     *flows
-	closed    *closedOutputs
-	streams   *streams.Set
-	announcer *announcer
-	start     func(ctx context.Context, sources map[string]bool)
-	openPage  func(context.Context, config.Web) error
-	out       io.Writer
-	log       *slog.Logger
+	cfg        *config.Appliance
+	opener     *opener
+	flows      *flows
+	closed     *closedOutputs
+	streams    *streams.Set
+	recordings *record.Recordings
+	announcer  *announcer
+	start      func(ctx context.Context, sources map[string]bool)
+	openPage   func(context.Context, config.Web) error
+	out        io.Writer
+	log        *slog.Logger
 }
 
 // replaceConfig restarts the parts that differ between the current configuration and next, and returns the differences.
@@ -74,6 +76,7 @@ func (r *reloader) replaceConfig(ctx context.Context, who string, next *config.A
 		return nil, refused, nil
 	}
 	r.settleStreams()
+	r.recordings.Retain(func(output string) bool { return next.Output(output) != nil })
 	r.log.Info(who+": configuration reloaded", "changed", list)
 	return list, nil, nil
 }

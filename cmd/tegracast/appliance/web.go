@@ -57,6 +57,7 @@ func (a *Appliance) pageConfig() web.Config {
 		Trigger: func(output, cause string) (bool, error) {
 			return a.sinks.recordings.Trigger(output, record.Trigger{Cause: cause})
 		},
+		Recordings: &a.sinks.recordings,
 		Send: func(ctx context.Context, output, destination string) ([]byte, error) {
 			sdp, err := a.sinks.streams.Send(ctx, output, destination)
 			return sdp, pageError(err)

@@ -102,7 +102,7 @@ func TestOpenAPIHasEveryRoute(t *testing.T) {
 // TestOpenAPIAnswers checks that the document has the answers of each path, including errors, with their media types.
 func TestOpenAPIAnswers(t *testing.T) {
 	d := theDocument(t)
-	events := NewEvents()
+	recordings, events := recordPictures(t), NewEvents()
 	_, _ = events.Write([]byte("{}\n"))
 	base := startServer(t, Config{
 		listen: "127.0.0.1:0", Stats: stats, Health: (&state{}).health, Events: events, Outputs: func() []Output { return nil },
@@ -132,13 +132,14 @@ func TestOpenAPIAnswers(t *testing.T) {
 		Trigger: func(name, _ string) (bool, error) {
 			return name != "none", map[bool]error{true: http.ErrNotSupported}[name == "sealed"]
 		},
+		Recordings: &recordings.Recordings,
 		WHEP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { // the handler's own answers are tested in its package
 			http.Error(w, r.PathValue("name"), map[string]int{"POST": 415, "DELETE": 404, "PATCH": 405}[r.Method])
 		}),
 	})
 	for path, operations := range d.Paths {
 		for method, o := range operations {
-			for _, name := range []string{"film", "sealed", "none"} {
+			for _, name := range []string{"film", "sealed", "none", recordings.file} {
 				for _, host := range []string{"", "evil.example"} {
 					status, kind := asked(t, strings.ToUpper(method), base+strings.ReplaceAll(path, "{name}", name), host)
 					r, ok := o.Responses[strconv.Itoa(status)]
@@ -212,7 +213,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	var types struct {
 		Defs map[string]any `json:"$defs"`
 	}
-	for _, v := range []any{&Status{}, &Sample{}, &PictureNotice{}, &EventList{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{}} {
+	for _, v := range []any{&Status{}, &Sample{}, &PictureNotice{}, &EventList{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{}, &RecordingList{}, &RecordedSpan{}} {
 		b, err := json.Marshal(reflector.Reflect(v))
 		if err == nil {
 			err = json.Unmarshal(b, &types) // adds to the existing ones

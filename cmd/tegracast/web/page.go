@@ -22,6 +22,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // ErrNoOutput means that there is no output of that name.
@@ -160,7 +161,7 @@ func (c *Config) addPage(mux class) {
 	}
 	page := compress(http.FileServerFS(files))
 	paths := []string{"{$}"}
-	for _, kind := range []string{"*.css", "*.js", "*.svg"} {
+	for _, kind := range []string{"*.css", "*.js", "*.svg", "recordings.html"} {
 		names, _ := fs.Glob(files, kind) // fails only for a wrong pattern
 		paths = append(paths, names...)
 	}
@@ -247,8 +248,11 @@ func (c *Config) describe(w http.ResponseWriter, name string) {
 
 func refuse(w http.ResponseWriter, err error) {
 	status := http.StatusConflict
-	if errors.Is(err, ErrNoOutput) || errors.Is(err, ErrDestination) || errors.Is(err, ErrNoControl) {
+	switch {
+	case errors.Is(err, ErrNoOutput), errors.Is(err, ErrDestination), errors.Is(err, ErrNoControl), errors.Is(err, record.ErrNoFile):
 		status = http.StatusNotFound
+	case errors.Is(err, record.ErrHangs):
+		status = http.StatusServiceUnavailable
 	}
 	http.Error(w, err.Error(), status)
 }

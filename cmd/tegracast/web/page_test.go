@@ -82,32 +82,13 @@ func showing(t *testing.T, films map[string]*film, with ...func(*Config)) (base 
 	return startServer(t, c)
 }
 
-// TestPage checks that the page has the elements that its script uses, and requests nothing that does not exist.
+// TestPage checks that the pages have the elements that their scripts use, and request nothing that does not exist.
 func TestPage(t *testing.T) {
 	base := showing(t, nil)
-	_, page := get(t, base+"/")
-	script := ""
-	for _, name := range []string{"page.js", "settings.js", "live.js"} {
-		_, text := get(t, base+"/"+name)
-		script += text
-	}
-	for _, m := range regexp.MustCompile(`get\("([a-z-]+)"\)`).FindAllStringSubmatch(script, -1) {
-		if !strings.Contains(page, `id="`+m[1]+`"`) {
-			t.Errorf("the page has no element %s", m[1])
+	for page, most := range map[string]int{"": 24_000, "recordings.html": 12_000} {
+		if n := gzipped(t, wholePage(t, base, page)); n > most {
+			t.Errorf("/%s has %d bytes when it is compressed", page, n)
 		}
-	}
-	all := page
-	for _, m := range regexp.MustCompile(`(?:href|src)="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		status, text := get(t, base+"/"+m[1])
-		if status != http.StatusOK {
-			t.Errorf("the page asks for %s: status %d", m[1], status)
-		}
-		if !strings.Contains(m[1], "/") { // a file of the page
-			all += text
-		}
-	}
-	if n := gzipped(t, all); n > 24_000 {
-		t.Errorf("the page has %d bytes when it is compressed", n)
 	}
 	r, err := holder.Get(base + "/")
 	if err != nil {
@@ -129,6 +110,28 @@ func TestPage(t *testing.T) {
 	if s.Version != "1.2.3" || !s.Ready || len(s.Outputs) != 1 || s.Outputs[0].Name != "raw" || len(s.Board) != 1 || s.Board[0].Value != 24.9 || len(s.Books.Sources) != 1 {
 		t.Errorf("the state is %+v", s)
 	}
+}
+
+// wholePage returns a page with its files, after checking what they use.
+func wholePage(t *testing.T, base, name string) string {
+	t.Helper()
+	_, page := get(t, base+"/"+name)
+	all := page
+	for _, m := range regexp.MustCompile(`(?:href|src)="([^"#]+)"`).FindAllStringSubmatch(page, -1) {
+		status, text := get(t, base+"/"+m[1])
+		if status != http.StatusOK && m[1] != "api/v1/recordings" { // these are served with recordings
+			t.Errorf("/%s asks for %s: status %d", name, m[1], status)
+		}
+		if !strings.Contains(m[1], "/") && !strings.HasSuffix(m[1], ".html") { // a file of the page
+			all += text
+		}
+	}
+	for _, m := range regexp.MustCompile(`[^.]get\("([a-z-]+)"\)`).FindAllStringSubmatch(all, -1) {
+		if !strings.Contains(page, `id="`+m[1]+`"`) {
+			t.Errorf("/%s has no element %s", name, m[1])
+		}
+	}
+	return all
 }
 
 // gzipped returns the length of a text after compression.

@@ -24,6 +24,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/accept"
 	"github.com/tegracast/tegracast/pipeline/flood"
 	"github.com/tegracast/tegracast/pipeline/guesses"
+	"github.com/tegracast/tegracast/pipeline/record"
 )
 
 // Config is the configuration of a server.
@@ -50,7 +51,9 @@ type Config struct {
 	Metrics []prometheus.Collector // additional metrics
 	// Trigger triggers the recording of an output. found is false if there is no recording of that name.
 	Trigger func(output, cause string) (found bool, err error)
-	Events  *Events // nil: no events
+	// Recordings gives access to the files of recordings; nil: there is none.
+	Recordings *record.Recordings
+	Events     *Events // nil: no events
 	// Send adds a destination, host:port, to an output's stream and returns the SDP. Unsend removes it. They return
 	// ErrNoOutput if there is no stream of that name. Unsend returns ErrDestination if no client has added the
 	// destination.
@@ -80,15 +83,16 @@ type Config struct {
 // (/NAME.jpg; at full size /NAME.png, and as the sensor's samples /NAME.dng) and moving pictures (/NAME.mjpeg; 409: the
 // output cannot be shown). They can begin WebRTC sessions (POST /NAME/whep), send an output's stream to further
 // destinations (PUT and DELETE of /api/v1/outputs/NAME/destinations/HOST:PORT), trigger recordings (POST
-// /record/NAME/trigger, 404: there is no such recording, 409: it cannot be triggered), start and stop outputs (POST
-// /api/v1/outputs/NAME/start and stop), set cameras and isps, and read and change the configuration (/api/v1/config). A
-// request with a host name that is not this machine's gets 421.
+// /record/NAME/trigger, 404: there is no such recording, 409: it cannot be triggered), list, get and delete the files of
+// recordings (/api/v1/recordings), start and stop outputs (POST /api/v1/outputs/NAME/start and stop), set cameras and
+// isps, and read and change the configuration (/api/v1/config). A request with a host name that is not this machine's
+// gets 421.
 //
 // At most 32 clients are connected (a further one closes the one that has been idle for the longest time), at most 24
 // of them from one address. At a time, at most 8 get pictures, 8 receive events, 16 follow the state, 4 begin or end a
-// session, 4 add or remove destinations, 4 start or stop outputs, 4 set cameras or isps, one takes a picture at full
-// size, one reads or changes the configuration, one gets metrics, and one gets the page or the state or triggers a
-// recording, so that clients cannot starve the stream.
+// session, 4 add or remove destinations, 4 start or stop outputs, 4 set cameras or isps, 8 get files of recordings, 2
+// list or delete them, one takes a picture at full size, one reads or changes the configuration, one gets metrics, and
+// one gets the page or the state or triggers a recording, so that clients cannot starve the stream.
 type Server struct {
 	addr    net.Addr
 	servers []listening
@@ -185,6 +189,9 @@ func (c *Config) routes(ended <-chan struct{}) http.Handler {
 	c.addPage(page)
 	c.addDestinations(newClass(mux, maxLookups))
 	c.addControls(mux)
+	if c.Recordings != nil {
+		c.addRecordings(mux)
+	}
 	if c.Settings != nil {
 		c.addSettings(mux)
 	}

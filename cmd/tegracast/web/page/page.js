@@ -3,41 +3,7 @@
 
 const patience = 3000; // ms; then what is shown is not known to be so any more
 
-const get = (id) => document.getElementById(id);
-
-function element(tag, text, attributes) {
-  const e = document.createElement(tag);
-  if (text !== undefined) e.textContent = text;
-  for (const [k, v] of Object.entries(attributes || {})) e.setAttribute(k, v);
-  return e;
-}
-
 const ms = (ns) => (ns / 1e6).toFixed(ns < 1e8 ? 1 : 0);
-const amount = (n) => n.toLocaleString();
-const count = (n, one, many) => amount(n) + " " + (n === 1 ? one : many || one + "s");
-const size = (n) => n < 1e9 ? (n / 1e6).toFixed(1) + "\u00a0MB" : (n / 1e9).toFixed(1) + "\u00a0GB";
-
-// clock returns the time of day, with the date unless that is today.
-function clock(time) {
-  const t = new Date(time);
-  return t.toDateString() === new Date().toDateString() ? t.toLocaleTimeString() : t.toLocaleString();
-}
-
-// setText changes a text only if it differs, so that screen readers are not told again.
-function setText(e, text) {
-  if (e.textContent !== text) e.textContent = text;
-}
-
-// refill replaces the content of an element if its key has changed. If that removes the element that has the focus, the one that has the
-// same id then gets it, or else the one with the id other.
-function refill(e, key, items, other) {
-  if (e.dataset.key === key) return;
-  e.dataset.key = key;
-  const had = document.activeElement;
-  e.replaceChildren(...items());
-  const next = had !== document.body && document.activeElement === document.body && (had.id && get(had.id) || get(other));
-  if (next) next.focus({ preventScroll: true });
-}
 
 let answered = performance.now(); // when the last state came
 let silent = false; // none comes
@@ -151,7 +117,7 @@ function showSummary(s) {
   const slowest = Math.max(-1, ...network.map((o) => last && last.parts[o.name] ? last.parts[o.name][2] : -1));
   const worst = Math.max(0, ...parts.filter((p) => network.some((o) => o.name === p.name)).map((p) => p.p99_ns));
   setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms" + (worst ? " (99 %: " + ms(worst) + " ms)" : ""));
-  const records = outputs.filter((o) => o.record), recording = records.filter((o) => o.state === "running").length;
+  const records = outputs.filter((o) => o.record || o.recording), recording = records.filter((o) => o.state === "running").length;
   get("records").hidden = !records.length;
   setText(get("recording"), recording + " of " + records.length);
   get("recording").className = records.some((o) => o.state === "retrying") ? "bad" : "";
@@ -325,17 +291,6 @@ function sayOf(o, what, text) {
   if (e) e.textContent = text;
 }
 
-// once does what a button is for, unless that is being done.
-async function once(b, press) {
-  if (b.getAttribute("aria-disabled")) return;
-  b.setAttribute("aria-disabled", "true");
-  try {
-    await press();
-  } finally {
-    b.removeAttribute("aria-disabled");
-  }
-}
-
 function button(o, what, text, label, press, title) {
   const b = element("button", text, { type: "button", id: what + "-" + o.name, "aria-label": label + " " + o.name, title: title || "" });
   b.addEventListener("click", () => once(b, press));
@@ -402,15 +357,6 @@ const receivingOf = (o) => o.to.filter((to) => !to.includes("://") && !o.trouble
 const othersOf = (o) => o.readers.filter((r) => !isOwn(r));
 const readerText = (r) => (isOwn(r) ? "this page" : r.address) + ", " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", " + amount(r.lost) + " lost" : "");
 
-// sure asks a question and returns whether the answer is yes.
-function sure(question) {
-  const dialog = get("sure");
-  setText(get("question"), question);
-  dialog.returnValue = "";
-  dialog.showModal();
-  return new Promise((done) => dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true }));
-}
-
 // switchOutput starts an output, or stops it, after a question if somebody would miss it.
 async function switchOutput(o, path) {
   if (o.stopped) return askOutput(o, path + "/start", "POST", "started");
@@ -438,6 +384,7 @@ function newBox(box, o) {
   if (files.length) row.append(element("span", "Save"));
   for (const [kind, end, , title] of files) row.append(button(o, "save-" + kind, kind, "Save " + kind + " of", () => save(o, name + end), title));
   if (o.trigger) row.append(button(o, "trigger", "Trigger", "Trigger", () => askOutput(o, "record/" + name + "/trigger", "POST", "triggered"), "Save the frames from just before and after this moment"));
+  if (o.record || o.recording) row.append(element("a", "Files", { class: "button", href: "recordings.html?output=" + name, "aria-label": "Files recorded by " + o.name }));
   box.switch = button(o, "switch", "", "", () => switchOutput(box.output, box.path));
   row.append(box.switch, box.said);
   return [title, box.is, box.addresses, box.readers, o.sdp ? box.form : "", row];
@@ -458,7 +405,7 @@ function isText(o) {
 function showOutput(box, o) {
   box.output = o;
   box.item.className = "output " + (isUnheard(o) ? "unheard" : o.state);
-  refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger]), () => newBox(box, o), "streams-title");
+  refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger, !o.recording]), () => newBox(box, o), "streams-title");
   setText(box.is, isText(o));
   refill(box.addresses, JSON.stringify([o.to, o.added, o.rtsp, o.whep, o.troubles]), () => addresses(o, box.path), "title-" + o.name);
   const others = othersOf(o).length, all = o.readers, texts = all.map(readerText), [summary, rows] = box.readers.children;

@@ -88,28 +88,9 @@ class Watch {
     picture.close();
   }
 
-  // mark draws a frame's number, and its regions.
   mark(report) {
-    const g = this.canvas.getContext("2d");
     this.unmarked = null;
-    const size = Math.max(12, Math.round(this.canvas.height / 40));
-    const label = (text, x, y) => {
-      g.fillStyle = "rgba(0, 0, 0, 0.6)";
-      g.fillRect(x, y, g.measureText(text).width + size / 2, size * 1.3);
-      g.fillStyle = "#fff";
-      g.fillText(text, x + size / 4, y + size);
-    };
-    g.font = size + "px system-ui, sans-serif";
-    g.lineWidth = Math.max(2, size / 8);
-    g.strokeStyle = "#8fd14f";
-    for (const found of report.results)
-      for (const r of found.regions || []) {
-        g.strokeRect(r.x, r.y, r.width, r.height);
-        const text = [r.label, r.score && r.score.toFixed(2)].filter(Boolean).join(" ");
-        if (text) label(text, r.x, Math.max(0, r.y - size * 1.3));
-      }
-    label("frame " + report.frame, 0, 0);
-    this.canvas.dataset.frame = report.frame;
+    drawReport(this.canvas, report);
   }
 
   fail() {

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package record
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sort"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
+)
+
+// errNoVideo means that a file is not of a kind of which there are clips.
+var errNoVideo = errors.New("only recordings of H.264 and JPEG streams can be played: tegracast record export makes a video of others")
+
+// A Clip is a part of the pictures of an MP4 recording, and an MP4 file of its own without fragments, which any player
+// opens. It reads the pictures from the recording when they are asked for.
+type Clip struct {
+	*mp4.Span
+	file     *mp4.File
+	plain    *os.File
+	from, to int
+	last     uint64          // number of the last frame
+	times    []time.Duration // of the recording's pictures, since the first one
+}
+
+// A ClipPicture is a picture of a Clip.
+type ClipPicture struct {
+	At   time.Duration   // time in the clip
+	Note json.RawMessage // a Note
+}
+
+// OpenClip returns the pictures of a recording from from up to to, which is not included. The caller must close it. The
+// error wraps ErrNoFile, ErrHangs, ErrNoFrames or ErrRange, or is the file's.
+func (r *Recordings) OpenClip(name string, from, to Position) (*Clip, error) {
+	c, err := r.catalogOf(name)
+	if err != nil {
+		return nil, err
+	}
+	return ask(c, func(d *folder) (*Clip, error) {
+		f, err := d.find(name)
+		if err != nil {
+			return nil, err
+		}
+		if d.extension != VideoExtension {
+			return nil, fmt.Errorf("%s: %w", name, errNoVideo)
+		}
+		plain, err := openOwn(f)
+		if err != nil {
+			return nil, err
+		}
+		clip := &Clip{plain: plain}
+		if err := clip.read(from, to); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), plain.Close())
+		}
+		return clip, nil
+	})
+}
+
+// read finds the pictures.
+func (c *Clip) read(from, to Position) error {
+	size, err := c.plain.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	if c.file, err = mp4.Read(c.plain, size); err != nil {
+		return err
+	}
+	n := c.file.Len()
+	if n == 0 {
+		return ErrNoFrames
+	}
+	at := time.Duration(0)
+	for i := range n {
+		c.times = append(c.times, at)
+		at += c.file.Info(i).Duration
+	}
+	if c.from, err = c.index(from, 0); err != nil {
+		return err
+	}
+	if c.to, err = c.index(to, n); err != nil {
+		return err
+	}
+	if c.from >= c.to {
+		return fmt.Errorf("%w from %q to %q", ErrRange, from, to)
+	}
+	if c.last, err = c.number(c.to - 1); err != nil {
+		return err
+	}
+	c.Span, err = c.file.Span(c.from, c.to)
+	return err
+}
+
+// index returns the index of the first picture that has reached a position, or none if the position is not given. The
+// pictures must be in the order of their numbers.
+func (c *Clip) index(p Position, none int) (int, error) {
+	if !p.given() {
+		return none, nil
+	}
+	first, err := c.number(0)
+	p = p.resolved(first, c.file.Info(0).At)
+	i := sort.Search(len(c.times), func(i int) bool {
+		number := uint64(0)
+		if p.kind == byNumber && err == nil {
+			number, err = c.number(i)
+		}
+		return p.reached(number, c.times[i])
+	})
+	return i, err
+}
+
+// number returns the number of the frame that picture i shows.
+func (c *Clip) number(i int) (uint64, error) { return pictureNumber(c.file, i) }
+
+// pictureNumber returns the number in the note of picture i.
+func pictureNumber(f *mp4.File, i int) (uint64, error) {
+	var n struct{ Frame uint64 }
+	text, err := noteOf(f, i)
+	if err == nil {
+		err = json.Unmarshal(text, &n)
+	}
+	return n.Frame, err
+}
+
+// noteOf returns the note of picture i.
+func noteOf(f *mp4.File, i int) ([]byte, error) {
+	text, err := f.Note(i)
+	if err == nil && text == nil {
+		err = fmt.Errorf("picture %d has no note", i)
+	}
+	return text, err
+}
+
+// Name returns the name of the recording.
+func (c *Clip) Name() string { return filepath.Base(c.plain.Name()) }
+
+// Begin returns the time of the clip's first picture since the recording's first one.
+func (c *Clip) Begin() time.Duration { return c.times[c.from] }
+
+// Last returns the number of the last frame.
+func (c *Clip) Last() uint64 { return c.last }
+
+// Tag identifies the clip among those of the recording, also while that grows.
+func (c *Clip) Tag() string { return fmt.Sprintf("%d-%d-%d", c.from, c.to, c.Size()) }
+
+// Pictures returns the pictures, up to the first one whose note cannot be read.
+func (c *Clip) Pictures() iter.Seq2[ClipPicture, error] {
+	return func(yield func(ClipPicture, error) bool) {
+		for i := c.from; i < c.to; i++ {
+			note, err := noteOf(c.file, i)
+			if !yield(ClipPicture{c.times[i] - c.Begin(), note}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// Close closes the recording.
+func (c *Clip) Close() error { return c.plain.Close() }
