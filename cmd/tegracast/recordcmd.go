@@ -21,10 +21,10 @@ var recordWords = []word{
 	{name: "repair", about: "end recordings that were not ended", run: recordRepair},
 }
 
-const wholePart = `A recording is an MCAP file of an output with record. One that has no end, since
-it is still being written or the power was cut, is read as far as it is whole.
-Status 0 when all is as it was written, 1 when a file is damaged or cannot be
-read.
+const wholePart = `A recording is an MCAP or MP4 file of an output with record. One without an end,
+since it is still being written or the power was cut, is read as far as it is
+whole. Status 0 when all is as it was written, 1 when a file is damaged or
+cannot be read.
 `
 
 const infoUsage = `Usage: tegracast record info [--json] FILE...
@@ -112,9 +112,9 @@ func recordRepair(ctx context.Context, e env, args []string) error {
 		}
 		state := "is finished, nothing to repair"
 		if !r.Finished {
-			state = fmt.Sprintf("repaired: %d chunks in the index, %d torn bytes cut off or skipped", r.Chunks, r.Cut+r.Skipped)
+			state = fmt.Sprintf("repaired: %d parts in the index, %d torn bytes cut off or skipped", r.Chunks, r.Cut+r.Skipped)
 			if r.Left > 0 {
-				state += fmt.Sprintf(", %d damaged chunks left out", r.Left)
+				state += fmt.Sprintf(", %d damaged ones left out", r.Left)
 			}
 		}
 		if _, err := fmt.Fprintf(e.Out, "%s: %s\n", printable.Text(path), state); err != nil {

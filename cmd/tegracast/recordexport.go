@@ -30,7 +30,8 @@ Writes the frames of recordings, one file after the other, in another format:
   dng       a folder with a raw photograph for each frame of a sensor's samples,
             for darktable, RawTherapee, dcraw and libraw
   mp4       H.264 by openh264, for any player; a sensor's samples go through an
-            isp: that of the default configuration, or of the one in --config
+            isp: that of the default configuration, or of the one in --config.
+            The pictures of an MP4 recording stay as they are
   mkv       Matroska without loss (FFV1), by ffmpeg; a sensor's samples in grey
 
 A PLACE is the number of a frame, such as 1200 (record info prints which there

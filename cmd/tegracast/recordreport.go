@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/printable"
@@ -28,7 +29,10 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 		if r.About["pixels"] != "" { // others' recordings do not say
 			about = fmt.Sprintf(", pixels %s, %s a second", plain(r.About["pixels"]), plain(r.About["rate"]))
 		}
-		fmt.Fprintf(w, "pictures  %dx%d %s%s, from %s\n", i.Width, i.Height, plain(i.Encoding), about, plain(i.FrameID))
+		if i.FrameID != "" { // MP4 does not say
+			about += ", from " + plain(i.FrameID)
+		}
+		fmt.Fprintf(w, "pictures  %dx%d %s%s\n", i.Width, i.Height, plain(i.Encoding), about)
 		fmt.Fprintf(w, "frames    %d (%d to %d) in %.3f s, %d lost\n", r.Frames, r.FirstFrame, r.LastFrame, r.Last.Sub(r.First).Seconds(), r.Lost)
 		fmt.Fprintf(w, "times     %s to %s\n", r.First.UTC().Format(time.RFC3339Nano), r.Last.UTC().Format(time.RFC3339Nano))
 	} else {
@@ -43,7 +47,10 @@ func printReport(w io.Writer, r *record.Report, verified bool) error {
 	for _, t := range r.Triggers {
 		fmt.Fprintf(w, "trigger   %s at frame %d, by %s\n", time.Unix(0, t.At).UTC().Format(time.RFC3339Nano), t.Frame, plain(t.Cause))
 	}
-	if verified {
+	switch {
+	case verified && filepath.Ext(r.Path) == record.VideoExtension:
+		fmt.Fprintf(w, "whole     %d of %d pictures; MP4 has no checksums\n", r.Checked, r.Frames)
+	case verified:
 		fmt.Fprintf(w, "checksums %d of %d frames right, %d by the FPGA's own\n", r.Checked, r.Frames+len(r.Wrong), r.Traced)
 	}
 	for _, s := range r.Wrong {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,11 +71,9 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 	if f.Len() == 0 { // it has just begun
 		return nil, f.Finished
 	}
-	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
-		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
-	const size = stampWidth * stampHeight
-	if err != nil || len(out) != f.Len()*size {
-		t.Fatalf("%s: ffmpeg decodes %d pictures of %d: %v", path, len(out)/size, f.Len(), err)
+	grey := decodeGrey(t, path)
+	if len(grey) != f.Len() {
+		t.Fatalf("%s: ffmpeg decodes %d pictures of %d", path, len(grey), f.Len())
 	}
 	for i := range f.Len() {
 		var n record.Note
@@ -84,7 +84,7 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 		if err != nil {
 			t.Fatalf("%s: picture %d: %v", path, i, err)
 		}
-		moving, fixed := stampsOf(out[i*size:][:size])
+		moving, fixed := stampsOf(grey[i])
 		if int(n.Frame%stampBlocks) != moving || int(n.Frame%stampFrames) != fixed || len(n.Results) == 0 {
 			t.Errorf("%s: picture %d is frame %d (%d and %d), its pixels have %d and %d; results %v", path, i, n.Frame,
 				n.Frame%stampBlocks, n.Frame%stampFrames, moving, fixed, n.Results)
@@ -121,6 +121,8 @@ func TestServeRecordsStreams(t *testing.T) {
 	}
 	appliance.Stop(t)
 	counted := books(t, appliance.Out.String())
+	numbers, _ := recordedNumbers(t, live[0])
+	recordCommands(t, live[0], numbers[0], len(numbers))
 	for _, name := range []string{"live", "still"} {
 		var all []uint64
 		for _, path := range recordedStreams(t, dir, name) {
@@ -139,6 +141,65 @@ func TestServeRecordsStreams(t *testing.T) {
 			t.Errorf("%s: %d pictures are recorded, the books have %v", name, len(all), want)
 		}
 	}
+}
+
+// recordCommands checks what the commands say about a recording of a stream, and that an exported span, which begins
+// between key frames, shows the frames from number first+5 to first+7.
+func recordCommands(t *testing.T, path string, first uint64, frames int) {
+	t.Helper()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"info", path}, fmt.Sprintf("frames    %d (%d to %d)", frames, first, first+uint64(frames)-1)},
+		{[]string{"verify", path}, fmt.Sprintf("whole     %d of %[1]d pictures", frames)},
+		{[]string{"ls", filepath.Dir(path)}, fmt.Sprintf("%d", frames)},
+		{[]string{"repair", path}, "nothing to repair"},
+	} {
+		status, out, errw := runs(t, append([]string{"record"}, c.args...)...)
+		if status != exitOK || !strings.Contains(out, c.says) {
+			t.Errorf("record %v: status %d, %q not in\n%s%s", c.args, status, c.says, out, errw)
+		}
+	}
+	span := filepath.Join(t.TempDir(), "span.mp4")
+	status, out, errw := runs(t, "record", "export", path, "--from", "+5", "--to", fmt.Sprint(first+8), "-o", span)
+	if status != exitOK || !strings.Contains(out, "3 frames, 0 left out") {
+		t.Fatalf("export: status %d\n%s%s", status, out, errw)
+	}
+	grey := decodeGrey(t, span)
+	if len(grey) != 3 {
+		t.Fatalf("the span has %d pictures", len(grey))
+	}
+	for i, picture := range grey {
+		moving, fixed := stampsOf(picture)
+		if n := int(first) + 5 + i; n%stampBlocks != moving || n%stampFrames != fixed {
+			t.Errorf("picture %d of the span shows %d and %d, frame %d has %d and %d", i, moving, fixed, n, n%stampBlocks, n%stampFrames)
+		}
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--from", "1000000", "-o", span + ".mp4"}, "there is no frame from frame 1000000 on: the file has frames"},
+		{[]string{"-o", span + ".y4m"}, "are encoded already: export mp4"},
+		{[]string{"-o", span}, "the file exists already"},
+	} {
+		if status, out, errw := runs(t, append([]string{"record", "export", path}, c.args...)...); status == exitOK || !strings.Contains(errw, c.says) {
+			t.Errorf("export %v: status %d\n%s%s", c.args, status, out, errw)
+		}
+	}
+}
+
+// decodeGrey returns the pictures of an MP4 file, as FFmpeg decodes and shows them.
+func decodeGrey(t *testing.T, path string) (pictures [][]byte) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
+		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
+	const size = stampWidth * stampHeight
+	if err != nil || len(out)%size != 0 {
+		t.Fatalf("%s: ffmpeg: %d bytes, %v", path, len(out), err)
+	}
+	return slices.Collect(slices.Chunk(out, size))
 }
 
 // TestAKilledServeLosesOneFragment checks that a file of a process that was killed has all pictures but those of the

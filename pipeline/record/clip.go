@@ -13,6 +13,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/record/mp4"
 )
 
@@ -55,12 +56,26 @@ func (r *Recordings) OpenClip(name string, from, to Position) (*Clip, error) {
 		if err != nil {
 			return nil, err
 		}
-		clip := &Clip{plain: plain}
-		if err := clip.read(from, to); err != nil {
-			return nil, errors.Join(fmt.Errorf("%s: %w", name, err), plain.Close())
-		}
-		return clip, nil
+		return newClip(plain, name, from, to)
 	})
+}
+
+// OpenVideo is OpenClip for any MP4 file of this project. The error wraps ErrNoFrames or ErrRange, or is the file's.
+func OpenVideo(path string, from, to Position) (*Clip, error) {
+	plain, _, err := files.OpenRegular(path)
+	if err != nil {
+		return nil, err
+	}
+	return newClip(plain, path, from, to)
+}
+
+// newClip returns a clip of a file that it owns. name is for errors.
+func newClip(plain *os.File, name string, from, to Position) (*Clip, error) {
+	c := &Clip{plain: plain}
+	if err := c.read(from, to); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), plain.Close())
+	}
+	return c, nil
 }
 
 // read finds the pictures.
@@ -88,13 +103,27 @@ func (c *Clip) read(from, to Position) error {
 		return err
 	}
 	if c.from >= c.to {
-		return fmt.Errorf("%w from %q to %q", ErrRange, from, to)
+		return c.rangeError(from, to)
 	}
 	if c.last, err = c.number(c.to - 1); err != nil {
 		return err
 	}
 	c.Span, err = c.file.Span(c.from, c.to)
 	return err
+}
+
+// rangeError returns the error for a range without pictures.
+func (c *Clip) rangeError(from, to Position) error {
+	n := c.file.Len()
+	first, err := c.number(0)
+	if err != nil {
+		return err
+	}
+	last, err := c.number(n - 1)
+	if err != nil {
+		return err
+	}
+	return noneIn(from, to, "the file has", first, last, c.file.Info(0).At, c.file.Info(n-1).At)
 }
 
 // index returns the index of the first picture that has reached a position, or none if the position is not given. The
@@ -142,6 +171,9 @@ func (c *Clip) Name() string { return filepath.Base(c.plain.Name()) }
 
 // Begin returns the time of the clip's first picture since the recording's first one.
 func (c *Clip) Begin() time.Duration { return c.times[c.from] }
+
+// Len returns the number of pictures.
+func (c *Clip) Len() int { return c.to - c.from }
 
 // Last returns the number of the last frame.
 func (c *Clip) Last() uint64 { return c.last }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/crc"
@@ -63,13 +64,16 @@ func (r *Report) Good() bool { return len(r.Wrong) == 0 && r.Trouble == "" }
 
 // Inspect examines a recording and, with verify, also the checksums of all its chunks and attachments. progress is
 // called with the completed fraction of the work, from 0 to 1. Inspect returns an error if the file cannot be opened or
-// is not an MCAP file, or if ctx ends; what else is wrong is in the report.
+// is neither MCAP nor MP4, or if ctx ends; what else is wrong is in the report.
 func Inspect(ctx context.Context, path string, verify bool, progress func(part float64)) (*Report, error) {
 	in, size, err := files.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = in.Close() }() // the file was only read
+	if filepath.Ext(path) == VideoExtension {
+		return inspectVideo(ctx, in, size, path, verify, progress)
+	}
 	f, err := mcap.Open(ctx, in, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

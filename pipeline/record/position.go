@@ -135,6 +135,12 @@ func rangeError(ctx context.Context, files []string, from, to Position) error {
 	if len(files) > 1 {
 		has = fmt.Sprintf("the %d files have", len(files))
 	}
+	return fmt.Errorf("%s: %w", files[0], noneIn(from, to, has, first.Note.Frame, last.Note.Frame, first.At, last.At))
+}
+
+// noneIn returns an error that wraps ErrRange: no frame lies from from to to, where has, such as "the file has", has frames
+// from number first, taken at begin, to number last, taken at end.
+func noneIn(from, to Position, has string, first, last uint64, begin, end time.Time) error {
 	var asked []string
 	if from.given() {
 		asked = append(asked, "from "+from.String()+" on")
@@ -142,8 +148,8 @@ func rangeError(ctx context.Context, files []string, from, to Position) error {
 	if to.given() {
 		asked = append(asked, "before "+to.String())
 	}
-	return fmt.Errorf("%s: %w %s: %s frames %d to %d, taken from %s to %s (%v)", files[0], ErrRange, strings.Join(asked, " and "),
-		has, first.Note.Frame, last.Note.Frame, shown(first.At), shown(last.At), last.At.Sub(first.At).Round(time.Millisecond))
+	return fmt.Errorf("%w %s: %s frames %d to %d, taken from %s to %s (%v)", ErrRange, strings.Join(asked, " and "),
+		has, first, last, shown(begin), shown(end), end.Sub(begin).Round(time.Millisecond))
 }
 
 // last returns the last frame that can be read, or nil.

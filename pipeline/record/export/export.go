@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -70,6 +71,9 @@ func Run(ctx context.Context, c Config, progress func(part float64)) (Result, er
 	newWriter := makers[c.Format]
 	if newWriter == nil {
 		return res, fmt.Errorf("%w %q: use %s", ErrUnknown, c.Format, Formats)
+	}
+	if slices.ContainsFunc(c.Files, func(path string) bool { return filepath.Ext(path) == record.VideoExtension }) {
+		return exportClip(ctx, c, progress)
 	}
 	p, err := record.NewPlayer(ctx, c.Files, c.From, c.To, c.Driver)
 	if err != nil {
