@@ -10,13 +10,13 @@ import (
 	amp4 "github.com/abema/go-mp4"
 )
 
-// NoteScheme is the scheme of the emsg boxes with notes.
-const NoteScheme = "urn:tegracast:frame:1"
+// noteScheme is the scheme of the emsg boxes with notes.
+const noteScheme = "urn:tegracast:frame:1"
 
 // noteFields is the length of the fields of an emsg box of version 1, which the scheme and its empty value follow.
 const noteFields = 24
 
-var noteScheme = []byte(NoteScheme + "\x00\x00")
+var schemeAndValue = []byte(noteScheme + "\x00\x00")
 
 // The epoch of NTP is 1900, in seconds before 1970.
 const epoch1900 = 2208988800
@@ -59,10 +59,10 @@ func (w *Writer) notes(samples []Sample, base int64) {
 	l := w.l
 	for i := range samples {
 		if n := len(samples[i].Note); n > 0 {
-			size := amp4.SmallHeaderSize + noteFields + len(noteScheme) + n
+			size := amp4.SmallHeaderSize + noteFields + len(schemeAndValue) + n
 			l.uint32s(uint32(size), be.Uint32([]byte("emsg")))
 			l.uint32s(1<<24, timeScale, uint32(base>>32), uint32(base), w.durations[i], uint32(w.samples+i+1))
-			l.write(noteScheme)
+			l.write(schemeAndValue)
 			l.write(samples[i].Note)
 		}
 		base += int64(w.durations[i])
@@ -74,7 +74,7 @@ func readNote(b []byte, scale int64) (decode int64, note []byte, ok bool) {
 	if len(b) < noteFields || b[0] != 1 || int64(be.Uint32(b[4:])) != scale {
 		return 0, nil, false
 	}
-	note, ok = bytes.CutPrefix(b[noteFields:], noteScheme)
+	note, ok = bytes.CutPrefix(b[noteFields:], schemeAndValue)
 	return int64(be.Uint64(b[8:])), note, ok
 }
 

@@ -76,7 +76,7 @@ func TestMP4BoxReadsFiles(t *testing.T) {
 			}
 			n := notes[0]
 			notes = notes[1:]
-			if n.Scheme != NoteScheme ||
+			if n.Scheme != noteScheme ||
 				n.Scale != 90000 || n.Time != int64(i)*3000 || n.Duration != 3000 || n.ID != int64(i+1) || n.Data != string(samples[i].Note) {
 				t.Errorf("note %d: %+v", i, n)
 			}

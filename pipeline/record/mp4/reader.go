@@ -24,8 +24,9 @@ const (
 var errUnsupported = errors.New("not supported")
 
 // Read finds the pictures of a file of size bytes, without reading them. A file that was cut, is damaged or is still
-// being written is read up to its last whole fragment. Read returns an error if the file cannot be read, was cut before
-// its first fragment, or is not fragmented MP4 with one track of H.264 or JPEG in display order.
+// being written is read up to its last whole fragment, which may be none. Read returns an error if the file cannot be
+// read, does not begin with whole ftyp and moov boxes, or is not fragmented MP4 with one track of H.264 or JPEG in
+// display order.
 func Read(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size}
 	in := &window{r: r, size: size}

@@ -46,6 +46,9 @@ func TestPicturesAreReadBack(t *testing.T) {
 			if err != nil || codec == JPEG && !bytes.Equal(data, s.Data) || codec == H264 && !bytes.Equal(pictureOf(data), pictureOf(s.Data)) {
 				t.Errorf("%d: %d bytes, want %d: %v", i, len(data), len(s.Data), err)
 			}
+			if bytes.Contains(data, []byte{0, 0, 0, 1, unitDelimiter}) {
+				t.Errorf("%d: there is a delimiter", i)
+			}
 			if codec == H264 && s.Key != bytes.Contains(data, append([]byte{0, 0, 0, 1}, track.SPS...)) {
 				t.Errorf("%d: key %v, and whether it has the SPS differs", i, s.Key)
 			}
