@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -69,11 +70,9 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 	if f.Len() == 0 { // it has just begun
 		return nil, f.Finished
 	}
-	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
-		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
-	const size = stampWidth * stampHeight
-	if err != nil || len(out) != f.Len()*size {
-		t.Fatalf("%s: ffmpeg decodes %d pictures of %d: %v", path, len(out)/size, f.Len(), err)
+	pictures := greyPictures(t, path)
+	if len(pictures) != f.Len() {
+		t.Fatalf("%s: ffmpeg decodes %d pictures of %d", path, len(pictures), f.Len())
 	}
 	for i := range f.Len() {
 		var n record.Note
@@ -84,7 +83,7 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 		if err != nil {
 			t.Fatalf("%s: picture %d: %v", path, i, err)
 		}
-		moving, fixed := stampsOf(out[i*size:][:size])
+		moving, fixed := stampsOf(pictures[i])
 		if int(n.Frame%stampBlocks) != moving || int(n.Frame%stampFrames) != fixed || len(n.Results) == 0 {
 			t.Errorf("%s: picture %d is frame %d (%d and %d), its pixels have %d and %d; results %v", path, i, n.Frame,
 				n.Frame%stampBlocks, n.Frame%stampFrames, moving, fixed, n.Results)
@@ -92,6 +91,17 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 		numbers = append(numbers, n.Frame)
 	}
 	return numbers, f.Finished
+}
+
+// greyPictures returns the pictures of a file as ffmpeg decodes them.
+func greyPictures(t *testing.T, path string) (list [][]byte) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
+		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return slices.Collect(slices.Chunk(out, stampWidth*stampHeight))
 }
 
 // stampsOf returns the two numbers in a grey picture.

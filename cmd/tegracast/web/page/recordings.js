@@ -10,6 +10,8 @@ let player = null;
 let first = null, last = null; // numbers of the frames to be downloaded
 const rows = new Map(); // by file
 
+const instant = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 };
+
 const pathOf = (f) => "api/v1/recordings/" + encodeURIComponent(f.file);
 const seconds = (s) => s < 60 ? s.toFixed(2) + " s" : Math.floor(s / 3600) + ":" + new Date(s * 1000).toISOString().slice(14, 19);
 // A recording of a stream can be played, unless it is known to be of JPEG pictures.
@@ -73,7 +75,7 @@ function rowOf(f) {
   const play = action(f, "Play", "Play", () => open(f)), remove = action(f, "Delete", "Delete", () => removeFile(f));
   remove.className = "bad";
   actions.append(play, " ", action(f, "Download", "Download", () => download(pathOf(f), f.file)), " ", remove);
-  row.append(element("th", f.file, { scope: "row" }), ...cells, actions);
+  row.append(element("th", f.file, { scope: "row" }), actions, ...cells);
   const x = { row, cells, play };
   rows.set(f.file, x);
   return x;
@@ -149,8 +151,7 @@ function showPosition() {
   get("position").setAttribute("aria-valuetext", seconds(video.currentTime) + (frame ? ", frame " + frame.frame : ""));
   setText(get("time"), seconds(video.currentTime) + " of " + seconds(length));
   const at = frame && (frame.exposure_start_us || frame.captured_us);
-  setText(get("caption"), frame ? "Frame " + frame.frame + (at ? ", " + new Date(at / 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) +
-    "." + String(Math.floor(at / 1000) % 1000).padStart(3, "0") : "") : "");
+  setText(get("caption"), frame ? "Frame " + frame.frame + (at ? ", " + new Date(at / 1000).toLocaleString(undefined, instant) : "") : "");
   for (const id of ["from", "to"]) get(id).disabled = !frame;
 }
 
