@@ -21,7 +21,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// recordedPage starts an appliance that records numbered pictures as H.264 in files of 4 s, and returns the page's address
+// recordedPage starts an appliance that records numbered pictures as H.264 in files of 3 s or a little more, and returns the page's address
 // and the first file when it is finished.
 func recordedPage(t *testing.T) (appliance *programtest.Process, base, dir string, file web.RecordingFile) {
 	t.Helper()
@@ -32,7 +32,7 @@ web: {listen: %q}
 rtsp: {listen: none}
 sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
 isp: [{name: isp, workers: 1, statistics: true}]
-outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %q, duration: 4s, sync: 500ms}}]
+outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %q, duration: 3s, sync: 500ms}}]
 `, base, numbered(t), stampWidth, stampHeight, stampBlock, dir)
 	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
 	base = "http://" + base
