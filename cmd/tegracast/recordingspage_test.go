@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,6 +169,7 @@ func TestRecordingsInABrowser(t *testing.T) {
 	accessible(ctx, t, "a recording")
 	narrow(ctx, t)
 	accessible(ctx, t, "a recording, on a phone")
+	downloadsPart(ctx, t, press, file)
 	press("Delete-" + file.File)
 	until("a question", `document.getElementById("sure").open`)
 	pressed(ctx, t, `document.querySelector("#sure [value=yes]")`)
@@ -177,6 +179,37 @@ func TestRecordingsInABrowser(t *testing.T) {
 	}
 	appliance.Stop(t)
 	until("the end", `document.getElementById("state").textContent.startsWith("no answer from ")`)
+	for list, words := range map[string]string{
+		`{ files: [], folders: [{ folder: "/x", error: "the disk hangs" }] }`:           "/x: the disk hangs|Files of a disk that does not answer cannot be listed.",
+		`{ files: [], folders: [{ folder: "/x", free_bytes: 1e9, total_bytes: 2e9 }] }`: "/x: 1.0\u00a0GB free of 2.0\u00a0GB|Nothing has been recorded.",
+		`{ files: [], folders: [] }`: "|No output records.",
+	} {
+		shown := `[document.getElementById("folders").textContent, document.getElementById("none").textContent].join("|")`
+		if got, err := chromedp.Run(ctx, chromedp.Evaluate[string]("newest = "+list+"; show(); "+shown)); err != nil || got != words {
+			t.Errorf("%s: %q, want %q, %v", list, got, words, err)
+		}
+	}
+}
+
+// downloadsPart downloads the frames from the second one to the one that is shown, and checks their numbers.
+func downloadsPart(ctx context.Context, t *testing.T, press func(id string), file web.RecordingFile) {
+	t.Helper()
+	folder := t.TempDir()
+	allowDownloads(ctx, t, folder)
+	last, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.getElementById("canvas").dataset.frame`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	press("to")
+	press("cut")
+	path := filepath.Join(folder, fmt.Sprintf("%s-%d-%s.mp4", strings.TrimSuffix(file.File, ".mp4"), file.FirstFrame+1, last))
+	programtest.Await(t, path)
+	pictures := greyPictures(t, path)
+	first, _ := stampsOf(pictures[0])
+	end, _ := stampsOf(pictures[len(pictures)-1])
+	if n, err := strconv.Atoi(last); err != nil || end != n%stampBlocks || first != int(file.FirstFrame+1)%stampBlocks || len(pictures) != n-int(file.FirstFrame) {
+		t.Errorf("%d pictures from %d to %d, want from %d to %s", len(pictures), first, end, file.FirstFrame+1, last)
+	}
 }
 
 // agree compares the numbers of the pictures that were seen with those in their pixels.

@@ -74,7 +74,7 @@ function rowOf(f) {
   const row = element("tr"), cells = Array.from({ length: 7 }, () => element("td")), actions = element("td");
   const play = action(f, "Play", "Play", () => open(f)), remove = action(f, "Delete", "Delete", () => removeFile(f));
   remove.className = "bad";
-  actions.append(play, " ", action(f, "Download", "Download", () => download(pathOf(f), f.file)), " ", remove);
+  actions.append(play, " ", action(f, "Download", "Download", () => download(pathOf(f))), " ", remove);
   row.append(element("th", f.file, { scope: "row" }), actions, ...cells);
   const x = { row, cells, play };
   rows.set(f.file, x);
@@ -93,14 +93,14 @@ function showFile(x, f) {
   x.play.hidden = !playable(f);
 }
 
-// download lets the browser save what a path gives, unless the appliance refuses that.
-async function download(path, name) {
+// download lets the browser save what a path gives, by the name in the answer, unless the appliance refuses it.
+async function download(path) {
   setText(get("said"), "");
   try {
     await ask(path, { headers: { Range: "bytes=0-0" } });
-    element("a", "", { href: path, download: name }).click();
+    element("a", "", { href: path, download: "" }).click();
   } catch (e) {
-    setText(get("said"), name + ": " + e.message);
+    setText(get("said"), "It cannot be downloaded: " + e.message);
   }
 }
 
@@ -165,7 +165,7 @@ function cut() {
   const query = new URLSearchParams();
   if (first !== null) query.set("from", first);
   query.set("to", (last ?? player.last) + 1);
-  return download(player.path + "/video.mp4?" + query, player.file.replace(/\.mp4$/, "-" + (first ?? "") + "-" + (last ?? "") + ".mp4"));
+  return download(player.path + "/video.mp4?" + query);
 }
 
 get("play").addEventListener("click", () => {
