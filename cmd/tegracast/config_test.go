@@ -179,7 +179,7 @@ var combinations = [][3]string{
 	{"payload: raw", "payload: h264, pixels: uyvp", "only payload raw has pixels"},
 	{"payload: raw", "payload: raw, interface: lo", "outputs[0].rtp.interface: no destination is a multicast group: leave interface out"},
 	{streams, "{name: a, record: {directory: /d, pack: true}}", "outputs[0].record: impossible format: UYVY cannot be packed"},
-	{streams, "{name: a, record: {directory: /d, format: mp4}}", "outputs[0].record.format: only a stream's encoded pictures"},
+	{streams, "{name: a, record: {directory: /d, format: mp4}}", "outputs[0].record.format: only encoded pictures have a choice"},
 	{streams, "{name: a, rtp: {payload: raw, destinations: [\"192.0.2.1:5004\"]}, record: {directory: /d}}", "outputs[0].record: only streams with payload h264 or jpeg"},
 	{streams, "{name: a, rtp: {payload: h264}, record: {directory: /d, pack: true}}", "outputs[0].record.pack: only a camera's samples can be packed"},
 	{streams, "{name: a, rtp: {payload: h264}, record: {directory: /d, keep_for: -1h}}", "outputs[0].record.keep_for: -1h0m0s: must be more than 0"},

@@ -115,15 +115,7 @@ func (p pilot) recorded(folder string, n int) {
 func (p pilot) downloads(name string, width int) {
 	p.Helper()
 	folder := p.TempDir()
-	allow := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		_, err := cdp.Call(ctx, target, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
-			Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
-		})
-		return err
-	})
-	if _, err := chromedp.Run(p.ctx, allow); err != nil {
-		p.Fatal(err)
-	}
+	allowDownloads(p.ctx, p, folder)
 	for kind, end := range map[string]string{"JPEG": "jpg", "PNG": "png", "DNG": "dng"} {
 		p.press("save-" + kind + "-" + name)
 		var file []byte
@@ -145,6 +137,20 @@ func (p pilot) downloads(name string, width int) {
 		if err != nil || format != strings.ToLower(kind) || format == "png" && picture.Width != width {
 			p.Errorf("%s: %s %v %v", kind, format, picture, err)
 		}
+	}
+}
+
+// allowDownloads makes the browser save files in a folder.
+func allowDownloads(ctx context.Context, t testing.TB, folder string) {
+	t.Helper()
+	allow := chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, cdpbrowser.SetDownloadBehavior, cdpbrowser.SetDownloadBehaviorParams{
+			Behavior: cdpbrowser.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
+		})
+		return err
+	})
+	if _, err := chromedp.Run(ctx, allow); err != nil {
+		t.Fatal(err)
 	}
 }
 

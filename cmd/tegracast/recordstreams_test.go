@@ -71,9 +71,9 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 	if f.Len() == 0 { // it has just begun
 		return nil, f.Finished
 	}
-	grey := decodeGrey(t, path)
-	if len(grey) != f.Len() {
-		t.Fatalf("%s: ffmpeg decodes %d pictures of %d", path, len(grey), f.Len())
+	pictures := greyPictures(t, path)
+	if len(pictures) != f.Len() {
+		t.Fatalf("%s: ffmpeg decodes %d pictures of %d", path, len(pictures), f.Len())
 	}
 	for i := range f.Len() {
 		var n record.Note
@@ -84,7 +84,7 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 		if err != nil {
 			t.Fatalf("%s: picture %d: %v", path, i, err)
 		}
-		moving, fixed := stampsOf(grey[i])
+		moving, fixed := stampsOf(pictures[i])
 		if int(n.Frame%stampBlocks) != moving || int(n.Frame%stampFrames) != fixed || len(n.Results) == 0 {
 			t.Errorf("%s: picture %d is frame %d (%d and %d), its pixels have %d and %d; results %v", path, i, n.Frame,
 				n.Frame%stampBlocks, n.Frame%stampFrames, moving, fixed, n.Results)
@@ -92,6 +92,17 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 		numbers = append(numbers, n.Frame)
 	}
 	return numbers, f.Finished
+}
+
+// greyPictures returns the pictures of a file as ffmpeg decodes them.
+func greyPictures(t *testing.T, path string) (list [][]byte) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
+		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return slices.Collect(slices.Chunk(out, stampWidth*stampHeight))
 }
 
 // stampsOf returns the two numbers in a grey picture.
@@ -166,7 +177,7 @@ func recordCommands(t *testing.T, path string, first uint64, frames int) {
 	if status != exitOK || !strings.Contains(out, "3 frames, 0 left out") {
 		t.Fatalf("export: status %d\n%s%s", status, out, errw)
 	}
-	grey := decodeGrey(t, span)
+	grey := greyPictures(t, span)
 	if len(grey) != 3 {
 		t.Fatalf("the span has %d pictures", len(grey))
 	}
@@ -188,18 +199,6 @@ func recordCommands(t *testing.T, path string, first uint64, frames int) {
 			t.Errorf("export %v: status %d\n%s%s", c.args, status, out, errw)
 		}
 	}
-}
-
-// decodeGrey returns the pictures of an MP4 file, as FFmpeg decodes and shows them.
-func decodeGrey(t *testing.T, path string) (pictures [][]byte) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "ffmpeg", "-v", "error", "-xerror", "-i", path,
-		"-fps_mode", "passthrough", "-f", "rawvideo", "-pix_fmt", "gray", "-").Output()
-	const size = stampWidth * stampHeight
-	if err != nil || len(out)%size != 0 {
-		t.Fatalf("%s: ffmpeg: %d bytes, %v", path, len(out), err)
-	}
-	return slices.Collect(slices.Chunk(out, size))
 }
 
 // TestAKilledServeLosesOneFragment checks that a file of a process that was killed has all pictures but those of the

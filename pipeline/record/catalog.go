@@ -91,7 +91,7 @@ type catalog struct {
 	reading chan struct{}    // closed when the files have been read that were not known; nil: none are being read
 }
 
-// known is what a file contained when it had this size and time.
+// known holds the description of a file that had this size and time.
 type known struct {
 	bytes   int64
 	changed time.Time

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/files"
@@ -27,6 +28,7 @@ type Clip struct {
 	file     *mp4.File
 	plain    *os.File
 	from, to int
+	first    uint64          // number of the first frame
 	last     uint64          // number of the last frame
 	times    []time.Duration // of the recording's pictures, since the first one
 }
@@ -105,7 +107,10 @@ func (c *Clip) read(from, to Position) error {
 	if c.from >= c.to {
 		return c.rangeError(from, to)
 	}
-	if c.last, err = c.number(c.to - 1); err != nil {
+	if c.first, err = c.number(c.from); err == nil {
+		c.last, err = c.number(c.to - 1)
+	}
+	if err != nil {
 		return err
 	}
 	c.Span, err = c.file.Span(c.from, c.to)
@@ -166,8 +171,10 @@ func noteOf(f *mp4.File, i int) ([]byte, error) {
 	return text, err
 }
 
-// Name returns the name of the recording.
-func (c *Clip) Name() string { return filepath.Base(c.plain.Name()) }
+// Name returns a name for the clip as a file: that of the recording, with the numbers of the first and the last frame.
+func (c *Clip) Name() string {
+	return fmt.Sprintf("%s-%d-%d%s", strings.TrimSuffix(filepath.Base(c.plain.Name()), VideoExtension), c.first, c.last, VideoExtension)
+}
 
 // Begin returns the time of the clip's first picture since the recording's first one.
 func (c *Clip) Begin() time.Duration { return c.times[c.from] }

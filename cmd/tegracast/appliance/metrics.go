@@ -24,10 +24,12 @@ func (m *recordingMetrics) Collect(ch chan<- prometheus.Metric) {
 			"output", name, prometheus.CounterValue, float64(st.Missed))
 		emit("recording_bytes_total", "Bytes of the frames written to a recording.", "output", name, prometheus.CounterValue, float64(st.Written))
 		emit("recording_files_total", "Files that a recording has begun.", "output", name, prometheus.CounterValue, float64(st.Files))
-		emit("recording_write_seconds_total", "Time during which a recording waited for the disk to write. If it grows by a second a second, the disk is too slow.",
-			"output", name, prometheus.CounterValue, st.Busy.Seconds())
+		emit("recording_write_seconds_total",
+			"Time during which a recording waited for the disk to write. If it grows by a second a second, the disk is too slow.", "output", name,
+			prometheus.CounterValue, st.Busy.Seconds())
 		if st.Free >= 0 {
-			emit("recording_free_bytes", "Free space of a recording's file system; absent while the disk does not answer.", "output", name, prometheus.GaugeValue, float64(st.Free))
+			emit("recording_free_bytes", "Free space of a recording's file system; absent while the disk does not answer.",
+				"output", name, prometheus.GaugeValue, float64(st.Free))
 		}
 	}
 }

@@ -48,7 +48,8 @@ func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, ow
 		codec = mp4.JPEG
 	}
 	video, err := record.NewVideo(record.VideoConfig{
-		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", MCAP: k.Format == "mcap", Configuration: op.text(), Codec: codec, Width: own.Width, Height: own.Height,
+		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", MCAP: k.Format == "mcap", Configuration: op.text(),
+		Codec: codec, Width: own.Width, Height: own.Height,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: retention(k), Sync: k.Sync.V, DeleteOldest: k.WhenFull == "delete_oldest",
 		Window: recordWindow(k.Trigger), Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	})

@@ -35,7 +35,7 @@ const (
 
 func (c *Record) resolve(r *resolver, at yamlfile.Section, o *Output) (traits, error) {
 	if c.Format != "" {
-		return traits{}, at.Key("format").Errorf("only a stream's encoded pictures are recorded in several formats: leave format out, frames are recorded as MCAP")
+		return traits{}, at.Key("format").Errorf("only encoded pictures have a choice of formats: leave format out, frames are recorded as MCAP")
 	}
 	return traits{OpenAt: at.Place(), recorded: true, Holds: record.Holds, check: c.check}, c.verify(r, at, o)
 }

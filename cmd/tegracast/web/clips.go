@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline/record"
@@ -48,8 +47,7 @@ func sendClip(w http.ResponseWriter, r *http.Request, clip *record.Clip) {
 	h := w.Header()
 	h.Set("Content-Type", "video/mp4")
 	h.Set("ETag", `"`+clip.Tag()+`"`)
-	name := strings.TrimSuffix(clip.Name(), record.VideoExtension) + "-part" + record.VideoExtension
-	h.Set("Content-Disposition", fmt.Sprintf("inline; filename=%q", name))
+	h.Set("Content-Disposition", fmt.Sprintf("inline; filename=%q", clip.Name()))
 	http.ServeContent(w, r, "", time.Time{}, io.NewSectionReader(clip, 0, clip.Size()))
 }
 

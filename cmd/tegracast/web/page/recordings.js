@@ -10,6 +10,8 @@ let player = null;
 let first = null, last = null; // numbers of the frames to be downloaded
 const rows = new Map(); // by file
 
+const instant = { year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 };
+
 const pathOf = (f) => "api/v1/recordings/" + encodeURIComponent(f.file);
 const seconds = (s) => s < 60 ? s.toFixed(2) + " s" : Math.floor(s / 3600) + ":" + new Date(s * 1000).toISOString().slice(14, 19);
 // A recording of a stream can be played, unless it is known to be of JPEG pictures.
@@ -72,8 +74,8 @@ function rowOf(f) {
   const row = element("tr"), cells = Array.from({ length: 7 }, () => element("td")), actions = element("td");
   const play = action(f, "Play", "Play", () => open(f)), remove = action(f, "Delete", "Delete", () => removeFile(f));
   remove.className = "bad";
-  actions.append(play, " ", action(f, "Download", "Download", () => download(pathOf(f), f.file)), " ", remove);
-  row.append(element("th", f.file, { scope: "row" }), ...cells, actions);
+  actions.append(play, " ", action(f, "Download", "Download", () => download(pathOf(f))), " ", remove);
+  row.append(element("th", f.file, { scope: "row" }), actions, ...cells);
   const x = { row, cells, play };
   rows.set(f.file, x);
   return x;
@@ -91,14 +93,14 @@ function showFile(x, f) {
   x.play.hidden = !playable(f);
 }
 
-// download lets the browser save what a path gives, unless the appliance refuses that.
-async function download(path, name) {
+// download lets the browser save what a path gives, by the name in the answer, unless the appliance refuses it.
+async function download(path) {
   setText(get("said"), "");
   try {
     await ask(path, { headers: { Range: "bytes=0-0" } });
-    element("a", "", { href: path, download: name }).click();
+    element("a", "", { href: path, download: "" }).click();
   } catch (e) {
-    setText(get("said"), name + ": " + e.message);
+    setText(get("said"), "It cannot be downloaded: " + e.message);
   }
 }
 
@@ -149,8 +151,7 @@ function showPosition() {
   get("position").setAttribute("aria-valuetext", seconds(video.currentTime) + (frame ? ", frame " + frame.frame : ""));
   setText(get("time"), seconds(video.currentTime) + " of " + seconds(length));
   const at = frame && (frame.exposure_start_us || frame.captured_us);
-  setText(get("caption"), frame ? "Frame " + frame.frame + (at ? ", " + new Date(at / 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" }) +
-    "." + String(Math.floor(at / 1000) % 1000).padStart(3, "0") : "") : "");
+  setText(get("caption"), frame ? "Frame " + frame.frame + (at ? ", " + new Date(at / 1000).toLocaleString(undefined, instant) : "") : "");
   for (const id of ["from", "to"]) get(id).disabled = !frame;
 }
 
@@ -164,7 +165,7 @@ function cut() {
   const query = new URLSearchParams();
   if (first !== null) query.set("from", first);
   query.set("to", (last ?? player.last) + 1);
-  return download(player.path + "/video.mp4?" + query, player.file.replace(/\.mp4$/, "-" + (first ?? "") + "-" + (last ?? "") + ".mp4"));
+  return download(player.path + "/video.mp4?" + query);
 }
 
 get("play").addEventListener("click", () => {

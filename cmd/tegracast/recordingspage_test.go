@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/web"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+)
+
+// recordedPage starts an appliance that records numbered pictures as H.264 in files of 3 s or a little more, and returns the page's address
+// and the first file when it is finished.
+func recordedPage(t *testing.T) (appliance *programtest.Process, base, dir string, file web.RecordingFile) {
+	t.Helper()
+	dir = t.TempDir()
+	base = fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])
+	text := fmt.Sprintf(`
+web: {listen: %q}
+rtsp: {listen: none}
+sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
+isp: [{name: isp, workers: 1, statistics: true}]
+outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %q, duration: 3s, sync: 500ms}}]
+`, base, numbered(t), stampWidth, stampHeight, stampBlock, dir)
+	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
+	base = "http://" + base
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		var l web.RecordingList
+		_, text := fetch(t, base+"/api/v1/recordings")
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+		if n := len(l.Files); n > 1 && l.Files[n-1].State == "finished" {
+			return appliance, base, dir, l.Files[n-1]
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no file is finished: %s\n%s", text, appliance.Err.String())
+		}
+	}
+}
+
+// TestRecordingsByHTTP checks the numbers at both ends of parts that a client downloads, and that a client can neither
+// delete the file that is being written nor, after deleting the other one, get that.
+func TestRecordingsByHTTP(t *testing.T) {
+	appliance, base, dir, file := recordedPage(t)
+	path := base + "/api/v1/recordings/" + file.File
+	if numbers, finished := recordedNumbers(t, filepath.Join(dir, file.File)); !finished || len(numbers) != file.Frames ||
+		numbers[0] != file.FirstFrame || numbers[len(numbers)-1] != file.LastFrame || file.Width != stampWidth || file.Encoding != "h264" {
+		t.Errorf("%+v; its numbers are %v, %v", file, numbers, finished)
+	}
+	from, to := file.FirstFrame+7, file.LastFrame-5
+	for query, want := range map[string][2]uint64{
+		"":                                      {file.FirstFrame, file.LastFrame},
+		fmt.Sprintf("?from=%d&to=%d", from, to): {from, to - 1},
+		"?from=%2B3&to=%2B4":                    {file.FirstFrame + 3, file.FirstFrame + 3},
+	} {
+		_, video := fetch(t, path+"/video.mp4"+query)
+		var span web.RecordedSpan
+		_, frames := fetch(t, path+"/frames"+query)
+		if err := json.Unmarshal([]byte(frames), &span); err != nil {
+			t.Fatalf("%s: %v", frames, err)
+		}
+		pictures := greyPictures(t, programtest.Write(t, "part.mp4", video))
+		if len(pictures) != len(span.Frames) || len(pictures) != int(want[1]-want[0])+1 {
+			t.Fatalf("%s: %d pictures, %d frames, want %v", query, len(pictures), len(span.Frames), want)
+		}
+		for i, p := range pictures {
+			n := want[0] + uint64(i)
+			moving, fixed := stampsOf(p)
+			if int(n%stampBlocks) != moving || int(n%stampFrames) != fixed || string(span.Frames[i].Note["frame"]) != fmt.Sprint(n) {
+				t.Errorf("%s: picture %d is frame %s, its pixels have %d and %d", query, i, span.Frames[i].Note["frame"], moving, fixed)
+			}
+		}
+	}
+	status := func(method, path string) int {
+		t.Helper()
+		q, err := http.NewRequestWithContext(t.Context(), method, path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := programtest.Client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Body.Close()
+		_, _ = io.Copy(io.Discard, r.Body)
+		return r.StatusCode
+	}
+	growing := recordedStreams(t, dir, "live")
+	slices.Sort(growing)
+	if n := status("DELETE", base+"/api/v1/recordings/"+filepath.Base(growing[len(growing)-1])); n != http.StatusConflict {
+		t.Errorf("the file that is being written: %d", n)
+	}
+	if deleted, gone := status("DELETE", path), status("GET", path); deleted != http.StatusOK || gone != http.StatusNotFound {
+		t.Errorf("deleted: %d, then %d", deleted, gone)
+	}
+	appliance.Stop(t)
+}
+
+// readRecorded stores, for each picture that the player draws with its number, the number and those in the pixels.
+const readRecorded = `(() => {
+	const canvas = document.getElementById("canvas");
+	window.seen = [];
+	new MutationObserver(() => {
+		if (canvas.dataset.frame) seen.push([Number(canvas.dataset.frame), ...numbers(canvas.getContext("2d")), performance.now()]);
+	}).observe(canvas, { attributes: true, attributeFilter: ["data-frame"] });
+	return true;
+})()`
+
+// TestRecordingsInABrowser checks that a browser plays a recording, that each picture shown has the number displayed with
+// it, also after a jump and a step, and that the page can be used by all, downloads a part and deletes a file.
+func TestRecordingsInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SHORT: a browser takes its time")
+	}
+	appliance, base, dir, file := recordedPage(t)
+	page := programtest.Page(t, base)
+	ctx, complaints := browser(t, strings.Replace(page, "/?", "/recordings.html?", 1))
+	until := func(what, condition string) {
+		t.Helper()
+		awaitPage(ctx, t, what, condition)
+	}
+	row := fmt.Sprintf(`document.getElementById("Play-%s").closest("tr")`, file.File)
+	until("the list", fmt.Sprintf(`document.getElementById("Play-%s") !== null`, file.File))
+	until("what is in the file", row+fmt.Sprintf(`.textContent.includes("%d–%d")`, file.FirstFrame, file.LastFrame))
+	until("disk space", fmt.Sprintf(`/free of/.test(document.getElementById("folders").textContent) && document.getElementById("folders").textContent.startsWith(%q)`, dir))
+	for _, script := range []string{stampReader, readRecorded} {
+		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	press := func(id string) {
+		t.Helper()
+		pressed(ctx, t, fmt.Sprintf("document.getElementById(%q)", id))
+	}
+	press("Play-" + file.File)
+	until("the first frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame))
+	press("forth")
+	until("the next frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame+1))
+	press("from")
+	press("play")
+	until("frames", "seen.length >= 60")
+	press("play")
+	jump := `(() => { const p = document.getElementById("position"); p.value = p.max / 3; p.dispatchEvent(new Event("input")); window.before = seen.length; return true; })()`
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](jump)); err != nil {
+		t.Fatal(err)
+	}
+	until("a frame after a jump", "seen.length > before")
+	press("play")
+	until("100 frames", "seen.length >= 110")
+	press("play")
+	press("back")
+	press("to")
+	agree(ctx, t, file)
+	keepPicture(ctx, t, "recordings")
+	accessible(ctx, t, "a recording")
+	narrow(ctx, t)
+	accessible(ctx, t, "a recording, on a phone")
+	downloadsPart(ctx, t, press, file)
+	press("Delete-" + file.File)
+	until("a question", `document.getElementById("sure").open`)
+	pressed(ctx, t, `document.querySelector("#sure [value=yes]")`)
+	until("the file's end", fmt.Sprintf(`document.getElementById("Play-%s") === null && document.getElementById("said").textContent.endsWith("was deleted.")`, file.File))
+	if list := complaints(); len(list) > 0 {
+		t.Errorf("the browser complains: %q", list)
+	}
+	appliance.Stop(t)
+	until("the end", `document.getElementById("state").textContent.startsWith("no answer from ")`)
+	for list, words := range map[string]string{
+		`{ files: [], folders: [{ folder: "/x", error: "the disk hangs" }] }`:           "/x: the disk hangs|Files of a disk that does not answer cannot be listed.",
+		`{ files: [], folders: [{ folder: "/x", free_bytes: 1e9, total_bytes: 2e9 }] }`: "/x: 1.0\u00a0GB free of 2.0\u00a0GB|Nothing has been recorded.",
+		`{ files: [], folders: [] }`: "|No output records.",
+	} {
+		shown := `[document.getElementById("folders").textContent, document.getElementById("none").textContent].join("|")`
+		if got, err := chromedp.Run(ctx, chromedp.Evaluate[string]("newest = "+list+"; show(); "+shown)); err != nil || got != words {
+			t.Errorf("%s: %q, want %q, %v", list, got, words, err)
+		}
+	}
+}
+
+// downloadsPart downloads the frames from the second one to the one that is shown, and checks their numbers.
+func downloadsPart(ctx context.Context, t *testing.T, press func(id string), file web.RecordingFile) {
+	t.Helper()
+	folder := t.TempDir()
+	allowDownloads(ctx, t, folder)
+	last, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.getElementById("canvas").dataset.frame`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	press("to")
+	press("cut")
+	path := filepath.Join(folder, fmt.Sprintf("%s-%d-%s.mp4", strings.TrimSuffix(file.File, ".mp4"), file.FirstFrame+1, last))
+	programtest.Await(t, path)
+	pictures := greyPictures(t, path)
+	first, _ := stampsOf(pictures[0])
+	end, _ := stampsOf(pictures[len(pictures)-1])
+	if n, err := strconv.Atoi(last); err != nil || end != n%stampBlocks || first != int(file.FirstFrame+1)%stampBlocks || len(pictures) != n-int(file.FirstFrame) {
+		t.Errorf("%d pictures from %d to %d, want from %d to %s", len(pictures), first, end, file.FirstFrame+1, last)
+	}
+}
+
+// agree compares the numbers of the pictures that were seen with those in their pixels.
+func agree(ctx context.Context, t *testing.T, file web.RecordingFile) {
+	t.Helper()
+	seen, err := chromedp.Run(ctx, chromedp.Evaluate[[]seenFrame]("seen"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range seen {
+		if n := int(s[0]); n%stampBlocks != int(s[1]) || n%stampFrames != int(s[2]) || n < int(file.FirstFrame) || n > int(file.LastFrame) {
+			t.Fatalf("of %d frames of %d to %d, number %d is drawn as frame %d, its pixels have %v and %v", len(seen), file.FirstFrame, file.LastFrame, i, n, s[1], s[2])
+		}
+	}
+	t.Logf("%d frames, the last is %.0f", len(seen), seen[len(seen)-1][0])
+}
+
+// narrow makes the page as wide as a phone.
+func narrow(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if _, err := chromedp.Run(ctx, chromedp.EmulateViewport(390, 844, chromedp.EmulateScale(2))); err != nil {
+		t.Fatal(err)
+	}
+	awaitPage(ctx, t, "a page as wide as a phone", `document.documentElement.scrollWidth <= 390`)
+	keepPicture(ctx, t, "recordings-phone")
+}
