@@ -98,7 +98,10 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	}
 	s := &Sink{
 		config: c, format: f, words: words, triggers: make(chan Trigger, waitingTriggers), longest: longest, patience: diskPatience,
-		folder: folder{directory: c.Directory, name: c.Name, extension: Extension, keep: c.Keep, deleteOldest: c.DeleteOldest, told: c.Told, disks: c.Disks, log: c.Logger},
+		folder: folder{
+			directory: c.Directory, name: c.Name, extension: Extension, keep: c.Keep, deleteOldest: c.DeleteOldest,
+			told: c.Told, disks: c.Disks, log: c.Logger,
+		},
 	}
 	if err := s.checkFolder(); errors.Is(err, ErrHangs) { // it may still answer later
 		s.hangs = err

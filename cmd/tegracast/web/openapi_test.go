@@ -213,7 +213,10 @@ func TestOpenAPISchemas(t *testing.T) {
 	var types struct {
 		Defs map[string]any `json:"$defs"`
 	}
-	for _, v := range []any{&Status{}, &Sample{}, &PictureNotice{}, &EventList{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{}, &RecordingList{}, &RecordedSpan{}} {
+	for _, v := range []any{
+		&Status{}, &Sample{}, &PictureNotice{}, &EventList{}, &Configuration{}, &Check{}, &ExposureSetting{}, &WhiteBalanceSetting{},
+		&RecordingList{}, &RecordedSpan{},
+	} {
 		b, err := json.Marshal(reflector.Reflect(v))
 		if err == nil {
 			err = json.Unmarshal(b, &types) // adds to the existing ones

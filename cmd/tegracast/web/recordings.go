@@ -54,7 +54,7 @@ type RecordedSpan struct {
 	Last   uint64          `json:"last"`   // number of the last frame of the span
 }
 
-// A RecordedFrame is what a recording says about a picture.
+// A RecordedFrame describes a picture of a recording.
 type RecordedFrame struct {
 	Seconds float64                    `json:"seconds"` // of the picture in the video of the span
 	Note    map[string]json.RawMessage `json:"note"`    // the frame's number, times and results, as in MCAP recordings
