@@ -91,7 +91,7 @@ type catalog struct {
 	reading chan struct{}    // closed when the files have been read that were not known; nil: none are being read
 }
 
-// known holds the description of a file that had this size and time.
+// known describes a file as it was when it had this size and time.
 type known struct {
 	bytes   int64
 	changed time.Time
@@ -100,8 +100,8 @@ type known struct {
 
 func newCatalog() *catalog { return &catalog{turn: make(chan struct{}, 1), known: map[string]known{}} }
 
-// ask calls do, which accesses the folder of a catalog, and returns its results. It returns an error that wraps ErrHangs
-// instead if the disk does not answer in time; do then goes on, and nothing else asks that disk until it has returned.
+// ask calls do, which accesses the folder of a catalog, and returns its results. It returns an error that wraps
+// ErrHangs instead if the disk does not answer in time; do then goes on, and nothing else asks until it has returned.
 func ask[T any](c *catalog, do func(*folder) (T, error)) (T, error) {
 	type answer struct {
 		result T

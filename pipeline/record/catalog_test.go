@@ -154,8 +154,8 @@ func TestNoOtherFileIsOpened(t *testing.T) {
 	}
 }
 
-// TestCatalogOfADiskThatHangs checks that a hanging disk delays a catalog only for a moment, and that the files of other
-// folders are still listed.
+// TestCatalogOfADiskThatHangs checks that a hanging disk delays a catalog only for a moment, and that the files of
+// other folders are still listed.
 func TestCatalogOfADiskThatHangs(t *testing.T) {
 	all, _, _, names := cataloged(t, nil)
 	disk := hangtest.Mount(t)

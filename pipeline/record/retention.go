@@ -189,7 +189,7 @@ func (d *folder) find(name string) (f ownFile, err error) {
 	return f, err
 }
 
-// examine calls found for those files that are regular ones of the recording's index. In a sticky folder (inode(7)),
+// examine calls found for those files that are in the recording's index. In a sticky folder (inode(7)),
 // where users cannot delete the files of others, it omits those of other users: with many links to one large file they
 // could have the recordings deleted.
 func (d *folder) examine(paths []string, found func(ownFile)) error {
@@ -206,7 +206,7 @@ func (d *folder) examine(paths []string, found func(ownFile)) error {
 		var st unix.Stat_t
 		err := unix.Lstat(path, &st)
 		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
-		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] {
 			continue
 		} else if err != nil {
 			return &os.PathError{Op: "stat", Path: path, Err: err}
