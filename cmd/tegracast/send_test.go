@@ -50,8 +50,8 @@ sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
 isp: [{name: isp, workers: 1}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:%d"], checksum: true}}
-  - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}}
-`, p[0], access, p[1], p[2]))
+  - {name: jpeg, scale: half, rtp: {payload: jpeg, destinations: ["127.0.0.1:%d"]}, record: {directory: %q, duration: 1s}}
+`, p[0], access, p[1], p[2], dir))
 			more := fmt.Sprintf("127.0.0.1:%d", p[3])
 			says(t, "nobody is there", []string{"send", "raw", more, "--config", config}, exitFailure, "nobody answers", "is serve running")
 			victim := filepath.Join(dir, "victim") // target of a link that another user has made in the folder

@@ -17,6 +17,9 @@ ajv.addSchema(definition, "api");
 const pointer = (s) => s.replaceAll("~", "~0").replaceAll("/", "~1").replaceAll("{", "%7B").replaceAll("}", "%7D");
 const faults = [], text = (await client.configuration()).data;
 const yaml = JSON.parse(text).text;
+let recorded; // a file of the output jpeg that is finished; one begins each second
+while (!(recorded = JSON.parse((await client.recordings()).data).files.find((f) => f.state === "finished"))) await new Promise((r) => setTimeout(r, 200));
+const name = recorded.file, first = recorded.first_frame;
 
 // The parameters, body and further options of each call. Streams without an end are left after the first bytes.
 const endless = { responseType: "stream" };
@@ -28,6 +31,10 @@ const calls = [
   ["watch", { name: "jpeg" }, "", { headers: { "Content-Type": "text/plain" } }], ["unwatch", { name: "jpeg", session: "x" }], ["trickle", { name: "jpeg", session: "x" }],
   ["send", { name: "raw", destination: "127.0.0.1:40000" }], ["send", { name: "raw", destination: "127.0.0.1:40001" }],
   ["unsend", { name: "raw", destination: "127.0.0.1:40000" }], ["unsend", { name: "raw", destination: "127.0.0.1:40000" }],
+  ["recordings"], ["recordings", { before: "none" }],
+  ...["getRecording", "recordingVideo", "recordingFrames"].flatMap((id) => [[id, { name }], [id, { name: "none.mp4" }]]),
+  ["recordingFrames", { name, from: first, to: first + 2 }], ["recordingFrames", { name, from: "x" }], ["recordingVideo", { name, from: 1e9 }],
+  ["deleteRecording", { name }], ["deleteRecording", { name }],
   ["stop", { name: "jpeg" }], ["start", { name: "jpeg" }], ["stop", { name: "none" }],
   ["configuration"], ["checkConfiguration", undefined, yaml], ["checkConfiguration", undefined, "x: 1"], ["configure", undefined, yaml], ["configure", { "If-Match": '"other"' }, yaml], ["resetConfiguration"],
   ["setExposure", { name: "camera" }, { exposure_us: 5000 }], ["setExposure", { name: "none" }, {}],
