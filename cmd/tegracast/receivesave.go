@@ -68,9 +68,11 @@ func saveRecording(ctx context.Context, e env, r *frames.Receiver, path string) 
 	}
 	err = recordFrames(ctx, e, r, folder)
 	if files, _ := record.Files(folder, recordName); len(files) > 0 {
-		err = errors.Join(err, os.Rename(files[0], path))
+		if renamed := os.Rename(files[0], path); renamed != nil {
+			return errors.Join(err, fmt.Errorf("the recording stays in %s: %w", folder, renamed))
+		}
 	}
-	return errors.Join(err, os.Remove(folder))
+	return errors.Join(err, os.RemoveAll(folder))
 }
 
 const recordName = "frames"
