@@ -36,7 +36,8 @@ Prints what is in recordings: frames, times, size of the pictures, losses.
 const verifyUsage = `Usage: tegracast record verify [--json] FILE...
 
 Prints what is in recordings, as record info does, and checks every byte against
-its checksum. A terminal shows the progress.
+its checksum. MP4 has none: its pictures must have their bytes, in whole units.
+A terminal shows the progress.
 
 ` + wholePart
 

@@ -72,7 +72,7 @@ func recordExport(ctx context.Context, e env, args []string) error {
 	if x.Format = cmp.Or(x.Format, export.FormatOf(x.Out)); x.Format == "" {
 		return terminal.UsageError{Err: fmt.Errorf("%s does not say which format: give --format %s", x.Out, export.Formats)}
 	}
-	if err := v.check(x.Format); err != nil {
+	if err := v.check(x.Format, x.Files); err != nil {
 		return err
 	}
 	x.Video = v.open

@@ -24,9 +24,9 @@ const lsUsage = `Usage: tegracast record ls [--json] [DIRECTORY | FILE]...
 Lists recordings by the time of their first frame: the files, and those in the
 directories. Without any, it lists those of the service, in ` + stateFolder + `.
 
-A recording is finished, being written by this machine, or not finished, because
-of a power cut or a crash: record repair ends it. Status 1 when a file is damaged
-or cannot be read, which its line says.
+A recording is finished, being written by this machine, or not finished because
+of a power cut or a crash: record repair ends it. Status 1 when a file is
+damaged or cannot be read, which its line says.
 `
 
 // recordLs lists recordings. It returns terminal.ErrChecked if one is damaged or cannot be read.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
@@ -13,6 +14,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/isp"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/record/export"
 )
 
@@ -23,9 +25,11 @@ type videoOptions struct {
 }
 
 // check returns an error if the options are invalid for a format.
-func (o *videoOptions) check(format string) error {
+func (o *videoOptions) check(format string, files []string) error {
 	var err error
 	switch {
+	case filepath.Ext(files[0]) == record.VideoExtension && *o != videoOptions{}:
+		err = fmt.Errorf("--bitrate, --config and --isp are for encoding, and the pictures of %s are encoded already: leave them out", files[0])
 	case format != "mp4" && *o != videoOptions{}:
 		err = fmt.Errorf("--bitrate, --config and --isp are for mp4, not for %s: leave them out", format)
 	case o.isp != "" && o.config == "":

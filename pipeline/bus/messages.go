@@ -45,7 +45,7 @@ type Health struct {
 
 // Happened describes an event.
 type Happened struct {
-	Kind   string `json:"kind"`             // `fault`: a warning or error logged; `trigger`: of a recording; `recording`: a file is whole, `deleted`: it was
+	Kind   string `json:"kind"`             // `fault`: a warning or error; `trigger`: of a recording; `recording`, `deleted`: a file is whole, was deleted
 	Output string `json:"output,omitempty"` // name of the recording
 	// Level, Text and Fields describe a fault as it was logged.
 	Level  string            `json:"level,omitempty"`  // `warn` or `error`, of a fault

@@ -159,10 +159,7 @@ func TestNoOtherFileIsOpened(t *testing.T) {
 func TestCatalogOfADiskThatHangs(t *testing.T) {
 	all, _, _, names := cataloged(t, nil)
 	disk := hangtest.Mount(t)
-	v, err := NewVideo(VideoConfig{Directory: disk.Dir, Name: "other", Codec: mp4.H264, Sync: time.Second, Disks: &Disks{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := NewVideo(VideoConfig{Directory: disk.Dir, Name: "other", Codec: mp4.H264, Sync: time.Second, Disks: &Disks{}})
 	defer v.Close()
 	all.Add(v)
 	disk.HangWholly(t)

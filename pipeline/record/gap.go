@@ -34,7 +34,7 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	if g.plain, err = create(path); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDirectory, err)
 	}
-	g.name.Store(&path)
+	s.writing.add(&g.openFile, path)
 	g.idle.Store(true)
 	if err = s.writeHead(g); err == nil {
 		g.writer.Offset += uint64(page + size)
@@ -45,7 +45,6 @@ func (s *Sink) newRing(size int64) (*segment, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
-	s.writing.add(&g.openFile)
 	return g, nil
 }
 

@@ -74,7 +74,9 @@ type openFiles struct {
 	list []*openFile
 }
 
-func (w *openFiles) add(g *openFile) {
+// add adds a file that has just been created.
+func (w *openFiles) add(g *openFile, path string) {
+	g.name.Store(&path)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.list = append(slices.DeleteFunc(w.list, func(g *openFile) bool { return g.closed.Load() }), g)

@@ -4,6 +4,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -211,7 +212,7 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 	return errors.Join(file.Truncate(end), file.Sync())
 }
 
-// repairVideo is repair for MP4. What is behind the last whole fragment is cut off.
+// repairVideo is repair for MP4. What is behind the last whole fragment is cut off, if that is a part of one fragment.
 func repairVideo(file *os.File) (r Repaired, err error) {
 	info, err := file.Stat()
 	if err != nil {
@@ -221,6 +222,18 @@ func repairVideo(file *os.File) (r Repaired, err error) {
 	if err != nil || f.Finished {
 		r.Finished = err == nil
 		return r, err
+	}
+	if f.Len() > 0 {
+		if note, err := f.Note(0); err != nil || note == nil {
+			return r, cmp.Or(err, mcap.ErrNotOwn)
+		}
+	}
+	inside, err := f.DamagedInside()
+	if err == nil && (inside || info.Size()-f.Whole > maxCut) {
+		err = errInside
+	}
+	if err != nil {
+		return r, fmt.Errorf("mp4: %w", err)
 	}
 	var tail bytes.Buffer
 	if err := f.Finish(&tail); err != nil {

@@ -5,6 +5,8 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -26,11 +28,18 @@ type Retention struct {
 	Free int64         // bytes that stay free on the file system
 }
 
-// An index lists the files that a recording has begun, one name a line, in a hidden file beside them. Only these are
-// deleted. If there is no such file, all files with the recording's name are taken to be its own.
+// An index lists the files that a recording has begun, one name a line, from the oldest to the newest, in a hidden file
+// beside them. Only these are deleted. If there is no such file, all files with the recording's name are taken to be its
+// own.
 type index struct {
 	mu    sync.Mutex
-	names map[string]bool // nil: not read yet
+	ranks map[string]int // by name, rising with age from the oldest file on; nil: not read yet
+	last  int            // the highest rank
+}
+
+func (x *index) add(name string) {
+	x.last++
+	x.ranks[name] = x.last
 }
 
 // maxIndex is the maximum size of an index in bytes.
@@ -40,9 +49,9 @@ func (d *folder) indexPath() string {
 	return filepath.Join(d.directory, "."+d.name+d.extension+".index")
 }
 
-// readIndex fills in d.index.names.
+// readIndex fills in the index, with those of its files that exist.
 func (d *folder) readIndex() error {
-	if d.index.names != nil {
+	if d.index.ranks != nil {
 		return nil
 	}
 	paths, err := filesOf(d.directory, d.name, d.extension)
@@ -54,11 +63,20 @@ func (d *folder) readIndex() error {
 	if err != nil && !none {
 		return err
 	}
-	listed := strings.Split(string(text), "\n")
-	d.index.names = map[string]bool{}
+	there := map[string]bool{}
+	var names []string
 	for _, p := range paths {
-		if name := filepath.Base(p); none || slices.Contains(listed, name) {
-			d.index.names[name] = true
+		name := filepath.Base(p)
+		there[name] = true
+		names = append(names, name)
+	}
+	if !none {
+		names = strings.Split(string(text), "\n")
+	}
+	d.index.ranks = map[string]int{}
+	for _, name := range names {
+		if there[name] {
+			d.index.add(name)
 		}
 	}
 	return nil
@@ -66,26 +84,48 @@ func (d *folder) readIndex() error {
 
 // change changes the index. A failure is only logged: the index in memory is still right, and is written as a whole at
 // the next change.
-func (d *folder) change(do func(names map[string]bool)) {
+func (d *folder) change(do func(*index)) {
 	d.index.mu.Lock()
 	defer d.index.mu.Unlock()
 	err := d.readIndex()
 	if err == nil {
-		do(d.index.names)
-		var b strings.Builder
-		for _, name := range slices.Sorted(maps.Keys(d.index.names)) {
-			b.WriteString(name + "\n")
-		}
-		err = files.WriteText(d.indexPath(), 0o640, []byte(b.String()))
+		do(&d.index)
+		err = d.writeIndex()
 	}
 	if err != nil {
 		d.log.Warn("the list of own recordings could not be written: files that it lacks are never deleted", "error", err)
 	}
 }
 
+// writeIndex replaces the file of the index. After a loss of power it has the old content or the new one.
+func (d *folder) writeIndex() error {
+	ranks := d.index.ranks
+	names := slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return ranks[a] - ranks[b] })
+	err := files.WriteWhole(d.indexPath(), 0o640, func(w io.Writer) error {
+		_, err := io.WriteString(w, strings.Join(append(names, ""), "\n"))
+		if f, is := w.(*os.File); is {
+			err = errors.Join(err, f.Sync())
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return files.SyncFolder(d.directory)
+}
+
 // enlist adds a file that was begun to the index.
 func (d *folder) enlist(path string) {
-	d.change(func(names map[string]bool) { names[filepath.Base(path)] = true })
+	d.change(func(x *index) { x.add(filepath.Base(path)) })
+}
+
+// unlist removes files that were deleted from the index.
+func (d *folder) unlist(paths ...string) {
+	d.change(func(x *index) {
+		for _, path := range paths {
+			delete(x.ranks, filepath.Base(path))
+		}
+	})
 }
 
 // pruneEvery is the time between two checks of the limits, besides those before each file.
@@ -124,37 +164,41 @@ func (d *folder) prune(now time.Time) error {
 	for _, x := range list {
 		total += x.used
 	}
-	for i, x := range list {
-		end := now
-		if i+1 < len(list) {
-			end = list[i+1].begun
-		}
-		old := d.keep.Age > 0 && now.Sub(end) > d.keep.Age
-		full, err := d.lacksSpace()
-		if err != nil {
-			return err
-		}
-		if !old && !full && (d.keep.Size == 0 || total <= d.keep.Size) {
+	lack, err := d.lackingSpace()
+	if err != nil {
+		return err
+	}
+	var gone []string
+	for _, x := range list {
+		old := d.keep.Age > 0 && now.Sub(x.changed) > d.keep.Age
+		if !old && lack <= 0 && (d.keep.Size == 0 || total <= d.keep.Size) {
 			break
 		}
-		if err := d.delete(x, "it is beyond the recording's limits"); err != nil {
-			return err
+		if err = d.remove(x, "it is beyond the recording's limits"); err != nil {
+			break
 		}
-		total -= x.used
+		gone = append(gone, x.path)
+		total, lack = total-x.used, lack-x.used
 	}
-	return nil
+	if len(gone) > 0 {
+		d.unlist(gone...)
+	}
+	return err
 }
 
-// lacksSpace reports whether the file system has less free space than must stay free.
-func (d *folder) lacksSpace() (bool, error) {
+// lackingSpace returns by how many bytes the file system has less free space than must stay free.
+func (d *folder) lackingSpace() (int64, error) {
 	if d.keep.Free == 0 {
-		return false, nil
+		return 0, nil
 	}
 	var disk unix.Statfs_t
 	if err := unix.Statfs(d.directory, &disk); err != nil {
-		return false, &os.PathError{Op: "statfs", Path: d.directory, Err: err}
+		return 0, &os.PathError{Op: "statfs", Path: d.directory, Err: err}
 	}
-	return int64(disk.Bavail)*disk.Bsize < d.keep.Free, nil
+	if has := int64(disk.Blocks) * disk.Bsize; d.keep.Free >= has {
+		return 0, fmt.Errorf("keep_free: %d bytes cannot stay free on a file system of %d: nothing is deleted", d.keep.Free, has)
+	}
+	return d.keep.Free - int64(disk.Bavail)*disk.Bsize, nil
 }
 
 // An ownFile is a file of the recording's index.
@@ -164,6 +208,7 @@ type ownFile struct {
 	used    int64     // disk space that it uses, in bytes
 	changed time.Time // when it was last written to
 	begun   time.Time
+	rank    int // in the index
 }
 
 // own returns the files of the recording's index, from the oldest to the newest.
@@ -174,6 +219,7 @@ func (d *folder) own() ([]ownFile, error) {
 	}
 	var list []ownFile
 	err = d.examine(paths, func(f ownFile) { list = append(list, f) })
+	slices.SortFunc(list, func(a, b ownFile) int { return a.rank - b.rank })
 	return list, err
 }
 
@@ -197,16 +243,18 @@ func (d *folder) examine(paths []string, found func(ownFile)) error {
 	if err := unix.Stat(d.directory, &folder); err != nil {
 		return &os.PathError{Op: "stat", Path: d.directory, Err: err}
 	}
-	d.index.mu.Lock()
-	defer d.index.mu.Unlock()
-	if err := d.readIndex(); err != nil {
+	ranks, err := d.ranks(paths)
+	if err != nil {
 		return err
 	}
-	for _, path := range paths {
+	for i, path := range paths {
+		if ranks[i] == 0 {
+			continue
+		}
 		var st unix.Stat_t
 		err := unix.Lstat(path, &st)
 		foreign := err == nil && folder.Mode&unix.S_ISVTX != 0 && int(st.Uid) != os.Geteuid()
-		if errors.Is(err, fs.ErrNotExist) || foreign || !d.index.names[filepath.Base(path)] {
+		if errors.Is(err, fs.ErrNotExist) || foreign {
 			continue
 		} else if err != nil {
 			return &os.PathError{Op: "stat", Path: path, Err: err}
@@ -216,9 +264,23 @@ func (d *folder) examine(paths []string, found func(ownFile)) error {
 			continue // no time that names gives
 		}
 		used := min(st.Size, st.Blocks*512) // a file may have holes
-		found(ownFile{path: path, bytes: st.Size, used: used, changed: time.Unix(st.Mtim.Unix()), begun: begun})
+		found(ownFile{path: path, bytes: st.Size, used: used, changed: time.Unix(st.Mtim.Unix()), begun: begun, rank: ranks[i]})
 	}
 	return nil
+}
+
+// ranks returns the ranks of files in the index; 0: a file is not in it.
+func (d *folder) ranks(paths []string) ([]int, error) {
+	d.index.mu.Lock()
+	defer d.index.mu.Unlock()
+	if err := d.readIndex(); err != nil {
+		return nil, err
+	}
+	var list []int
+	for _, path := range paths {
+		list = append(list, d.index.ranks[filepath.Base(path)])
+	}
+	return list, nil
 }
 
 // finished returns the files of the recording's index that are not being written, from the oldest to the newest.
@@ -239,11 +301,19 @@ func begunOf(path string) (time.Time, error) {
 }
 
 // delete deletes a file. why is for the log.
+// delete deletes a file, and removes it from the index. why is for the log.
 func (d *folder) delete(x ownFile, why string) error {
+	err := d.remove(x, why)
+	if err == nil {
+		d.unlist(x.path)
+	}
+	return err
+}
+
+func (d *folder) remove(x ownFile, why string) error {
 	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	d.change(func(names map[string]bool) { delete(names, filepath.Base(x.path)) })
 	d.log.Info("a recording was deleted", "file", x.path, "bytes", x.used, "why", why)
 	d.reportNews(News{File: x.path, Deleted: true})
 	return nil

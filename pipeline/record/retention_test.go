@@ -42,6 +42,7 @@ func TestAWeekOfRetention(t *testing.T) {
 					deleted = append(deleted, n.File)
 				}
 			}
+			now := begin
 			create := func(path string) error {
 				f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 				if err != nil {
@@ -50,11 +51,14 @@ func TestAWeekOfRetention(t *testing.T) {
 				if _, err := f.Write(make([]byte, bytes)); err != nil {
 					t.Fatal(err)
 				}
-				return f.Close()
+				if err := f.Close(); err != nil {
+					return err
+				}
+				return os.Chtimes(path, now, now)
 			}
 			var made []string
 			for i := range files {
-				now := begin.Add(time.Duration(i) * every)
+				now = begin.Add(time.Duration(i) * every)
 				if err := d.prune(now); err != nil {
 					t.Fatal(err)
 				}

@@ -201,7 +201,7 @@ func (r *ring) trigger(t Trigger, at int64) error {
 	}
 	r.open, r.start, r.until = true, start, until
 	g, s := r.run.segment, r.run.sink
-	if err := s.prune(time.Unix(0, at)); err != nil {
+	if err := s.prune(time.Now()); err != nil {
 		return err
 	}
 	begins, old, size := at, g.path(), g.head
@@ -209,11 +209,16 @@ func (r *ring) trigger(t Trigger, at int64) error {
 		begins = r.entries[i].at
 		size += int64(g.writer.Offset) - r.entries[i].begin
 	}
-	path, err := s.names(time.Unix(0, begins), func(path string) error { return os.Link(old, path) })
+	path, err := s.names(time.Unix(0, begins), func(path string) error {
+		err := os.Link(old, path)
+		if err == nil {
+			g.name.Store(&path)
+		}
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	g.name.Store(&path)
 	g.size.Store(size)
 	g.idle.Store(false)
 	s.files.Add(1)

@@ -68,17 +68,17 @@ func create(path string) (*os.File, error) {
 func (s *Sink) newSegment(now time.Time) (*segment, error) {
 	g := &segment{begun: now}
 	path, err := s.names(now, func(path string) (err error) {
-		g.plain, err = create(path)
+		if g.plain, err = create(path); err == nil {
+			s.writing.add(&g.openFile, path)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.name.Store(&path)
 	if err := s.writeHead(g); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.remove())
 	}
-	s.writing.add(&g.openFile)
 	s.files.Add(1)
 	s.log.Info("recording begins", "file", path)
 	return g, nil

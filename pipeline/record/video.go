@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -57,6 +56,8 @@ type Video struct {
 	waits    waits
 	space    space
 	saving   atomic.Bool // the newest picture is in a file, or will be
+	next     uint64      // number after the newest frame in a file; only for the recorder
+	begun    bool        // there is a frame in a file; only for the recorder
 
 	frames, bytes, files, missed atomic.Uint64
 	waited                       atomic.Int64 // ns during which a write waited for the disk
@@ -65,13 +66,12 @@ type Video struct {
 	queue  chan videoPicture // closed by Close
 	closed bool
 	queued atomic.Int64 // bytes of the pictures in queue
-	next   uint64       // number after the newest frame that was queued
-	begun  bool
-	gap    bool // the newest picture was not queued
-	told   bool // it was logged that results cannot be recorded
+	gap    bool         // the newest picture was not queued
+	told   bool         // it was logged that results cannot be recorded
 
 	closing chan struct{} // closed by Close
-	ended   chan struct{} // closed when the recorder has ended
+	ended   chan struct{} // closed when the recorder has ended, with failed
+	failed  error
 }
 
 // videoPicture is an encoded picture with the data about its frame.
@@ -90,8 +90,9 @@ type videoNote struct {
 	Results json.RawMessage `json:"results,omitempty"`
 }
 
-// NewVideo returns a recording that has begun. The caller must close it. The error says why the folder cannot be used.
-func NewVideo(c VideoConfig) (*Video, error) {
+// NewVideo returns a recording that has begun. The caller must close it. If the folder cannot be used the recording logs
+// why, and begins when it can be.
+func NewVideo(c VideoConfig) *Video {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	extension := VideoExtension
 	if c.MCAP {
@@ -105,11 +106,8 @@ func NewVideo(c VideoConfig) (*Video, error) {
 			told: c.Told, disks: c.Disks, log: c.Logger,
 		},
 	}
-	if err := v.space.check(v.directory, c.Disks); err != nil && !errors.Is(err, ErrHangs) { // a disk that hangs may answer later
-		return nil, fmt.Errorf("recordings: %w", err)
-	}
 	go v.run()
-	return v, nil
+	return v
 }
 
 // Take records a copy of the encoded picture of frame f; key reports whether it refers to no other. Take never waits:
@@ -126,15 +124,12 @@ func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	if w := v.config.Window; w != nil && w.Result != nil {
 		p.met = w.Result.met(f)
 	}
-	if v.begun && f.Sequence > v.next {
-		p.note.Lost = f.Sequence - v.next
-	}
 	p.gap, v.gap = v.gap, true
 	if v.queued.Load() <= maxQueued {
 		select {
 		case v.queue <- p:
 			v.queued.Add(int64(len(p.data)))
-			v.begun, v.next, v.gap = true, f.Sequence+1, false
+			v.gap = false
 			return
 		default:
 		}
@@ -189,8 +184,9 @@ func (v *Video) State() State {
 	return st
 }
 
-// Close ends the file with the pictures that were taken, and returns when the disk has them. If the disk does not
-// answer, Close returns an error that wraps ErrHangs; the file is then ended when it answers.
+// Close ends the file with the pictures that were taken, and returns when the disk has them, or with the error because of
+// which they were not recorded. If the disk does not answer, the error wraps ErrHangs; the file is then ended when it
+// answers.
 func (v *Video) Close() error {
 	v.mu.Lock()
 	if !v.closed {
@@ -201,7 +197,7 @@ func (v *Video) Close() error {
 	v.mu.Unlock()
 	select {
 	case <-v.ended:
-		return nil
+		return v.failed
 	case <-time.After(closePatience):
 		return fmt.Errorf("%w: the recording %s is not closed: check the disk", ErrHangs, v.name)
 	}
@@ -217,34 +213,40 @@ const (
 func (v *Video) run() {
 	defer close(v.ended)
 	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-	go v.watchDisk(ctx)
-	go func() {
+	var beside sync.WaitGroup
+	beside.Go(func() { v.watchDisk(ctx) })
+	beside.Go(func() {
 		v.mend(ctx)
 		v.pruneRegularly(ctx)
-	}()
+	})
+	defer beside.Wait()
+	defer cancel()
+	w := &videoRun{video: v}
 	var faults pipeline.FaultLog
 	r := pipeline.Recovery{First: firstPause, Last: lastPause, Now: v.closing}
-	err := r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {
-		w := &videoRun{video: v}
-		err := w.record()
+	v.failed = r.Run(ctx, func(context.Context) (pipeline.Outcome, error) {
+		before := v.frames.Load()
+		err := cmp.Or(v.config.Disks.Hang(v.directory), v.space.check(v.directory, v.config.Disks))
+		if err == nil {
+			err = w.record()
+		}
 		select {
 		case <-v.closing:
 			cancel()
 		default:
 		}
-		if w.files > 0 {
+		if v.frames.Load() > before {
 			return pipeline.Settled, err
 		}
 		return pipeline.Fruitless, err
 	}, func(_ context.Context, fault error) bool {
-		if left, due := faults.Due(fault.Error(), time.Now()); due {
+		if left, due := faults.Due("recording", time.Now()); due {
 			v.log.Warn("the recording failed, and is tried again", pipeline.Unlogged([]any{"error", fault, "in", r.Pause()}, left)...)
 		}
 		return false
 	})
-	if err != nil {
-		v.log.Warn("a recording was not ended", "error", err)
+	for range v.queue { // ends: Close has closed it
+		v.missed.Add(1)
 	}
 }
 

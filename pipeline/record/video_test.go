@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -58,10 +59,7 @@ func startVideo(t *testing.T, c VideoConfig) *Video {
 	if c.Sync == 0 {
 		c.Sync = 5 * testPeriod
 	}
-	v, err := NewVideo(c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := NewVideo(c)
 	t.Cleanup(func() { _ = v.Close() })
 	return v
 }
@@ -160,6 +158,19 @@ func TestVideoSkipsWhatRefersToAMissingPicture(t *testing.T) {
 	if len(files) != 1 || len(files[0]) != len(want) || files[0][5] != 1020 || v.missed.Load() != 7+4 {
 		t.Errorf("%v, %d missed", files, v.missed.Load())
 	}
+	if r, err := Inspect(t.Context(), onlyVideo(t, dir), true, func(float64) {}); err != nil || r.Lost != 5 || r.Frames != 10 || r.Checked != 10 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+// onlyVideo returns the path of the only recording in a folder.
+func onlyVideo(t *testing.T, dir string) string {
+	t.Helper()
+	paths, err := filesOf(dir, "rec", VideoExtension)
+	if err != nil || len(paths) != 1 {
+		t.Fatalf("%v, %v", paths, err)
+	}
+	return paths[0]
 }
 
 // TestVideoTriggers checks that a file has the pictures from before the trigger, from the key frame before them, to after
@@ -214,11 +225,14 @@ func TestVideoOnAFullDisk(t *testing.T) {
 		t.Errorf("%v", files)
 	}
 	paths, _ := filesOf(dir, "rec", VideoExtension)
+	if len(paths) != 1 {
+		t.Errorf("a file without pictures has stayed: %v", paths)
+	}
 	if err := os.Remove(paths[0]); err != nil {
 		t.Fatal(err)
 	}
 	await(t, func() bool { offer(v, 200); list, _ := filesOf(dir, "rec", VideoExtension); return len(list) == 1 })
-	if err := v.Close(); err != nil {
+	if err := v.Close(); err != nil && !errors.Is(err, ErrFull) {
 		t.Error(err)
 	}
 
@@ -264,6 +278,46 @@ func TestVideoOnADiskThatHangs(t *testing.T) {
 	<-v.ended
 	if files := videoFiles(t, disk.Dir); len(files) != 1 || !sequence(files[0], 1000, 1099) {
 		t.Errorf("%v\n%s", files, log)
+	}
+}
+
+// TestVideoDamagedInsideIsNotRepaired checks that a repair does not cut off fragments behind a damaged one, nor behind the
+// end of a finished file, nor touches an MP4 file of another program.
+func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir})
+	for n := range uint64(40) {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	paths, _ := filesOf(dir, "rec", VideoExtension)
+	whole, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := mp4.Read(bytes.NewReader(whole), int64(len(whole)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := bytes.Clone(whole)
+	second := bytes.Index(damaged[f.Info(0).Offset:], []byte("moof")) + int(f.Info(0).Offset)
+	copy(damaged[second-4:], "\xff\xff\xff\xff") // the size of the box
+	for name, content := range map[string][]byte{
+		"finished": damaged, "not finished": damaged[:f.Whole], "torn": damaged[:f.Whole-100],
+		"another program's": bytes.ReplaceAll(whole[:f.Whole-100], []byte("emsg"), []byte("free")),
+	} {
+		path := filepath.Join(t.TempDir(), "x.mp4")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Repair(t.Context(), path); err == nil {
+			t.Errorf("%s: repaired: %+v", name, r)
+		}
+		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
+			t.Errorf("%s: the file has changed (%v)", name, err)
+		}
 	}
 }
 

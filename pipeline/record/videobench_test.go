@@ -39,10 +39,7 @@ func BenchmarkVideo(b *testing.B) {
 	for b.Loop() {
 		dir := b.TempDir()
 		began := cpu(b)
-		v, err := NewVideo(VideoConfig{Directory: dir, Name: "rec", Width: 1920, Height: 1080, Sync: time.Second})
-		if err != nil {
-			b.Fatal(err)
-		}
+		v := NewVideo(VideoConfig{Directory: dir, Name: "rec", Width: 1920, Height: 1080, Sync: time.Second})
 		f := &pipeline.Frame{}
 		for n := range repeats * len(units) {
 			for v.queued.Load() > maxQueued/2 {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
@@ -23,6 +24,7 @@ type videoFile struct {
 	plain    *os.File
 	writer   videoWriter
 	end      int64     // length of the file
+	head     int64     // its length before the first fragment
 	first    time.Time // capture time of the first picture
 	sps, pps []byte
 	pending  []mp4.Sample // pictures of the next fragment
@@ -45,23 +47,23 @@ func (v *Video) newFile(p *videoPicture, now time.Time) (*videoFile, error) {
 		return nil, err
 	}
 	path, err := v.names(now, func(path string) (err error) {
-		g.plain, err = create(path)
+		if g.plain, err = create(path); err == nil {
+			v.writing.add(&g.openFile, path)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	g.name.Store(&path)
-	v.writing.add(&g.openFile)
 	if v.config.MCAP {
 		g.writer, err = newMCAPVideo(g, &v.config)
 	} else {
 		g.writer, err = mp4.NewWriter(g, track, p.at)
 	}
 	if err != nil {
-		g.closed.Store(true)
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), g.plain.Close(), os.Remove(path))
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), v.closeFile(g))
 	}
+	g.head = g.end
 	v.files.Add(1)
 	v.log.Info("recording begins", "file", path)
 	return g, nil
@@ -83,18 +85,23 @@ func (g *videoFile) gone() bool {
 	return unix.Fstat(int(g.plain.Fd()), &st) == nil && st.Nlink == 0
 }
 
-// add appends a picture to the file. Before a picture that refers to no other, and when the fragment is long enough, the
-// fragment is written.
+// add appends a picture to the file. Before a key frame of H.264, and when the fragment is long enough, the fragment is
+// written.
 func (v *Video) add(g *videoFile, p *videoPicture) error {
-	if n := len(g.pending); n > 0 && (p.key || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest)) {
+	begins := p.key && v.config.Codec == mp4.H264
+	if len(g.pending) > 0 && (begins || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest)) {
 		if err := v.fragment(g, p.at); err != nil {
 			return err
 		}
+	}
+	if p.note.Lost = 0; v.begun && p.note.Frame > v.next {
+		p.note.Lost = p.note.Frame - v.next
 	}
 	note, err := json.Marshal(&p.note)
 	if err != nil {
 		return fmt.Errorf("frame %d: %w", p.note.Frame, err)
 	}
+	v.begun, v.next = true, p.note.Frame+1
 	g.pending = append(g.pending, mp4.Sample{Data: p.data, Key: p.key, At: p.at, Note: note})
 	g.newest = p.at
 	return nil
@@ -169,12 +176,27 @@ func (v *Video) endFile(g *videoFile, end time.Time) error {
 	if err == nil {
 		err = v.sync(g)
 	}
-	g.closed.Store(true)
-	if err = errors.Join(err, g.plain.Close()); err != nil {
+	if err = errors.Join(err, v.closeFile(g)); err != nil {
 		return err
 	}
 	v.reportNews(News{File: g.path()})
 	return nil
+}
+
+// closeFile closes a file, and deletes it if it has no pictures.
+func (v *Video) closeFile(g *videoFile) error {
+	v.missed.Add(uint64(len(g.pending)))
+	g.pending = nil
+	g.closed.Store(true)
+	err := g.plain.Close()
+	if g.end > g.head && g.head > 0 {
+		return err
+	}
+	if gone := os.Remove(g.path()); gone != nil && !errors.Is(gone, fs.ErrNotExist) {
+		return errors.Join(err, gone)
+	}
+	v.unlist(g.path())
+	return err
 }
 
 // lastDuration returns an estimate of the duration of the newest picture.

@@ -9,11 +9,10 @@ import (
 	"time"
 )
 
-// A videoRun is an attempt to record.
+// A videoRun is the state of the recorder.
 type videoRun struct {
 	video *Video
 	file  *videoFile
-	files int  // number of files begun
 	whole bool // the next picture refers to none that is missing
 
 	kept         []videoPicture // for triggers, beginning with one that refers to no other
@@ -46,7 +45,9 @@ func (r *videoRun) record() error {
 			case v.config.Window != nil:
 				err = r.windowed(p)
 			default:
-				err = r.write(&p, time.Now())
+				if err = r.write(&p, time.Now()); err != nil {
+					v.missed.Add(1)
+				}
 			}
 		case <-tick.C:
 			if waited && r.file != nil { // no picture came meanwhile
@@ -64,7 +65,7 @@ func (r *videoRun) record() error {
 // reached its limits.
 func (r *videoRun) write(p *videoPicture, now time.Time) error {
 	v := r.video
-	if g := r.file; g != nil && p.key && (full(&v.config, g, p) || !g.fits(p) || g.gone()) {
+	if g := r.file; g != nil && p.key && (full(&v.config, g, p) || p.at.Before(g.newest.Add(-time.Duration(slack))) || !g.fits(p) || g.gone()) {
 		if err := r.end(p.at); err != nil {
 			return err
 		}
@@ -75,7 +76,6 @@ func (r *videoRun) write(p *videoPicture, now time.Time) error {
 			return err
 		}
 		r.file = g
-		r.files++
 	}
 	return v.add(r.file, p)
 }
@@ -99,16 +99,19 @@ func (r *videoRun) end(at time.Time) error {
 	return r.video.endFile(g, at)
 }
 
-// abandon closes the current file after an error. It keeps its whole fragments.
+// abandon closes the current file after an error. It keeps its whole fragments. The pictures that were not written are
+// missing, unless they are kept for triggers: then the event's next file has them.
 func (r *videoRun) abandon() error {
 	g := r.file
-	if g == nil {
+	if r.whole = r.video.config.Window != nil; g == nil {
 		return nil
 	}
 	r.file = nil
-	r.video.missed.Add(uint64(len(g.pending)))
-	g.closed.Store(true)
-	return g.plain.Close()
+	if r.whole {
+		r.unwritten = max(r.unwritten-len(g.pending), 0)
+		g.pending = nil
+	}
+	return r.video.closeFile(g)
 }
 
 // windowed records a picture of a recording with triggers.
@@ -117,6 +120,9 @@ func (r *videoRun) windowed(p videoPicture) error {
 	r.kept = append(r.kept, p)
 	r.keptBytes += int64(len(p.data))
 	r.takeTriggers(&p)
+	if r.open && p.at.Before(r.start.Add(-time.Duration(slack))) { // the clock was set
+		r.until = p.at.Add(-1)
+	}
 	v.saving.Store(r.open && !p.at.After(r.until))
 	if r.open {
 		if err := r.event(&p); err != nil {
@@ -133,7 +139,7 @@ func (r *videoRun) takeTriggers(p *videoPicture) {
 	for {
 		select {
 		case t := <-r.video.triggers:
-			if t.At.IsZero() {
+			if t.At.IsZero() || t.At.After(p.at.Add(time.Duration(slack))) {
 				t.At = p.at
 			}
 			r.request(t.Cause, t.At, p)
@@ -195,7 +201,7 @@ func (r *videoRun) event(p *videoPicture) error {
 		if x.at.After(r.until) {
 			break
 		}
-		if err := r.write(x, x.at); err != nil {
+		if err := r.write(x, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -212,7 +218,9 @@ func (r *videoRun) forget(now time.Time) {
 	limit := now.Add(-r.video.config.Window.Before - time.Duration(slack))
 	from := 0
 	for i := 1; i < len(r.kept); i++ {
-		if r.kept[i].key && (!r.kept[i].at.After(limit) || r.keptBytes > maxKept) && (!r.open || i <= r.unwritten) {
+		at := r.kept[i].at
+		outside := !at.After(limit) || at.After(now.Add(time.Duration(slack))) || r.keptBytes > maxKept
+		if r.kept[i].key && outside && (!r.open || i <= r.unwritten) {
 			for _, x := range r.kept[from:i] {
 				r.keptBytes -= int64(len(x.data))
 			}

@@ -42,20 +42,17 @@ func (op *sinkOpener) openRecord(f *flow, o *output, c *config.Output, k *config
 }
 
 // openVideo opens the recording of the pictures that sink sends. They have the size of own.
-func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, own pipeline.Format) error {
+func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, own pipeline.Format) {
 	k, codec := c.Video, mp4.H264
 	if sink.Payload() == rtp.JPEG {
 		codec = mp4.JPEG
 	}
-	video, err := record.NewVideo(record.VideoConfig{
+	video := record.NewVideo(record.VideoConfig{
 		Directory: k.Directory, Name: c.Name, Source: c.Source, Library: "tegracast", MCAP: k.Format == "mcap", Configuration: op.text(),
 		Codec: codec, Width: own.Width, Height: own.Height,
 		Duration: k.Duration.V, Size: int64(k.Size.V), Keep: retention(k), Sync: k.Sync.V, DeleteOldest: k.WhenFull == "delete_oldest",
 		Window: recordWindow(k.Trigger), Told: op.bus.Recording, Disks: &op.storage.disks, Logger: op.log.With("output", c.Name),
 	})
-	if err != nil {
-		return c.OpenAt.Errorf("%w", err)
-	}
 	op.recordings.Add(video)
 	unwatch := sink.Watch(func(t *rtp.Train, f *pipeline.Frame) {
 		picture, key := t.Picture()
@@ -66,7 +63,6 @@ func (op *sinkOpener) openVideo(o *output, c *config.Output, sink *send.Sink, ow
 		unwatch()
 		return errors.Join(op.recordings.Remove(video), free())
 	}
-	return nil
 }
 
 func retention(k *config.Record) record.Retention {

@@ -44,9 +44,7 @@ func (op *sinkOpener) openRTP(f *flow, o *output, c *config.Output, k *config.RT
 	}
 	o.stream = &stream{c.Name, k, sink}
 	if c.Video != nil {
-		if err := op.openVideo(o, c, sink, own); err != nil {
-			return nil, errors.Join(err, o.free())
-		}
+		op.openVideo(o, c, sink, own)
 	}
 	return sink, nil
 }

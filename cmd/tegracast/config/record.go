@@ -23,7 +23,7 @@ type Record struct {
 	Format    string         `yaml:"format,omitempty" jsonschema:"enum=mp4,enum=mcap" jsonschema_description:"Beside rtp: mp4 (default), or mcap, with messages of foxglove.CompressedVideo or foxglove.CompressedImage."`
 	Trigger   *RecordTrigger `yaml:"trigger,omitempty" jsonschema_description:"Only the frames around triggers are kept, one file for each trigger (default: all frames are)."`
 	Pack      bool           `yaml:"pack,omitempty" jsonschema_description:"Samples of 10 and 12 bits, which come in words of 16, are packed without loss as MIPI CSI-2 has them: files are 37 or 25 % smaller, and only readers that know these formats show the frames (default: they are kept as they come)."`
-	Storage   string         `yaml:"storage,omitempty" jsonschema:"enum=auto,enum=compatibility,enum=library" jsonschema_description:"Who writes the files. auto (default): NVIDIA's libcufile if frames are in CUDA memory, it is installed, and it accepts a file in the folder; otherwise compatibility, without it: io_uring or pwritev2. library: libcufile; it is an error if it cannot."`
+	Storage   string         `yaml:"storage,omitempty" jsonschema:"enum=auto,enum=compatibility,enum=library" jsonschema_description:"Who writes the files. auto (default): NVIDIA's libcufile if frames are in CUDA memory, it is installed, and it accepts a file in the folder; otherwise compatibility, without it: io_uring or pwritev2. library: libcufile, and an error if that is impossible."`
 	Sync      Duration       `yaml:"sync,omitempty" jsonschema_description:"How often what is written is forced to the disk, such as 1s (default): a power cut loses no more than that."`
 }
 

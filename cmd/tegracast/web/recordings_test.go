@@ -31,13 +31,9 @@ type recorded struct {
 func recordPictures(t *testing.T) *recorded {
 	t.Helper()
 	r := &recorded{dir: t.TempDir()}
-	var err error
-	r.video, err = record.NewVideo(record.VideoConfig{
+	r.video = record.NewVideo(record.VideoConfig{
 		Directory: r.dir, Name: "front", Codec: mp4.JPEG, Width: 64, Height: 48, Sync: 50 * time.Millisecond, Logger: discard,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { _ = r.video.Close() })
 	r.Add(r.video)
 	for n := range uint64(30) {

@@ -3,6 +3,7 @@
 package mp4
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -146,6 +147,26 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 		return false, err
 	}
 	return int64(be.Uint32(b[:])) == n && amp4.BoxType(b[4:8]) == amp4.BoxTypeMfra(), nil
+}
+
+// DamagedInside reports whether a file of a Writer is damaged before its end: behind the last whole fragment, and the
+// beginning of the next one, another fragment begins, or there is an index.
+func (f *File) DamagedInside() (bool, error) {
+	if has, err := HasEnd(f.r, f.size); has || err != nil {
+		return has && !f.Finished, err
+	}
+	begin := []byte{0, 0, 0, 32, 'p', 'r', 'f', 't', 1, 0, 0, prftFlags}
+	b := make([]byte, 1<<20)
+	for at := f.Whole + int64(len(begin)); at < f.size; at += int64(len(b) - len(begin)) {
+		part := b[:min(int64(len(b)), f.size-at)]
+		if _, err := f.r.ReadAt(part, at); err != nil {
+			return false, fmt.Errorf("mp4: reading at offset %d: %w", at, noEOF(err))
+		}
+		if bytes.Contains(part, begin) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // Finish writes the index of a file that ends at f.Whole, as Close of its Writer would have done. Repair cuts a file

@@ -58,7 +58,7 @@ function show() {
   get("scroll").hidden = !files.length;
   get("none").hidden = files.length > 0;
   setText(get("none"), hanging ? "Files of a disk that does not answer cannot be listed." :
-    newest.folders.length ? "Nothing has been recorded" + (now ? " by " + now : "") + "." : "No output records.");
+    newest.folders.length ? "Nothing has been recorded" + (now ? " by " + now : "") + "." : "No output is recorded.");
   get("more").hidden = !more;
 }
 
