@@ -17,7 +17,8 @@ type State struct {
 	File    string // path of the file that is being written; empty: none
 	Bytes   int64  // of that file so far
 	Folder  string
-	Free    int64 // free bytes of the folder's file system; negative: not known
+	Free    int64  // free bytes of the folder's file system; negative: not known
+	Error   string // why encoded pictures are not recorded at the moment; empty: they are
 
 	// Totals since the recording was opened.
 	Frames  uint64        // recorded

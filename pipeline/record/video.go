@@ -55,9 +55,10 @@ type Video struct {
 	patience time.Duration // diskPatience, except in tests
 	waits    waits
 	space    space
-	saving   atomic.Bool // the newest picture is in a file, or will be
-	next     uint64      // number after the newest frame in a file; only for the recorder
-	begun    bool        // there is a frame in a file; only for the recorder
+	fault    atomic.Pointer[string] // why pictures are not recorded at the moment; nil: they are
+	saving   atomic.Bool            // the newest picture is in a file, or will be
+	next     uint64                 // number after the newest frame in a file; only for the recorder
+	begun    bool                   // there is a frame in a file; only for the recorder
 
 	frames, bytes, files, missed atomic.Uint64
 	waited                       atomic.Int64 // ns during which a write waited for the disk
@@ -178,6 +179,9 @@ func (v *Video) State() State {
 		Waiting: v.config.Window != nil && !v.saving.Load(), Folder: v.directory, Free: v.space.bytes(v.directory, v.config.Disks),
 		Frames: v.frames.Load(), Missed: v.missed.Load(), Written: v.bytes.Load(), Files: v.files.Load(), Busy: time.Duration(v.waited.Load()),
 	}
+	if fault := v.fault.Load(); fault != nil {
+		st.Error = *fault
+	}
 	if g := v.writing.newest(); g != nil {
 		st.File, st.Bytes = g.path(), g.size.Load()
 	}
@@ -240,6 +244,8 @@ func (v *Video) run() {
 		}
 		return pipeline.Fruitless, err
 	}, func(_ context.Context, fault error) bool {
+		text := fault.Error()
+		v.fault.Store(&text)
 		if left, due := faults.Due("recording", time.Now()); due {
 			v.log.Warn("the recording failed, and is tried again", pipeline.Unlogged([]any{"error", fault, "in", r.Pause()}, left)...)
 		}
@@ -265,10 +271,13 @@ func (v *Video) watchDisk(ctx context.Context) {
 			what, since := v.waits.longest()
 			switch late := !since.IsZero() && now.Sub(since) > v.patience; {
 			case late && !hangs:
+				text := ErrHangs.Error()
+				v.fault.Store(&text)
 				hangs, answered = true, v.config.Disks.add(v.directory, "the recording "+v.name, since)
 				v.log.Error("the disk hangs: a recording misses pictures", "waits for", what.String(), "since", since, "remedy", "check the disk")
 			case !late && hangs:
 				answered()
+				v.fault.Store(nil)
 				hangs, answered = false, func() {}
 				v.log.Info("the disk answers again: the recording goes on")
 			}

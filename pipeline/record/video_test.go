@@ -220,6 +220,9 @@ func TestVideoOnAFullDisk(t *testing.T) {
 		offer(v, n)
 	}
 	await(t, func() bool { return strings.Contains(log.String(), ErrFull.Error()) })
+	if st := v.State(); !strings.Contains(st.Error, ErrFull.Error()) {
+		t.Errorf("%+v", st)
+	}
 	files := videoFiles(t, dir)
 	if len(files) != 1 || len(files[0]) < 50 || len(files[0])%5 != 0 {
 		t.Errorf("%v", files)

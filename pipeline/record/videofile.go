@@ -119,6 +119,7 @@ func (v *Video) fragment(g *videoFile, end time.Time) error {
 		v.bytes.Add(uint64(len(g.pending[i].Data)))
 	}
 	v.frames.Add(uint64(len(g.pending)))
+	v.fault.Store(nil)
 	clear(g.pending)
 	g.pending = g.pending[:0]
 	v.waits.begin(syncing)

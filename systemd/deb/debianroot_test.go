@@ -13,8 +13,9 @@ import (
 	"testing"
 )
 
-// A debianRoot is a folder with a Debian of an architecture, which does not run.
-type debianRoot struct{ dir, arch string }
+// A debianRoot is a folder with a Debian of an architecture, which does not run. qemu is the QEMU that runs programs of
+// another architecture.
+type debianRoot struct{ dir, arch, qemu string }
 
 // needsLong skips a test that make test-long runs as root.
 func needsLong(t *testing.T) {
@@ -28,7 +29,8 @@ func needsLong(t *testing.T) {
 }
 
 // debian unpacks a suite of Debian with packages into a folder. It is made once, in the user's cache, as NAME-ARCH.tar.
-func debian(t *testing.T, name, suite, arch, packages string) debianRoot {
+// qemu runs mmdebstrap's programs, and the Debian's.
+func debian(t *testing.T, name, suite, arch, packages, qemu string) debianRoot {
 	t.Helper()
 	needsLong(t)
 	cache, err := os.UserCacheDir()
@@ -45,7 +47,7 @@ func debian(t *testing.T, name, suite, arch, packages string) debianRoot {
 		if suite == "bullseye" { // the lists of its security updates name packages of arm64 that the archive does not have
 			line += " 'deb http://deb.debian.org/debian bullseye main'"
 		}
-		c := (debianRoot{"/", arch}).inside(t, line)
+		c := (debianRoot{"/", arch, qemu}).inside(t, line)
 		c.Env = append(os.Environ(), c.Env...) // this machine's proxies
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
@@ -55,12 +57,15 @@ func debian(t *testing.T, name, suite, arch, packages string) debianRoot {
 	root := t.TempDir()
 	text(t, ".", "tar", "-C", root, "--exclude=./dev/*", "-xf", image)
 	text(t, root+"/dev", "sh", "-c", "touch null zero full random urandom; ln -s /proc/self/fd fd; mkdir shm") // the machine's own are mounted there
-	return debianRoot{root, arch}
+	return debianRoot{root, arch, qemu}
 }
 
-// foreign describes programs of arm64 to the kernel, which then starts them by QEMU (binfmt_misc).
+// ownQEMU is the QEMU of this machine.
+const ownQEMU = "/usr/bin/qemu-aarch64-static"
+
+// foreign describes programs of arm64 to the kernel, which then starts them by the QEMU whose path follows (binfmt_misc).
 const foreign = `:qemu-aarch64:M::\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00:` +
-	`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:/usr/bin/qemu-aarch64-static:OCF`
+	`\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff:`
 
 // inside returns a command that runs a line of the shell in the Debian, as root, with this machine's network.
 func (r debianRoot) inside(t *testing.T, line string) *exec.Cmd {
@@ -103,7 +108,7 @@ for f in null zero full random urandom; do mount --bind /dev/$f "$0/dev/$f"; don
 		c.SysProcAttr = &syscall.SysProcAttr{
 			Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWUSER, UidMappings: all, GidMappings: all, GidMappingsEnableSetgroups: true,
 		}
-		c.Env = append(c.Env, "FOREIGN="+foreign)
+		c.Env = append(c.Env, "FOREIGN="+foreign+r.qemu+":OCF")
 	}
 	return c
 }

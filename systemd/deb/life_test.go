@@ -13,7 +13,7 @@ import (
 // TestLintianOfDebian13 checks that lintian of Debian 13 has nothing to say of the packages: no error, warning,
 // information or pedantry. It also says which files are not where a merged /usr has them.
 func TestLintianOfDebian13(t *testing.T) {
-	root := debian(t, "lintian-debian13", "trixie", runtime.GOARCH, "lintian")
+	root := debian(t, "lintian-debian13", "trixie", runtime.GOARCH, "lintian", ownQEMU)
 	source, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -37,7 +37,7 @@ func TestAptLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	const build, release = "0.2.0~git20261123.abcdef0", "0.2.0"
-	root := debian(t, "debian12", "bookworm", runtime.GOARCH, "systemd,udev")
+	root := debian(t, "debian12", "bookworm", runtime.GOARCH, "systemd,udev", ownQEMU)
 	for _, version := range []string{build, release} {
 		if err := run(source, filepath.Join(root.dir, "srv", version), version, []string{runtime.GOARCH}, true); err != nil {
 			t.Fatal(err)

@@ -100,7 +100,7 @@ func pageOutputs(all []outputReport) (list []web.Output) {
 			Troubles: o.Troubles,
 		}
 		if r := o.Recording; r != nil {
-			x.Recording = &web.Recording{Waiting: r.Waiting, File: r.File, Bytes: r.Bytes, Folder: r.Folder}
+			x.Recording = &web.Recording{Waiting: r.Waiting, File: r.File, Bytes: r.Bytes, Folder: r.Folder, Error: r.Error}
 			if r.Free >= 0 {
 				x.Recording.Free = &r.Free
 			}

@@ -59,6 +59,7 @@ type Recording struct {
 	Bytes   int64  `json:"bytes"`   // of that file so far
 	Folder  string `json:"folder"`
 	Free    *int64 `json:"free_bytes,omitempty"` // of the folder's file system; nil: the disk does not answer
+	Error   string `json:"error,omitempty"`      // why a stream is not recorded at the moment
 }
 
 // A Reader receives an output by RTSP or WHEP, or is the server to which it is published.

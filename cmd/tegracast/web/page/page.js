@@ -82,6 +82,9 @@ function retryText(o) {
   return "retrying" + (o.since ? " since " + clock(o.since) : "") + wait + (o.error ? ": " + o.error : "");
 }
 
+// unrecorded returns whether a stream is sent, but its recording has failed.
+const unrecorded = (o) => o.recording && o.recording.error;
+
 // troubles lists what an operator has to know, beside losses. Destinations with the same trouble share a line.
 function troubles(s) {
   const list = s.stalled ? [s.stalled] : [], places = new Map();
@@ -89,6 +92,7 @@ function troubles(s) {
     const part = s.parts.find((p) => p.name === o.name);
     if (o.state === "retrying") list.push(o.name + ": " + retryText(o) + (part && unseen(part) ? "; " + lossText(part) : ""));
     else if (o.error) list.push(o.name + " ended: " + o.error);
+    if (unrecorded(o)) list.push(o.name + " is not recorded: " + o.recording.error);
     for (const [to, text] of Object.entries(o.troubles)) places.set(text, [...places.get(text) || [], to + " (" + o.name + ")"]);
   }
   for (const [text, at] of places) list.push(at.join(", ") + ": " + text);
@@ -117,10 +121,10 @@ function showSummary(s) {
   const slowest = Math.max(-1, ...network.map((o) => last && last.parts[o.name] ? last.parts[o.name][2] : -1));
   const worst = Math.max(0, ...parts.filter((p) => network.some((o) => o.name === p.name)).map((p) => p.p99_ns));
   setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms" + (worst ? " (99 %: " + ms(worst) + " ms)" : ""));
-  const records = outputs.filter((o) => o.record || o.recording), recording = records.filter((o) => o.state === "running").length;
+  const records = outputs.filter((o) => o.record || o.recording), recording = records.filter((o) => o.state === "running" && !unrecorded(o)).length;
   get("records").hidden = !records.length;
   setText(get("recording"), recording + " of " + records.length);
-  get("recording").className = records.some((o) => o.state === "retrying") ? "bad" : "";
+  get("recording").className = records.some((o) => o.state === "retrying" || unrecorded(o)) ? "bad" : "";
   const fresh = parts.reduce((n, p) => n + unseen(p), 0), since = parts.map(sinceOf).filter(Boolean).sort()[0];
   setText(get("lost"), fresh ? amount(fresh) : "none");
   setText(get("since"), (fresh ? fresh === 1 ? " frame" : " frames" : "") + (since ? " since " + clock(since) : ""));
@@ -398,7 +402,7 @@ function isText(o) {
   const r = o.recording;
   if (o.state === "retrying") return retryText(o);
   if (!r || o.error) return o.state + (o.error ? ": " + o.error : isUnheard(o) ? ", but nobody receives it" : "");
-  return (r.waiting ? "waiting for a trigger" : r.file ? (o.trigger ? "saving " : "recording ") + r.file.split("/").pop() + ", " + size(r.bytes) : o.state) +
+  return (r.error ? "not recorded: " + r.error : r.waiting ? "waiting for a trigger" : r.file ? (o.trigger ? "saving " : "recording ") + r.file.split("/").pop() + ", " + size(r.bytes) : o.state) +
     "; " + (r.free_bytes === undefined ? "in " : size(r.free_bytes) + " free in ") + r.folder;
 }
 
