@@ -59,7 +59,7 @@ func TestDesignFrames(t *testing.T) {
 		if v.Mismatched > 0 || v.Matched < v.Frames || v.SourceDamaged > 0 {
 			t.Fatalf("%+v\n%+v", v, g.Stats())
 		}
-		if !v.Clean || v.Frames < frames {
+		if v.Lost > 0 || v.Damaged > 0 || v.Frames < frames { // of a probe that was ended early nothing is clean
 			return fmt.Errorf("%+v\n%+v", v, g.Stats())
 		}
 		compare(t, sensor, saved, frames)
