@@ -240,7 +240,7 @@ func (a *installed) vanishes(t *testing.T) {
 	a.must(t, "mkdir -p "+filepath.Dir(dropIn)+"; printf '[Service]\\nCPUAffinity=0\\n' > "+dropIn+"; touch /etc/tegracast/mine.cu; dpkg --purge tegracast tegracast-dkms")
 	a.is(t, left+"; ls /etc/tegracast; getent passwd tegracast | cut -d : -f 6; systemctl --failed --plain --no-legend",
 		"/etc/systemd/system/tegracast.service.d\n/etc/tegracast\n/var/lib/tegracast\nmine.cu\n/var/lib/tegracast\n")
-	a.is(t, "ls /etc/systemd/system/tegracast.service.d; cd /var/lib/tegracast; ls -A | sed 's/^kept-.*[.]mcap$/a recording/' | sort -u",
+	a.is(t, "ls /etc/systemd/system/tegracast.service.d; cd /var/lib/tegracast; ls -A | sed 's/^kept-.*[.]mcap$/a recording/; s/^[.]kept[.]mcap[.]index$/a recording/' | sort -u",
 		"cpus.conf\na recording\n")
 	if _, err := os.Stat(a.sdp); err != nil {
 		t.Error(err)
