@@ -2,13 +2,13 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-unraced test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-unraced test-module test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 # What one clone compiles serves another.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
 
 BIN := bin/tegracast
-UNITS = $(shell go list ./... | grep -v /cmd/)
+UNITS = $(shell go list ./... | grep -v -e /cmd/ -e /kmodtest)
 # Peers of the tests, what simulates the FPGA's design, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
@@ -16,8 +16,8 @@ PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck crun skopeo umoci prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
-test-units test-programs test-unraced test-short: SHELL := /bin/bash
-test-units test-programs test-unraced test-short: .SHELLFLAGS := -o pipefail -c
+test-units test-programs test-unraced test-module test-short: SHELL := /bin/bash
+test-units test-programs test-unraced test-module test-short: .SHELLFLAGS := -o pipefail -c
 # When go test takes a package for hung. It decides nothing else: tests have bounds of their own, and a machine whose load is 10 gets through.
 TIMEOUT := 75m
 # What of $(1) is missing is installed.
@@ -93,7 +93,7 @@ test-short:
 	go -C systemd/deb test -short .
 
 test: setup-test ## everything: lint, tests with the race detector, programs and long comparisons without it
-	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs test-unraced
+	@$(MAKE) --no-print-directory --jobs 3 lint test-units test-programs test-unraced test-module
 
 # Parts of make test, side by side, three at a time: programs wait for machines while units compute.
 test-units:
@@ -107,6 +107,10 @@ test-unraced:
 	@cd systemd/deb && $(call gotest,-timeout 30m .)
 	@$(call gotest,-timeout 30m ./pipeline/isp ./pipeline/isp/cuda)
 	@$(call gotest,-timeout 30m -run 'TestFaults|TestOutputSurvivesFaults|TestRevocationsUnderRefusals' ./capture)
+
+# The kernel module in its virtual machines: last, where there is a free place.
+test-module:
+	@$(call gotest,-race -p 1 -timeout $(TIMEOUT) ./tegra/kmod/kmodtest/...)
 
 lint: ## gofumpt, vet, staticcheck, errors, spelling, scripts, code that nothing reaches, tidy modules
 	@bad=$$(go tool gofumpt -l $$(git ls-files '*.go')); if [ -n "$$bad" ]; then echo "gofumpt would change:" $$bad; exit 1; fi
