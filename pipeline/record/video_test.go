@@ -284,26 +284,32 @@ func TestVideoOnADiskThatHangs(t *testing.T) {
 	}
 }
 
-// TestVideoDamagedInsideIsNotRepaired checks that a repair does not cut off fragments behind a damaged one, nor behind the
-// end of a finished file, nor touches an MP4 file of another program.
-func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
+// recordedVideo records the first pictures in a file, and returns its path and its content.
+func recordedVideo(t *testing.T, pictures uint64) (path string, whole []byte, f *mp4.File) {
+	t.Helper()
 	dir := t.TempDir()
 	v := startVideo(t, VideoConfig{Directory: dir})
-	for n := range uint64(40) {
+	for n := range pictures {
 		offer(v, n)
 	}
 	if err := v.Close(); err != nil {
 		t.Fatal(err)
 	}
-	paths, _ := filesOf(dir, "rec", VideoExtension)
-	whole, err := os.ReadFile(paths[0])
+	path = onlyVideo(t, dir)
+	whole, err := os.ReadFile(path)
+	if err == nil {
+		f, err = mp4.Read(bytes.NewReader(whole), int64(len(whole)))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := mp4.Read(bytes.NewReader(whole), int64(len(whole)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	return path, whole, f
+}
+
+// TestVideoDamagedInsideIsNotRepaired checks that a repair does not cut off fragments behind a damaged one, nor behind the
+// end of a finished file, nor touches an MP4 file of another program.
+func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
+	_, whole, f := recordedVideo(t, 40)
 	damaged := bytes.Clone(whole)
 	second := bytes.Index(damaged[f.Info(0).Offset:], []byte("moof")) + int(f.Info(0).Offset)
 	copy(damaged[second-4:], "\xff\xff\xff\xff") // the size of the box
@@ -327,39 +333,24 @@ func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
 // TestVideoIsRepaired checks that a file of a process that was killed is the same, after the next recording has begun, as
 // one that was ended after its last whole fragment, wherever it is cut.
 func TestVideoIsRepaired(t *testing.T) {
-	dir := t.TempDir()
-	v := startVideo(t, VideoConfig{Directory: dir})
-	for n := range uint64(20) {
-		offer(v, n)
-	}
-	if err := v.Close(); err != nil {
-		t.Fatal(err)
-	}
-	paths, _ := filesOf(dir, "rec", VideoExtension)
-	whole, err := os.ReadFile(paths[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := mp4.Read(bytes.NewReader(whole), int64(len(whole)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path, whole, f := recordedVideo(t, 20)
+	dir := filepath.Dir(path)
 	for _, c := range []struct {
 		length int64
 		frames int
 	}{{f.Whole, 20}, {f.Whole + 3, 20}, {f.Whole - 1, 15}, {f.Whole / 2, 5}} {
-		if err := os.WriteFile(paths[0], whole[:c.length], 0o600); err != nil {
+		if err := os.WriteFile(path, whole[:c.length], 0o600); err != nil {
 			t.Fatal(err)
 		}
 		v := startVideo(t, VideoConfig{Directory: dir})
-		await(t, func() bool { return hasEnd(paths[0]) })
+		await(t, func() bool { return hasEnd(path) })
 		if err := v.Close(); err != nil {
 			t.Fatal(err)
 		}
 		if files := videoFiles(t, dir); len(files) != 1 || len(files[0]) != c.frames {
 			t.Errorf("cut to %d bytes of %d: %v", c.length, len(whole), files)
 		}
-		repaired, err := os.ReadFile(paths[0])
+		repaired, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
