@@ -64,6 +64,9 @@ func recordedNumbers(t *testing.T, path string) (numbers []uint64, finished bool
 	if err != nil {
 		t.Fatal(err)
 	}
+	if info.Size() == 0 { // it was just created
+		return nil, false
+	}
 	f, err := mp4.Read(in, info.Size())
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
