@@ -20,6 +20,8 @@ func (e *Entry) readVideo(in *os.File, size int64) error {
 	}
 	f, err := mp4.Read(in, size)
 	switch {
+	case written && size == 0: // its head is not written yet
+		return nil
 	case err != nil:
 		return fmt.Errorf("%s: %w", e.Path, err)
 	case f.Finished:
