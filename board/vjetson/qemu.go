@@ -123,7 +123,7 @@ func (m *Machine) drop() {
 }
 
 // cheap turns off what has no subject inside an emulator and costs it most: mitigations of a processor's faults, and random
-// addresses, because of which QEMU translates each program anew whenever it is started.
+// addresses, with which QEMU translates a program again each time it starts.
 const cheap = "mitigations=off norandmaps"
 
 // machine adds the arguments for the board, its memory, processors and console, and the kernel's command line.

@@ -135,7 +135,7 @@ func holdsAll(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// TestStorageLibrary checks that storage: library is an error that says what to do where the library cannot be used.
+// TestStorageLibrary checks that storage: library fails with a remedy where the library cannot be used.
 func TestStorageLibrary(t *testing.T) {
 	accepted, refused := standInStorage(t)
 	library := filepath.Join(os.Getenv("LD_LIBRARY_PATH"), "libcufile.so.0")

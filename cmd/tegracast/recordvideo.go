@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -99,11 +100,7 @@ func (o *videoOptions) open(f pipeline.Format) (export.Video, error) {
 		err = v.stage.Plan(f, []pipeline.Format{encoded})
 	}
 	if err == nil {
-		bitrate := 1000 * o.bitrate
-		if bitrate == 0 {
-			bitrate = codec.DefaultBitrate(encoded)
-		}
-		v.encoder, err = codec.NewH264(encoded, bitrate)
+		v.encoder, err = codec.NewH264(encoded, cmp.Or(1000*o.bitrate, codec.DefaultBitrate(encoded)))
 	}
 	if err != nil {
 		return nil, errors.Join(err, v.Close())

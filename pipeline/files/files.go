@@ -71,6 +71,22 @@ func ReadRegular(path string, most int64, what string) ([]byte, error) {
 // the old content or all of the new, and a link at path is replaced, not followed (rename(2), O_EXCL in open(2)).
 // WriteWhole does not wait for the disk.
 func WriteWhole(path string, mode fs.FileMode, write func(io.Writer) error) error {
+	return writeWhole(path, mode, func(f *os.File) error { return write(f) })
+}
+
+// WriteSynced is WriteWhole with a text. After a loss of power the file is either as before or has all of the text.
+func WriteSynced(path string, mode fs.FileMode, text []byte) error {
+	err := writeWhole(path, mode, func(f *os.File) error {
+		_, err := f.Write(text)
+		return errors.Join(err, f.Sync())
+	})
+	if err != nil {
+		return err
+	}
+	return SyncFolder(filepath.Dir(path))
+}
+
+func writeWhole(path string, mode fs.FileMode, write func(*os.File) error) error {
 	next := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+"-"+rand.Text()[:8])
 	f, err := os.OpenFile(next, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {

@@ -99,6 +99,10 @@ func TestWriteWhole(t *testing.T) {
 		t.Error(err)
 	}
 	read("text")
+	if err := errors.Join(os.Remove(path), os.Symlink(victim, path), WriteSynced(path, 0o600, []byte("synced"))); err != nil {
+		t.Error(err)
+	}
+	read("synced")
 	if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
 		t.Errorf("what the link names has %q, %v", text, err)
 	}

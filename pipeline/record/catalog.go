@@ -12,8 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // A Catalog has the files of recordings, from the newest to the oldest.
@@ -87,7 +85,7 @@ type catalog struct {
 	turn   chan struct{} // holds a value while something waits for the disk
 
 	mu      sync.Mutex
-	known   map[string]known // by the names of the files
+	known   map[string]known // by the paths of the files
 	reading chan struct{}    // closed when the files have been read that were not known; nil: none are being read
 }
 
@@ -140,9 +138,7 @@ func (c *catalog) newest(older func(ownFile) bool, most int) ([]CatalogFile, Cat
 		folder CatalogFolder
 	}
 	a, err := ask(c, func(d *folder) (a answer, err error) {
-		var disk unix.Statfs_t
-		if err = unix.Statfs(d.directory, &disk); err == nil {
-			a.folder.Free, a.folder.Total = int64(disk.Bavail)*disk.Bsize, int64(disk.Blocks)*disk.Bsize
+		if a.folder.Free, a.folder.Total, err = spaceOf(d.directory); err == nil {
 			a.files, err = d.own()
 		}
 		return a, err

@@ -28,9 +28,8 @@ type Clip struct {
 	file     *mp4.File
 	plain    *os.File
 	from, to int
-	first    uint64          // number of the first frame
-	last     uint64          // number of the last frame
-	times    []time.Duration // of the recording's pictures, since the first one
+	first    uint64 // number of the first frame
+	last     uint64 // number of the last frame
 }
 
 // A ClipPicture is a picture of a Clip.
@@ -93,11 +92,6 @@ func (c *Clip) read(from, to Position) error {
 	if n == 0 {
 		return ErrNoFrames
 	}
-	at := time.Duration(0)
-	for i := range n {
-		c.times = append(c.times, at)
-		at += c.file.Info(i).Duration
-	}
 	if c.from, err = c.index(from, 0); err != nil {
 		return err
 	}
@@ -139,12 +133,12 @@ func (c *Clip) index(p Position, none int) (int, error) {
 	}
 	first, err := c.number(0)
 	p = p.resolved(first, c.file.Info(0).At)
-	i := sort.Search(len(c.times), func(i int) bool {
+	i := sort.Search(c.file.Len(), func(i int) bool {
 		number := uint64(0)
 		if p.kind == byNumber && err == nil {
 			number, err = c.number(i)
 		}
-		return p.reached(number, c.times[i])
+		return p.reached(number, c.file.Since(i))
 	})
 	return i, err
 }
@@ -177,7 +171,7 @@ func (c *Clip) Name() string {
 }
 
 // Begin returns the time of the clip's first picture since the recording's first one.
-func (c *Clip) Begin() time.Duration { return c.times[c.from] }
+func (c *Clip) Begin() time.Duration { return c.file.Since(c.from) }
 
 // Len returns the number of pictures.
 func (c *Clip) Len() int { return c.to - c.from }
@@ -193,7 +187,7 @@ func (c *Clip) Pictures() iter.Seq2[ClipPicture, error] {
 	return func(yield func(ClipPicture, error) bool) {
 		for i := c.from; i < c.to; i++ {
 			note, err := noteOf(c.file, i)
-			if !yield(ClipPicture{c.times[i] - c.Begin(), note}, err) || err != nil {
+			if !yield(ClipPicture{c.file.Since(i) - c.Begin(), note}, err) || err != nil {
 				return
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -101,17 +100,7 @@ func (d *folder) change(do func(*index)) {
 func (d *folder) writeIndex() error {
 	ranks := d.index.ranks
 	names := slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return ranks[a] - ranks[b] })
-	err := files.WriteWhole(d.indexPath(), 0o640, func(w io.Writer) error {
-		_, err := io.WriteString(w, strings.Join(append(names, ""), "\n"))
-		if f, is := w.(*os.File); is {
-			err = errors.Join(err, f.Sync())
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return files.SyncFolder(d.directory)
+	return files.WriteSynced(d.indexPath(), 0o640, []byte(strings.Join(append(names, ""), "\n")))
 }
 
 // enlist adds a file that was begun to the index.
@@ -191,14 +180,11 @@ func (d *folder) lackingSpace() (int64, error) {
 	if d.keep.Free == 0 {
 		return 0, nil
 	}
-	var disk unix.Statfs_t
-	if err := unix.Statfs(d.directory, &disk); err != nil {
-		return 0, &os.PathError{Op: "statfs", Path: d.directory, Err: err}
+	free, total, err := spaceOf(d.directory)
+	if err == nil && d.keep.Free >= total {
+		err = fmt.Errorf("keep_free: %d bytes cannot stay free on a file system of %d: nothing is deleted", d.keep.Free, total)
 	}
-	if has := int64(disk.Blocks) * disk.Bsize; d.keep.Free >= has {
-		return 0, fmt.Errorf("keep_free: %d bytes cannot stay free on a file system of %d: nothing is deleted", d.keep.Free, has)
-	}
-	return d.keep.Free - int64(disk.Bavail)*disk.Bsize, nil
+	return d.keep.Free - free, err
 }
 
 // An ownFile is a file of the recording's index.
@@ -235,9 +221,9 @@ func (d *folder) find(name string) (f ownFile, err error) {
 	return f, err
 }
 
-// examine calls found for those files that are in the recording's index. In a sticky folder (inode(7)),
-// where users cannot delete the files of others, it omits those of other users: with many links to one large file they
-// could have the recordings deleted.
+// examine calls found for those files that are in the recording's index. In a sticky folder (inode(7)), where users
+// cannot delete the files of others, it omits those of other users: with many links to one large file they could have
+// the recordings deleted.
 func (d *folder) examine(paths []string, found func(ownFile)) error {
 	var folder unix.Stat_t
 	if err := unix.Stat(d.directory, &folder); err != nil {
@@ -300,7 +286,6 @@ func begunOf(path string) (time.Time, error) {
 	return time.Parse(stampLayout, stamp[:seconds]+"."+strings.TrimSuffix(stamp[seconds:], "Z"))
 }
 
-// delete deletes a file. why is for the log.
 // delete deletes a file, and removes it from the index. why is for the log.
 func (d *folder) delete(x ownFile, why string) error {
 	err := d.remove(x, why)

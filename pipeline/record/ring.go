@@ -181,7 +181,7 @@ func (r *ring) result(f *pipeline.Frame, at int64) (err error) {
 	case met && r.above && r.open && at-r.before <= r.until:
 		r.until = max(r.until, at+r.after)
 	case met:
-		err = r.trigger(Trigger{Cause: fmt.Sprintf("result: %s of %s is above %v", c.Number, c.Stage, c.Above)}, at)
+		err = r.trigger(Trigger{Cause: c.cause()}, at)
 	}
 	r.above = met
 	return err

@@ -39,12 +39,20 @@ type space struct {
 	looks bool      // it has not ended
 }
 
+// spaceOf returns the free and the total space of a folder's file system, in bytes.
+func spaceOf(folder string) (free, total int64, err error) {
+	var disk unix.Statfs_t
+	if err := unix.Statfs(folder, &disk); err != nil {
+		return 0, 0, &os.PathError{Op: "statfs", Path: folder, Err: err}
+	}
+	return int64(disk.Bavail) * disk.Bsize, int64(disk.Blocks) * disk.Bsize, nil
+}
+
 // look asks for the free space.
 func (x *space) look(folder string) {
-	var disk unix.Statfs_t
-	free := int64(-1)
-	if unix.Statfs(folder, &disk) == nil {
-		free = int64(disk.Bavail) * disk.Bsize
+	free, _, err := spaceOf(folder)
+	if err != nil {
+		free = -1
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()

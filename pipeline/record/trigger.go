@@ -26,6 +26,11 @@ type Condition struct {
 	Above         float64
 }
 
+// cause describes the condition as the cause of a trigger.
+func (c *Condition) cause() string {
+	return fmt.Sprintf("result: %s of %s is above %v", c.Number, c.Stage, c.Above)
+}
+
 // met reports whether a frame meets the condition.
 func (c *Condition) met(f *pipeline.Frame) bool {
 	for i := range f.Results {
@@ -55,14 +60,19 @@ const waitingTriggers = 64
 // Trigger requests the frames around a moment. It never blocks, and may be called from any goroutine. If it refuses the
 // request, it returns ErrNoTrigger, ErrEnded or ErrTriggers.
 func (s *Sink) Trigger(t Trigger) error {
+	return t.queueTo(s.triggers, s.config.Window, s.ended.Load())
+}
+
+// queueTo has a recording's trigger wait in queue.
+func (t Trigger) queueTo(queue chan<- Trigger, w *Window, ended bool) error {
 	switch {
-	case s.config.Window == nil:
+	case w == nil:
 		return ErrNoTrigger
-	case s.ended.Load():
+	case ended:
 		return ErrEnded
 	}
 	select {
-	case s.triggers <- t:
+	case queue <- t:
 		return nil
 	default:
 		return ErrTriggers
@@ -108,9 +118,16 @@ func (d *folder) reportNews(n News) {
 // maxCause is the maximum number of bytes of a cause that are kept.
 const maxCause = 256
 
+// note returns the note of a trigger of time at, in ns since 1970, when frame was the newest one.
+func (w *Window) note(cause string, at int64, frame uint64) TriggerNote {
+	return TriggerNote{
+		Cause: cause[:min(len(cause), maxCause)], At: at, AtUS: at / 1000, Frame: frame, Before: int64(w.Before), After: int64(w.After),
+	}
+}
+
 // note writes the trigger into the file, as a separate chunk, and reports it.
 func (r *ring) note(t Trigger, at int64) error {
-	n := TriggerNote{Cause: t.Cause[:min(len(t.Cause), maxCause)], At: at, AtUS: at / 1000, Frame: r.newest, Before: r.before, After: r.after}
+	n := r.run.sink.config.Window.note(t.Cause, at, r.newest)
 	text, err := json.Marshal(&n)
 	if err != nil {
 		return fmt.Errorf("a trigger: %w", err)

@@ -24,7 +24,7 @@ const (
 	maxKept   = 1 << 30  // maximum bytes of pictures kept for a trigger
 )
 
-// VideoConfig configures a recording of encoded pictures. Its fields are those of Config, except for the following.
+// VideoConfig configures a recording of encoded pictures. Fields without a comment are as in Config.
 type VideoConfig struct {
 	Directory     string
 	Name          string
@@ -45,20 +45,17 @@ type VideoConfig struct {
 	Logger        *slog.Logger
 }
 
-// A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8), or as MCAP. Each file begins with a
-// picture that refers to no other. After an error it goes on in a new file, as soon as that is possible. All methods
-// may be called concurrently.
+// A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8), or as MCAP. Each file
+// begins with a picture that refers to no other. After an error it goes on in a new file, as soon as that is possible.
+// All methods may be called concurrently.
 type Video struct {
 	folder
 	config   VideoConfig
 	triggers chan Trigger
-	patience time.Duration // diskPatience, except in tests
 	waits    waits
 	space    space
 	fault    atomic.Pointer[string] // why pictures are not recorded at the moment; nil: they are
 	saving   atomic.Bool            // the newest picture is in a file, or will be
-	next     uint64                 // number after the newest frame in a file; only for the recorder
-	begun    bool                   // there is a frame in a file; only for the recorder
 
 	frames, bytes, files, missed atomic.Uint64
 	waited                       atomic.Int64 // ns during which a write waited for the disk
@@ -100,7 +97,7 @@ func NewVideo(c VideoConfig) *Video {
 		extension = Extension
 	}
 	v := &Video{
-		config: c, triggers: make(chan Trigger, waitingTriggers), patience: diskPatience,
+		config: c, triggers: make(chan Trigger, waitingTriggers),
 		queue: make(chan videoPicture, 4096), closing: make(chan struct{}), ended: make(chan struct{}),
 		folder: folder{
 			directory: c.Directory, name: c.Name, extension: extension, keep: c.Keep, deleteOldest: c.DeleteOldest,
@@ -159,18 +156,7 @@ func (v *Video) results(f *pipeline.Frame) json.RawMessage {
 func (v *Video) Trigger(t Trigger) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	switch {
-	case v.config.Window == nil:
-		return ErrNoTrigger
-	case v.closed:
-		return ErrEnded
-	}
-	select {
-	case v.triggers <- t:
-		return nil
-	default:
-		return ErrTriggers
-	}
+	return t.queueTo(v.triggers, v.config.Window, v.closed)
 }
 
 // State returns the state of the recording. It does not wait for the disk.
@@ -256,7 +242,7 @@ func (v *Video) run() {
 	}
 }
 
-// watchDisk logs when the disk has not answered for longer than v.patience, and when it answers again, until ctx ends.
+// watchDisk logs when the disk has not answered for longer than diskPatience, and when it answers again, until ctx ends.
 func (v *Video) watchDisk(ctx context.Context) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -269,7 +255,7 @@ func (v *Video) watchDisk(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			what, since := v.waits.longest()
-			switch late := !since.IsZero() && now.Sub(since) > v.patience; {
+			switch late := !since.IsZero() && now.Sub(since) > diskPatience; {
 			case late && !hangs:
 				text := ErrHangs.Error()
 				v.fault.Store(&text)

@@ -94,14 +94,10 @@ func (v *Video) add(g *videoFile, p *videoPicture) error {
 			return err
 		}
 	}
-	if p.note.Lost = 0; v.begun && p.note.Frame > v.next {
-		p.note.Lost = p.note.Frame - v.next
-	}
 	note, err := json.Marshal(&p.note)
 	if err != nil {
 		return fmt.Errorf("frame %d: %w", p.note.Frame, err)
 	}
-	v.begun, v.next = true, p.note.Frame+1
 	g.pending = append(g.pending, mp4.Sample{Data: p.data, Key: p.key, At: p.at, Note: note})
 	g.newest = p.at
 	return nil

@@ -4,7 +4,6 @@ package record
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -13,7 +12,9 @@ import (
 type videoRun struct {
 	video *Video
 	file  *videoFile
-	whole bool // the next picture refers to none that is missing
+	whole bool   // the next picture refers to none that is missing
+	next  uint64 // number after the newest frame in a file
+	begun bool   // there is one
 
 	kept         []videoPicture // for triggers, beginning with one that refers to no other
 	keptBytes    int64
@@ -77,7 +78,14 @@ func (r *videoRun) write(p *videoPicture, now time.Time) error {
 		}
 		r.file = g
 	}
-	return v.add(r.file, p)
+	if p.note.Lost = 0; r.begun && p.note.Frame > r.next {
+		p.note.Lost = p.note.Frame - r.next
+	}
+	if err := v.add(r.file, p); err != nil {
+		return err
+	}
+	r.begun, r.next = true, p.note.Frame+1
+	return nil
 }
 
 // full reports whether a file has reached its limits before picture p.
@@ -149,7 +157,7 @@ func (r *videoRun) takeTriggers(p *videoPicture) {
 		break
 	}
 	if p.met && !r.above {
-		r.request(fmt.Sprintf("%s.%s above %v", w.Result.Stage, w.Result.Number, w.Result.Above), p.at, p)
+		r.request(w.Result.cause(), p.at, p)
 	}
 	if r.above = p.met; p.met {
 		r.until = latest(r.until, p.at.Add(w.After))
@@ -167,10 +175,8 @@ func (r *videoRun) request(cause string, at time.Time, p *videoPicture) {
 		r.unwritten = max(r.unwritten, r.keyBefore(start))
 	}
 	r.video.log.Info("recording triggered", "cause", cause)
-	r.video.reportNews(News{Trigger: &TriggerNote{
-		Cause: cause[:min(len(cause), maxCause)], At: at.UnixNano(), AtUS: at.UnixMicro(), Frame: p.note.Frame,
-		Before: int64(w.Before), After: int64(w.After),
-	}})
+	n := w.note(cause, at.UnixNano(), p.note.Frame)
+	r.video.reportNews(News{Trigger: &n})
 }
 
 func latest(a, b time.Time) time.Time {

@@ -110,7 +110,7 @@ func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
 	if err == nil {
 		p.claim(t)
 		t.payload, t.info = unit, p.info(f)
-		t.picture, t.key = unit, key
+		t.picture = unit
 		err = p.cut(t, unit)
 	}
 	if err != nil { // receivers do not have the frame that the next one would refer to
@@ -123,8 +123,11 @@ func (p *h264Packetizer) Packetize(t *Train, f *pipeline.Frame) error {
 // cut distributes the units of a byte stream over packets.
 func (p *h264Packetizer) cut(t *Train, stream []byte) error {
 	first, packets := p.next, 0
-	t.bytes = 0
+	t.bytes, t.key = 0, false
 	for unit, rest := NextUnit(stream); unit != nil; unit, rest = NextUnit(rest) {
+		if packets == 0 { // a key frame begins with its parameter sets
+			t.key = unit[0]&UnitTypes == UnitSPS
+		}
 		t.info.pixels += len(unit)
 		if p.checksum {
 			t.info.crc = crc32.Update(t.info.crc, castagnoli, unit)

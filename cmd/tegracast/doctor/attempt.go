@@ -25,7 +25,8 @@ const AttemptArgument = "--attempt"
 // attemptLimit is the time that a child may take. The driver of a GPU that nobody uses may take seconds to start it.
 const attemptLimit = 30 * time.Second
 
-// attempts are the libraries that can be attempted, besides libcufile (filesAttempt), with functions that use them and return what they have found.
+// attempts are the libraries that can be attempted, besides libcufile (filesAttempt), with functions that use them and
+// return what they have found.
 var attempts = map[string]func() (string, error){"cuda": cudahost.Try, "encoder": v4l2.Try, "ucx": ucx.Try}
 
 // An attempted holds the output of a child.

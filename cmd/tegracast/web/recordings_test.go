@@ -135,7 +135,8 @@ func TestRecordings(t *testing.T) {
 	}
 }
 
-// TestRecordedVideo checks the video and the frames of spans, and that parts of the video are those of the whole.
+// TestRecordedVideo checks the video and the frames of spans, and that each byte range of a video equals that of the
+// whole.
 func TestRecordedVideo(t *testing.T) {
 	r := recordPictures(t)
 	file := serveRecordings(t, r) + "/" + r.file

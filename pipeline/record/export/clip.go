@@ -10,10 +10,11 @@ import (
 	"os"
 
 	"github.com/tegracast/tegracast/pipeline/record"
+	"github.com/tegracast/tegracast/pipeline/record/mp4"
 )
 
-// clipPart is the number of bytes that are copied between two looks at the context.
-const clipPart = 4 << 20
+// spanPart is the number of bytes that are copied between two looks at the context.
+const spanPart = 1 << 20
 
 // exportClip writes pictures of an MP4 recording, as they are, as an MP4 file without fragments.
 func exportClip(ctx context.Context, c Config, progress func(part float64)) (res Result, err error) {
@@ -32,15 +33,27 @@ func exportClip(ctx context.Context, c Config, progress func(part float64)) (res
 	if err != nil {
 		return res, err
 	}
-	for at := int64(0); at < clip.Size() && err == nil; at += clipPart {
-		if err = ctx.Err(); err == nil {
-			_, err = io.Copy(out, io.NewSectionReader(clip, at, min(clipPart, clip.Size()-at)))
-			progress(float64(min(at+clipPart, clip.Size())) / float64(clip.Size()))
-		}
-	}
-	if err = errors.Join(err, out.Close()); err != nil {
+	if err = errors.Join(copySpan(ctx, out, clip.Span, progress), out.Close()); err != nil {
 		return res, errors.Join(err, os.Remove(c.Out))
 	}
 	res.Frames = clip.Len()
 	return res, nil
+}
+
+// copySpan writes a span to out. progress is called with the completed fraction.
+func copySpan(ctx context.Context, out io.Writer, span *mp4.Span, progress func(part float64)) error {
+	size := span.Size()
+	in := io.NewSectionReader(span, 0, size)
+	for at := int64(0); at < size; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		n, err := io.CopyN(out, in, min(spanPart, size-at))
+		if err != nil {
+			return err
+		}
+		at += n
+		progress(float64(at) / float64(size))
+	}
+	return nil
 }

@@ -145,16 +145,7 @@ func (w *mp4Writer) copy() error {
 	if err != nil {
 		return err
 	}
-	in := io.NewSectionReader(span, 0, span.Size())
-	for err == nil {
-		if err = w.ctx.Err(); err == nil {
-			_, err = io.CopyN(w.file, in, 1<<20)
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	return err
+	return copySpan(w.ctx, w.file, span, func(float64) {})
 }
 
 // close closes the files and the encoder.

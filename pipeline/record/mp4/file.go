@@ -80,6 +80,9 @@ func (f *File) Info(i int) Info {
 	return Info{s.offset, int(s.size()), s.key(), a.at.Add(f.duration(s.time - a.decode)), f.duration(f.timeOf(i+1) - s.time)}
 }
 
+// Since returns the time from the first picture to picture i or, for Len(), to the end.
+func (f *File) Since(i int) time.Duration { return f.duration(f.timeOf(i) - f.timeOf(0)) }
+
 // timeOf returns the decode time of a picture, or that after the last one.
 func (f *File) timeOf(i int) int64 {
 	if i == len(f.samples) {

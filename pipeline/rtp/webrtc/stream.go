@@ -82,10 +82,10 @@ func (st *stream) passFrame(t *rtp.Train, f *pipeline.Frame) {
 	if !slices.ContainsFunc(st.sessions, func(v *session) bool { return v.connected.Load() }) {
 		return
 	}
-	unit, _ := rtp.NextUnit(t.Payload())
+	unit, key := t.Picture()
 	p := &picture{
-		timestamp: t.Timestamp(), captured: f.Times.Shown(), key: len(unit) > 0 && unit[0]&rtp.UnitTypes == rtp.UnitSPS,
-		payloads: new(codecs.H264Payloader).Payload(packetSize, t.Payload()), // makes copies
+		timestamp: t.Timestamp(), captured: f.Times.Shown(), key: key,
+		payloads: new(codecs.H264Payloader).Payload(packetSize, unit), // makes copies
 	}
 	p.message = st.report(p.timestamp, f)
 	for _, v := range st.sessions {

@@ -3,12 +3,14 @@
 
 const ahead = 3; // seconds of frames that are asked for before they are shown
 const keptSpans = 4; // of frames
+const patience = 10000; // ms for an answer
 
-// ask sends a request, and returns the answer. It throws an Error with the appliance's words if there is none, or a refusal.
+// ask sends a request, and returns the answer, which comes within patience. It throws an Error with the appliance's words if there is none, or
+// a refusal.
 async function ask(path, options) {
   let r;
   try {
-    r = await fetch(path, { cache: "no-store", ...options });
+    r = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(patience), ...options });
   } catch (e) {
     throw new Error("no answer from the appliance: " + e.message);
   }
