@@ -145,10 +145,6 @@ func (t *Train) SSRC() uint32 { return t.info.ssrc }
 // Timestamp returns the RTP timestamp of the packets.
 func (t *Train) Timestamp() uint32 { return t.info.timestamp }
 
-// Payload returns the memory that contains the payloads of the packets: a raw frame, the scan of a JPEG file, the
-// access unit of H.264 as a byte stream, or the text of results.
-func (t *Train) Payload() []byte { return t.payload }
-
 // Picture returns the encoded picture: a JPEG file, or the access unit of H.264 as a byte stream. key reports whether it
 // refers to no other picture. Other payloads have none.
 func (t *Train) Picture() (picture []byte, key bool) { return t.picture, t.key }
