@@ -89,6 +89,23 @@ func NewFormat(p PixelFormat, width, height int, rate Rate) (Format, error) {
 	return f, f.Validate()
 }
 
+// As returns the format with pixels p that a stage can make from frames of format f; turned exchanges width and height.
+// If p is 0 or the pixel format of f, As returns f.
+func (f Format) As(p PixelFormat, turned bool) (Format, error) {
+	if p == 0 || p == f.Pixel {
+		return f, nil
+	}
+	width, height := f.Width, f.Height
+	if turned {
+		width, height = height, width
+	}
+	as, err := NewFormat(p, width, height, f.Rate)
+	if p == Grey {
+		as.Color = BT709Limited
+	}
+	return as, err
+}
+
 // Validate returns nil for a possible format, or an error that wraps ErrFormat and states the values and the violated
 // rule.
 func (f Format) Validate() error {

@@ -70,7 +70,9 @@ type Frame struct {
 	Ready    Fence  // nil if the bytes are already final
 	Results  []Result
 
-	slot   int
+	index  int // in the pool
+	slot   int // see Slot
+	viewed *Frame
 	pool   *Pool
 	lease  lease
 	file   *os.File

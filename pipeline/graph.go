@@ -62,9 +62,10 @@ func NewGraph(cfg GraphConfig) *Graph {
 type point struct {
 	node      string
 	format    Format
-	pool      *Pool // the stage's output slots; nil for a source, which has its own
-	depth     int   // frames that the attached consumers may hold in total
-	waits     bool  // frames wait until there is room (SourceStatus.Waits)
+	pool      *Pool  // the stage's output slots; nil for a source, which has its own
+	depth     int    // frames that the attached consumers may hold in total, and those of points whose memory this is
+	memory    *point // the point in whose memory the frames are (StageNeeds.Passes); nil: their own
+	waits     bool   // frames wait until there is room (SourceStatus.Waits)
 	consumers atomic.Pointer[[]*consumer]
 
 	// handing is held while a frame is handed to the consumers, and while a consumer is removed, so that the consumer's
@@ -107,6 +108,7 @@ func (p *point) add(c *consumer) {
 	list = append(list, c)
 	p.consumers.Store(&list)
 	p.depth += c.holds
+	p.memory.reserve(c.holds)
 }
 
 // remove detaches c and drops the frames in its queue. Afterwards no frame is offered to it.
@@ -122,6 +124,18 @@ func (p *point) remove(c *consumer) {
 	}
 	p.consumers.Store(&list)
 	p.depth -= c.holds
+	p.memory.reserve(-c.holds)
+}
+
+// reserve adds to the number of frames that consumers may hold, also at the point in whose memory they are.
+func (p *point) reserve(holds int) {
+	if p == nil {
+		return
+	}
+	p.handing.Lock()
+	p.depth += holds
+	p.handing.Unlock()
+	p.memory.reserve(holds)
 }
 
 // awaitRoom waits until every consumer has room for a frame or ctx ends, if frames wait at this point. The caller must

@@ -143,10 +143,17 @@ func (o *Output) join(p *point, stage *stageNode, needs SinkNeeds) error {
 // tap attaches a consumer to the point of a source. It returns an error if the number of the source's slots is limited
 // and does not suffice for all frames that its consumers may hold and two more to fill.
 func (g *Graph) tap(p *point, c *consumer) error {
-	p.add(c)
+	err := g.checkSlots(p, c.holds)
+	if err == nil {
+		p.add(c)
+	}
+	return err
+}
+
+// checkSlots returns an error if the source of p has too few slots for further consumers; see tap.
+func (g *Graph) checkSlots(p *point, holds int) error {
 	have := g.source(p.node).source.Status().Slots
-	if need := p.depth + 2; have > 0 && have < need {
-		p.remove(c)
+	if need := p.depth + holds + 2; have > 0 && have < need {
 		return fmt.Errorf("source %s has %d slots, and its consumers could hold so many that it needs %d: give it more slots or them shorter queues",
 			p.node, have, need)
 	}

@@ -57,6 +57,11 @@ type StageNeeds struct {
 	// OnDevice is true if the CPU never reads the frames. Only such a stage may be given memory that the CPU must not
 	// read.
 	OnDevice bool
+	// Passes is true if the stage passes its frames on, with more Results. It makes only its input format, and outs has
+	// one element, which is a lease on the memory of in: Process must not write to it. The frame is handed on when its
+	// Ready fence has passed, in the order of the input; if that fails with ErrDropped, the frame is dropped, which is no
+	// fault.
+	Passes bool
 	// Slices is true if Process can read a frame that is still filling, up to its Lines, and calls Arrive on outs as it
 	// makes lines. The graph calls Fill and Finish on outs. Stages without Slices get frames only when they are
 	// complete.

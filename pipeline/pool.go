@@ -62,7 +62,7 @@ func (p *Pool) grow(slots []Slot) {
 	for _, s := range slots {
 		i := len(p.slots)
 		p.slots = append(p.slots, s)
-		p.frames = append(p.frames, &Frame{Format: p.format, Bytes: s.Bytes, Device: s.Device, slot: i, pool: p, file: s.File, offset: s.Offset})
+		p.frames = append(p.frames, &Frame{Format: p.format, Bytes: s.Bytes, Device: s.Device, index: i, slot: i, pool: p, file: s.File, offset: s.Offset})
 		p.free = append(p.free, i)
 	}
 }
@@ -135,7 +135,8 @@ func (p *Pool) take(i int) *Frame {
 	return f
 }
 
-// Slot returns the index of the frame's slot in its pool.
+// Slot returns the index of the frame's slot in its pool, or in the pool of the source or stage that made the frame if
+// a stage has passed it on (StageNeeds.Passes).
 func (f *Frame) Slot() int { return f.slot }
 
 // File returns the memory file and the offset at which other processes find Bytes; file is nil if there is none. The
@@ -157,17 +158,29 @@ func (f *Frame) Release() {
 	case n < 0:
 		panic("pipeline: frame released more often than retained")
 	}
-	p := f.pool
+	p, viewed := f.pool, f.viewed
+	f.viewed = nil
 	p.mu.Lock()
-	p.free = append(p.free, f.slot)
+	p.free = append(p.free, f.index)
 	p.mu.Unlock()
 	select {
 	case p.freed <- struct{}{}:
 	default:
 	}
 	if p.onFree != nil {
-		p.onFree(f.slot)
+		p.onFree(f.index)
 	}
+	if viewed != nil {
+		viewed.Release()
+	}
+}
+
+// view makes f, whose slot has no memory, a second frame in the memory of from, which it holds until the last holder of
+// f has called Release.
+func (f *Frame) view(from *Frame) {
+	from.Retain()
+	f.viewed = from
+	f.Bytes, f.Device, f.CRC, f.slot, f.file, f.offset = from.Bytes, from.Device, from.CRC, from.slot, from.file, from.offset
 }
 
 // Leased returns the number of slots that are leased.

@@ -23,6 +23,7 @@ type stageNode struct {
 	consumer *consumer
 	holds    int       // maximum number of frames that the stage works on at a time
 	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
+	passes   bool      // the stage passes frames on (StageNeeds.Passes)
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
@@ -36,17 +37,19 @@ type stageNode struct {
 // maxPorts is the maximum number of formats that one stage can make in one pass.
 const maxPorts = 8
 
-// A retiree is an input frame whose outputs the device is still writing.
+// A retiree is an input frame whose outputs the device is still writing, or which the stage is still to pass on to the
+// consumers of a point.
 type retiree struct {
 	in   *Frame
 	outs [maxPorts]*Frame
+	to   *point
 }
 
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{
-		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices,
-		outs: make([]*Frame, maxPorts), retired: make(chan retiree, 2),
+		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, passes: needs.Passes,
+		outs: make([]*Frame, maxPorts), retired: make(chan retiree, max(needs.Holds, 2)),
 	}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds, stage: n}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
@@ -68,6 +71,9 @@ func (n *stageNode) port(want Format) (*point, error) {
 		}
 		formats = append(formats, p.format)
 	}
+	if n.passes && want != n.from.format {
+		return nil, fmt.Errorf("%w: stage %s passes on %s, and %s is wanted", ErrNegotiation, n.name, n.from.format, want)
+	}
 	if len(formats) == maxPorts {
 		return nil, fmt.Errorf("%w: stage %s already makes %d formats, the maximum", ErrNegotiation, n.name, maxPorts)
 	}
@@ -79,7 +85,9 @@ func (n *stageNode) port(want Format) (*point, error) {
 		return nil, fmt.Errorf("stage %s: %w", n.name, err)
 	}
 	p := newPoint(n.name, want)
-	p.waits = n.from.waits
+	if p.waits = n.from.waits; n.passes {
+		p.memory = n.from
+	}
 	p.pool = NewPool(n.name+"/"+want.Pixel.String(), want, nil, nil)
 	list := append(append([]*point{}, n.ports()...), p)
 	n.portList.Store(&list)
@@ -90,6 +98,9 @@ func (n *stageNode) port(want Format) (*point, error) {
 // and enough for the stage's own work, so that no output can use up the slots of another. It announces the existing
 // slots to the newcomer and each added slot to all consumers. The stage continues to work meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
+	if n.passes {
+		return n.provisionViews(p, newcomer)
+	}
 	if err := p.announceSlots(newcomer.useSlot); err != nil {
 		return err
 	}
@@ -170,7 +181,11 @@ func (n *stageNode) prune(p *point) {
 
 func (n *stageNode) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { n.retire(ctx) })
+	if n.passes {
+		wg.Go(func() { n.handOn(ctx) })
+	} else {
+		wg.Go(func() { n.retire(ctx) })
+	}
 	for {
 		f, err := n.next(ctx)
 		if err != nil {
@@ -195,6 +210,10 @@ func (n *stageNode) next(ctx context.Context) (*Frame, error) {
 
 // step makes the outputs of one frame that are wanted and hands them on.
 func (n *stageNode) step(ctx context.Context, in *Frame) {
+	if n.passes {
+		n.passFrame(ctx, in)
+		return
+	}
 	for _, p := range n.ports() {
 		p.awaitRoom(ctx)
 	}

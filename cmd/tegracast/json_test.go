@@ -106,6 +106,8 @@ func keysOf(t *testing.T, typ reflect.Type, path string) (keys []jsonKey) {
 		switch {
 		case elsewhere[elem] != "":
 			k.kind = elsewhere[elem]
+		case elem == reflect.TypeFor[[]byte]():
+			k.kind = "text"
 		case elem == reflect.TypeFor[time.Time]():
 			k.kind = "time"
 		case elem.Kind() == reflect.Struct:

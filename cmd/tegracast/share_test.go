@@ -66,16 +66,11 @@ func TestShare(t *testing.T) {
 	k := subscribes(t, share.ClientConfig{Socket: samples, Policy: pipeline.Block})
 	takes(t, k, "RG10 320x240", 30)
 	takes(t, subscribes(t, share.ClientConfig{Socket: pictures, Every: 2}), "UYVY 160x120", 5)
-	r, err := programtest.Client.Get("http://" + web + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.Body.Close()
-	var metrics strings.Builder
-	if err := r.Write(&metrics); err != nil || !strings.Contains(metrics.String(), `tegracast_share_consumers{output="samples"} 1`) {
-		t.Error(err, metrics.String())
+	if _, text := fetch(t, "http://"+web+"/metrics"); !strings.Contains(text, `tegracast_share_consumers{output="samples"} 1`) {
+		t.Error(text)
 	}
 	serve.Stop(t)
+	var err error
 	for err == nil { // frames on their way, and the end
 		var f *share.SharedFrame
 		if f, err = k.Next(t.Context()); err == nil {

@@ -17,20 +17,7 @@ func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 }
 
 // Input returns the format of the frames that the kernel reads if the source delivers frames of format in.
-func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) {
-	if c.Pixels == 0 || c.Pixels == in.Pixel {
-		return in, nil
-	}
-	width, height := in.Width, in.Height
-	if c.Turned {
-		width, height = height, width
-	}
-	f, err := pipeline.NewFormat(c.Pixels, width, height, in.Rate)
-	if f.Pixel == pipeline.Grey {
-		f.Color = pipeline.BT709Limited
-	}
-	return f, err
-}
+func (c *Config) Input(in pipeline.Format) (pipeline.Format, error) { return in.As(c.Pixels, c.Turned) }
 
 // accepts returns an error unless the kernel can read in and make want from it.
 func (c *Config) accepts(in pipeline.Format, want []pipeline.Format) error {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -67,7 +68,22 @@ func appendResult(b []byte, r *pipeline.Result) ([]byte, error) {
 		}
 		b = append(b, ']')
 	}
+	if len(r.Tags)+len(r.Tensors) > 0 || !r.Began.IsZero() || !r.Ended.IsZero() { // of other processes
+		rest, err := json.Marshal(others{r.Tags, r.Tensors, r.Began, r.Ended})
+		if err != nil {
+			return b, err
+		}
+		return append(append(b, ','), rest[1:]...), nil
+	}
 	return append(b, '}'), nil
+}
+
+// others are the last fields of a pipeline.Result, in its order.
+type others struct {
+	Tags    map[string]string `json:"tags,omitempty"`
+	Tensors []pipeline.Tensor `json:"tensors,omitempty"`
+	Began   time.Time         `json:"began,omitzero"`
+	Ended   time.Time         `json:"ended,omitzero"`
 }
 
 func appendRegion(b []byte, r *pipeline.Region) ([]byte, error) {

@@ -42,6 +42,10 @@ func FuzzReport(f *testing.F) {
 			for range random.IntN(20) {
 				one.Numbers[[]string{a, b, a + b, b + a, string(rune('a' + random.IntN(26)))}[random.IntN(5)]] = []float64{x, random.NormFloat64()}[random.IntN(2)]
 			}
+			if shape&64 != 0 {
+				one.Tags, one.Began = map[string]string{a: b}, r.Captured
+				one.Tensors = []pipeline.Tensor{{Name: b, Type: a, Shape: []int{int(seconds)}, Data: []byte(a)}}
+			}
 			r.Results = append(r.Results, one)
 		}
 		want, bad := json.Marshal(r)
@@ -57,7 +61,7 @@ func TestReportHasAllKeys(t *testing.T) {
 	for _, s := range []struct {
 		of   any
 		keys int
-	}{{Report{}, 3}, {pipeline.Result{}, 4}, {pipeline.Region{}, 6}} {
+	}{{Report{}, 3}, {pipeline.Result{}, 8}, {pipeline.Region{}, 6}} {
 		if n := reflect.TypeOf(s.of).NumField(); n != s.keys {
 			t.Errorf("%T has %d fields", s.of, n)
 		}

@@ -46,6 +46,9 @@ type ClientConfig struct {
 	// long as the client keeps up. With Block it loses the frames that arrive while it holds its maximum.
 	Policy pipeline.Policy
 	Every  int // take every n-th frame; 0: 1
+	// Answers is true to return results with Respond, to the socket of an external stage. Otherwise the socket is that
+	// of an output.
+	Answers bool
 	// Register, if not nil, lets a device read the memory of a slot, which is mapped read-only;
 	// cudahost.Device.RegisterReadOnly is such a function. It is called once for each slot, when the slot's first frame
 	// arrives. device is the device's address of the first byte. Close calls unregister.
@@ -101,7 +104,7 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("share: %w", err)
 	}
 	k := &Client{conn: conn.(*net.UnixConn), cfg: c, slots: map[uint32]mapping{}, text: make([]byte, maxMessage+1)}
-	if err := k.subscribe(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1))}); err != nil {
+	if err := k.subscribe(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1)), c.Answers}); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
@@ -182,6 +185,26 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	return f, nil
 }
 
+// Respond returns the results of the frame, whose Stage is ignored: the stage to which the client is connected adds them
+// to the frame, unless they come too late. It must be called at most once for each frame, before Release.
+func (f *SharedFrame) Respond(r pipeline.Result) error {
+	type result pipeline.Result // without the fields that are not part of the text
+	text, err := json.Marshal(struct {
+		result
+		Stage struct{} `json:"stage,omitzero"`
+		Began struct{} `json:"began,omitzero"`
+		Ended struct{} `json:"ended,omitzero"`
+	}{result: result(r)})
+	if err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	if len(text) > maxAnswer {
+		return fmt.Errorf("share: results of %d bytes, and at most %d are allowed", len(text), maxAnswer)
+	}
+	a := answer{lease: f.lease, began: r.Began, ended: r.Ended, text: text}
+	return f.client.send(a.append(nil))
+}
+
 // Release returns the frame. After that, neither this process nor its device may read the frame's bytes. Release must
 // be called at most once for each frame.
 func (f *SharedFrame) Release() error {
@@ -194,8 +217,10 @@ func (f *SharedFrame) Release() error {
 	return f.client.sendReady(r)
 }
 
-func (k *Client) sendReady(r ready) error {
-	if _, err := k.conn.Write(r.append(nil)); err != nil {
+func (k *Client) sendReady(r ready) error { return k.send(r.append(nil)) }
+
+func (k *Client) send(text []byte) error {
+	if _, err := k.conn.Write(text); err != nil {
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return nil

@@ -50,6 +50,7 @@ type consumer struct {
 type lease struct {
 	id    uint64
 	frame *pipeline.Frame
+	job   *job // what waits for the frame's results; nil if they have come, or if nothing does
 }
 
 // A message is a frame to be sent, and where other processes find it.
@@ -57,6 +58,7 @@ type message struct {
 	frame  *pipeline.Frame
 	file   *os.File
 	offset uint64
+	job    *job // what waits for the frame's results; nil: nothing
 }
 
 func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
@@ -76,7 +78,7 @@ func (c *consumer) serve() {
 }
 
 func (c *consumer) first() *bye {
-	var room [subscribeSize + 1]byte // one byte more than the longest message, to detect longer ones
+	var room [answersSize + 1]byte // one byte more than the longest message, to detect longer ones
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.sink.cfg.patience)); err != nil {
 		return &bye{CodeEnd, err.Error()}
 	}
@@ -101,6 +103,10 @@ func (c *consumer) subscribe(b []byte) *bye {
 		return &bye{CodeRefused, fmt.Sprintf("user %d and group %d may not have the frames: see users and groups of the output", c.cred.Uid, c.cred.Gid)}
 	case err != nil:
 		return &bye{CodeBroken, err.Error()}
+	case wants.answers && k.answers == nil:
+		return &bye{CodeRefused, "this output takes no results: connect to the socket of an external stage"}
+	case !wants.answers && k.answers != nil:
+		return &bye{CodeRefused, "this is the socket of a stage, which needs results: subscribe with them, or connect to an output with share"}
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,11 +124,38 @@ func (c *consumer) subscribe(b []byte) *bye {
 		return &bye{CodeEnd, err.Error()}
 	}
 	k.consumers = append(k.consumers, c)
+	c.arm()
 	k.visits.Info("share: a consumer has connected", "output", k.cfg.Name, "consumer", c.who, "policy", wants.policy, "every", wants.every)
 	return nil
 }
 
-// ready handles a later message. It returns nil, or the reason why the connection must end. The lock must be held.
+// hear handles a message after the subscription. It returns nil, or the reason why the connection must end. The lock must
+// be held.
+func (c *consumer) hear(b []byte) *bye {
+	if c.wants.answers && len(b) >= 4 && le.Uint32(b) == kindAnswer {
+		return c.answer(b)
+	}
+	return c.ready(b)
+}
+
+// answer handles results. The lock must be held.
+func (c *consumer) answer(b []byte) *bye {
+	a, err := parseAnswer(b)
+	if err != nil {
+		return &bye{CodeBroken, err.Error()}
+	}
+	i := slices.IndexFunc(c.held, func(l lease) bool { return l.id == a.lease })
+	if i < 0 || c.held[i].job == nil {
+		return &bye{CodeBroken, fmt.Sprintf("results for lease %d, which it does not have, or which has results already", a.lease)}
+	}
+	if err := c.sink.answers.take(c.held[i].job, &a); err != nil {
+		return &bye{CodeBroken, fmt.Sprintf("results of frame %d: %v", c.held[i].frame.Sequence, err)}
+	}
+	c.held[i].job = nil
+	return nil
+}
+
+// ready handles a request for frames, or a return. It returns nil, or the reason why the connection must end. The lock must be held.
 func (c *consumer) ready(b []byte) *bye {
 	r, err := parseReady(b)
 	if err != nil {
@@ -133,7 +166,7 @@ func (c *consumer) ready(b []byte) *bye {
 		if i < 0 {
 			return &bye{CodeBroken, fmt.Sprintf("lease %d is given back, which it does not have", r.lease)}
 		}
-		c.held[i].frame.Release()
+		c.held[i].end()
 		c.held = slices.Delete(c.held, i, i+1)
 	}
 	if most := uint64(c.sink.cfg.Frames); uint64(c.credits)+uint64(r.more)+uint64(len(c.held)) > most {
@@ -152,6 +185,7 @@ func (c *consumer) ready(b []byte) *bye {
 func (c *consumer) offer(m message) {
 	if c.turn > 0 {
 		c.turn--
+		m.job.end(nil)
 		return
 	}
 	c.turn = c.wants.every - 1
@@ -160,16 +194,31 @@ func (c *consumer) offer(m message) {
 	case c.credits > 0:
 		c.sendFrame(m)
 	case c.wants.policy == pipeline.Latest:
-		if c.waiting.frame != nil {
-			c.lost++
-			c.waiting.frame.Release()
-		}
+		c.forget()
 		m.frame.Retain()
 		c.waiting = m
 		c.arm()
 	default:
 		c.lost++
+		m.job.end(nil)
 	}
+}
+
+// forget drops the waiting frame, if there is one, which the consumer loses. The lock must be held.
+func (c *consumer) forget() {
+	if c.waiting.frame == nil {
+		return
+	}
+	c.lost++
+	c.waiting.job.end(nil)
+	c.waiting.frame.Release()
+	c.waiting = message{}
+}
+
+// end gives the frame back. If its results have not come, they will not.
+func (l *lease) end() {
+	l.job.end(nil)
+	l.frame.Release()
 }
 
 // sendFrame sends a frame, which gets a lease. If the consumer's socket is full, the consumer loses the frame. The lock
@@ -198,20 +247,21 @@ func (c *consumer) sendFrame(m message) {
 	}
 	if err := c.sendMessage(c.text, file); err != nil {
 		c.lost++ // it keeps its credit
+		m.job.end(nil)
 		return
 	}
 	*word |= bit
 	f.Retain()
 	c.last++
-	c.held = append(c.held, lease{c.last, f})
+	c.held = append(c.held, lease{c.last, f, m.job})
 	c.credits--
 	c.sent++
 }
 
-// arm makes the watch report the consumer's messages if a frame waits for the consumer, and not report them otherwise.
-// If that fails, the messages are read with the next frame or the sweep. The sink's lock must be held.
+// arm makes the watch report the consumer's messages if a frame waits for the consumer, or if it returns results, and
+// not report them otherwise. If that fails, the messages are read with the next frame or the sweep. The sink's lock must be held.
 func (c *consumer) arm() {
-	wants := c.waiting.frame != nil
+	wants := c.waiting.frame != nil || c.wants.answers
 	if wants == c.armed {
 		return
 	}
@@ -260,11 +310,8 @@ func (c *consumer) close() {
 // releaseAll takes all frames back. The lock must be held.
 func (c *consumer) releaseAll() {
 	for _, l := range c.held {
-		l.frame.Release()
+		l.end()
 	}
 	c.held, c.credits = nil, 0
-	if c.waiting.frame != nil {
-		c.waiting.frame.Release()
-		c.waiting = message{}
-	}
+	c.forget()
 }

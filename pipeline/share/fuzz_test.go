@@ -13,7 +13,7 @@ import (
 
 // FuzzConsumer checks that a consumer's message is either rejected or encodes to the same bytes again.
 func FuzzConsumer(f *testing.F) {
-	f.Add(subscribe{pipeline.Block, 3}.append(nil))
+	f.Add(subscribe{policy: pipeline.Block, every: 3}.append(nil))
 	f.Add(ready{2, 77}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if s, err := parseSubscribe(b); err == nil && !bytes.Equal(s.append(nil), b) {
@@ -57,7 +57,7 @@ func FuzzProgram(f *testing.F) {
 // FuzzHostile connects and sends what the fuzzer chooses, one message for each length, with frames in between. Another
 // consumer must get every frame, and the hostile one's frames must be returned when it leaves.
 func FuzzHostile(f *testing.F) {
-	hello, two := subscribe{pipeline.Block, 1}.append(nil), ready{more: 2}.append(nil)
+	hello, two := subscribe{policy: pipeline.Block, every: 1}.append(nil), ready{more: 2}.append(nil)
 	says := func(list ...[]byte) (b []byte) {
 		for _, text := range list {
 			b = append(append(b, byte(len(text))|emits), text...)
@@ -65,7 +65,7 @@ func FuzzHostile(f *testing.F) {
 		return b
 	}
 	f.Add(says(hello, two, ready{1, 1}.append(nil), ready{1, 2}.append(nil)))
-	f.Add(says(subscribe{pipeline.Latest, 2}.append(nil), ready{more: 1}.append(nil), ready{more: 1}.append(nil), ready{lease: 1}.append(nil)))
+	f.Add(says(subscribe{policy: pipeline.Latest, every: 2}.append(nil), ready{more: 1}.append(nil), ready{more: 1}.append(nil), ready{lease: 1}.append(nil)))
 	f.Add(says(hello, hello))
 	f.Add(says([]byte("GET / HTTP/1.1\r\n\r\n")))
 	s := newStudio(f, Config{Consumers: 2, Frames: 2})

@@ -55,15 +55,15 @@ func ended(t *testing.T, c *net.UnixConn) (y bye) {
 // TestHostileConsumers checks that a consumer that breaks the protocol is disconnected and loses its frames, and that
 // nobody else loses anything.
 func TestHostileConsumers(t *testing.T) {
-	hello := subscribe{pipeline.Block, 1}.append(nil)
+	hello := subscribe{policy: pipeline.Block, every: 1}.append(nil)
 	all := ready{more: 2}.append(nil)
 	for name, says := range map[string][][]byte{
 		"nothing that can be":    {[]byte("GET / HTTP/1.1\r\n\r\n")},
 		"too long":               {make([]byte, 4096)},
 		"no magic":               {append(make([]byte, 8), hello[8:]...)},
 		"other version":          {le.AppendUint32(append([]byte{}, hello[:8]...), 9)},
-		"no such policy":         {subscribe{7, 1}.append(nil)},
-		"every none":             {subscribe{pipeline.Block, 0}.append(nil)},
+		"no such policy":         {subscribe{policy: 7, every: 1}.append(nil)},
+		"every none":             {subscribe{policy: pipeline.Block, every: 0}.append(nil)},
 		"ready first":            {all},
 		"twice":                  {hello, hello},
 		"nothing given back":     {hello, ready{}.append(nil)},
@@ -117,7 +117,7 @@ func TestLeaseGivenBackTwice(t *testing.T) {
 func TestConsumerNeverReads(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
 	v, c := s.survive(), s.liar()
-	text := append(subscribe{pipeline.Block, 1}.append(nil), 0)[:subscribeSize]
+	text := append(subscribe{policy: pipeline.Block, every: 1}.append(nil), 0)[:subscribeSize]
 	if _, _, err := c.WriteMsgUnix(text, unix.UnixRights(1, 2), nil); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestNoise(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range rounds {
 		c := s.liar()
-		_, _ = c.Write(subscribe{pipeline.Policy(r.IntN(2)), uint32(r.IntN(3))}.append(nil))
+		_, _ = c.Write(subscribe{policy: pipeline.Policy(r.IntN(2)), every: uint32(r.IntN(3))}.append(nil))
 		for range r.IntN(6) {
 			text := ready{uint32(r.IntN(3)), uint64(r.IntN(4))}.append(nil)
 			if r.IntN(8) == 0 {
@@ -324,7 +324,7 @@ func TestConsumersDoNotFillTheLog(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 1, Frames: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	for n := range uint64(200) {
 		c := s.liar()
-		if _, err := c.Write(subscribe{pipeline.Latest, 1}.append(nil)); err != nil {
+		if _, err := c.Write(subscribe{policy: pipeline.Latest, every: 1}.append(nil)); err != nil {
 			t.Fatal(err)
 		}
 		await(t, "it has come", func() bool { return len(s.sink.Stats().Consumers) == 1 })

@@ -48,6 +48,7 @@ type Config struct {
 	Frames    int         // maximum number of frames that each consumer may hold; 0: 1
 	Logger    *slog.Logger
 
+	answers  *Stage        // takes the results that consumers return; nil: they return none
 	patience time.Duration // time limit for connections to subscribe; 0: defaultPatience
 	sweep    time.Duration // interval at which consumers' messages are read while no frames arrive; 0: defaultSweep
 }
@@ -64,6 +65,7 @@ type Sink struct {
 	listener *net.UnixListener
 	watch    *watch
 	running  sync.WaitGroup
+	answers  *Stage // takes the results that consumers return; nil: they return none
 
 	mu        sync.Mutex // held only briefly, also while messages are sent without waiting
 	connected map[*consumer]struct{}
@@ -71,6 +73,7 @@ type Sink struct {
 	gone      totals
 	strange   pipeline.FaultLog // limits log lines about connections that never subscribed
 	ended     bool
+	room      []byte // for a consumer's message: one byte more than the longest, to detect longer ones
 }
 
 // totals are the counters of consumers that have disconnected.
@@ -95,7 +98,13 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("share: %w", err), w.file.Close())
 	}
-	k := &Sink{cfg: c, format: f, visits: flood.Logger(c.Logger), listener: l, watch: w, connected: map[*consumer]struct{}{}}
+	k := &Sink{
+		cfg: c, format: f, visits: flood.Logger(c.Logger), listener: l, watch: w, answers: c.answers, connected: map[*consumer]struct{}{},
+		room: make([]byte, readySize+1),
+	}
+	if k.answers != nil {
+		k.room = make([]byte, answerSize+maxAnswer+1)
+	}
 	k.running.Go(k.accept)
 	k.running.Go(k.listen)
 	return k, nil
@@ -151,11 +160,10 @@ func (k *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 
 // offer offers a frame to the consumers. Those that take it hold their own leases.
 func (k *Sink) offer(f *pipeline.Frame) error {
-	file, offset := f.File()
-	if file == nil || f.Slot() >= maxSlots {
-		return fmt.Errorf("%w: slot %d of frame %d", ErrMemory, f.Slot(), f.Sequence)
+	m, err := messageOf(f)
+	if err != nil {
+		return err
 	}
-	m := message{frame: f, file: file, offset: uint64(offset)}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.hearAll()
@@ -163,6 +171,14 @@ func (k *Sink) offer(f *pipeline.Frame) error {
 		c.offer(m)
 	}
 	return nil
+}
+
+func messageOf(f *pipeline.Frame) (message, error) {
+	file, offset := f.File()
+	if file == nil || f.Slot() >= maxSlots {
+		return message{}, fmt.Errorf("%w: slot %d of frame %d", ErrMemory, f.Slot(), f.Sequence)
+	}
+	return message{frame: f, file: file, offset: uint64(offset)}, nil
 }
 
 // endConnections takes all frames back and ends all connections.

@@ -101,9 +101,8 @@ func (k *Sink) hearAll() {
 // hear reads the messages of a consumer, and removes it if it has disconnected or breaks the protocol. The lock must be
 // held.
 func (k *Sink) hear(c *consumer) {
-	var room [readySize + 1]byte // one byte more than the longest message, to detect longer ones
 	for {
-		n, err := receive(c.fd, room[:])
+		n, err := receive(c.fd, k.room)
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
@@ -117,7 +116,7 @@ func (k *Sink) hear(c *consumer) {
 			k.remove(c, bye{CodeEnd, err.Error()})
 			return
 		}
-		if y := c.ready(room[:n]); y != nil {
+		if y := c.hear(k.room[:n]); y != nil {
 			k.remove(c, *y)
 			return
 		}

@@ -17,6 +17,7 @@ var le = binary.LittleEndian
 const (
 	kindSubscribe = 1 // from a consumer
 	kindReady     = 2
+	kindAnswer    = 3
 	kindWelcome   = 17 // from the program
 	kindFrame     = 18
 	kindBye       = 19
@@ -26,8 +27,12 @@ const (
 	magic   = 'T' | 'G'<<8 | 'S'<<16 | 'H'<<24
 	version = 1
 
-	subscribeSize = 5 * 4
+	versionAnswers = 2 // of a subscription that has flags
+
+	subscribeSize = 5 * 4 // version 1
+	answersSize   = 6 * 4 // version 2
 	readySize     = 16
+	answerSize    = 4 * 8            // plus the results
 	welcomeSize   = 6*4 + formatSize // plus the name
 	formatSize    = 6 * 4
 	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // plus the results
@@ -37,9 +42,13 @@ const (
 	maxName    = 64
 	maxReason  = 512
 	maxResults = 16 << 10
+	maxAnswer  = 48 << 10 // bytes of results from a consumer
 	maxSlots   = 1 << 10
 	maxMessage = frameSize + maxResults // from the program
 )
+
+// flagAnswers is the flag of a subscription that returns results.
+const flagAnswers = 1
 
 // Flags of a frame, besides those of package pipeline.
 const (
@@ -71,29 +80,39 @@ func (c Code) String() string {
 
 // subscribe is a consumer's first message.
 type subscribe struct {
-	policy pipeline.Policy
-	every  uint32
+	policy  pipeline.Policy
+	every   uint32
+	answers bool // it returns results: version 2
 }
 
 func (s subscribe) append(b []byte) []byte {
-	for _, v := range []uint32{kindSubscribe, magic, version, uint32(s.policy), s.every} {
+	v := uint32(version)
+	if s.answers {
+		v = versionAnswers
+	}
+	for _, v := range []uint32{kindSubscribe, magic, v, uint32(s.policy), s.every} {
 		b = le.AppendUint32(b, v)
+	}
+	if s.answers {
+		b = le.AppendUint32(b, flagAnswers)
 	}
 	return b
 }
 
 func parseSubscribe(b []byte) (s subscribe, err error) {
-	if len(b) != subscribeSize || le.Uint32(b) != kindSubscribe || le.Uint32(b[4:]) != magic {
+	if len(b) < subscribeSize || le.Uint32(b) != kindSubscribe || le.Uint32(b[4:]) != magic {
 		return s, fmt.Errorf("%w: %d bytes instead of a subscription", errWire, len(b))
 	}
 	v, policy, every := le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])
 	switch {
-	case v != version:
-		return s, fmt.Errorf("%w: version %d of the protocol, this is %d", errWire, v, version)
+	case v != version && v != versionAnswers:
+		return s, fmt.Errorf("%w: version %d of the protocol, this is %d", errWire, v, versionAnswers)
+	case v == version && len(b) != subscribeSize, v == versionAnswers && (len(b) != answersSize || le.Uint32(b[20:]) != flagAnswers):
+		return s, fmt.Errorf("%w: a subscription of version %d with %d bytes, or unknown flags", errWire, v, len(b))
 	case policy > uint32(pipeline.Block) || every == 0 || every > maxEvery:
 		return s, fmt.Errorf("%w: a subscription with policy %d to every frame in %d", errWire, policy, every)
 	}
-	return subscribe{pipeline.Policy(policy), every}, nil
+	return subscribe{pipeline.Policy(policy), every, v == versionAnswers}, nil
 }
 
 // ready requests more frames, returns one, or both.
@@ -115,6 +134,36 @@ func parseReady(b []byte) (r ready, err error) {
 		return r, fmt.Errorf("%w: a return of nothing", errWire)
 	}
 	return r, nil
+}
+
+// answer returns the results of a frame, which the consumer must hold.
+type answer struct {
+	lease        uint64
+	began, ended time.Time // zero: not given
+	text         []byte    // JSON
+}
+
+func (a *answer) append(b []byte) []byte {
+	b = le.AppendUint32(le.AppendUint32(b, kindAnswer), uint32(len(a.text)))
+	b = appendTime(appendTime(le.AppendUint64(b, a.lease), a.began), a.ended)
+	return append(b, a.text...)
+}
+
+func parseAnswer(b []byte) (a answer, err error) {
+	if len(b) < answerSize || len(b) > answerSize+maxAnswer || le.Uint32(b) != kindAnswer || int(le.Uint32(b[4:])) != len(b)-answerSize {
+		return a, fmt.Errorf("%w: %d bytes instead of results of at most %d", errWire, len(b), maxAnswer)
+	}
+	a = answer{lease: le.Uint64(b[8:]), text: b[answerSize:]}
+	a.began, a.ended = parseTime(b[16:]), parseTime(b[24:])
+	return a, nil
+}
+
+// parseTime parses a time from appendTime.
+func parseTime(b []byte) time.Time {
+	if ns := int64(le.Uint64(b)); ns != 0 {
+		return time.Unix(0, ns)
+	}
+	return time.Time{}
 }
 
 // welcome is the reply to a subscription.
@@ -211,8 +260,8 @@ func parseHeader(b []byte) (h header, err error) {
 		return h, err
 	}
 	for i, t := range []*time.Time{&h.times.ExposureStart, &h.times.ExposureEnd, nil, &h.times.Captured, &h.times.Processed, &h.times.Replayed, &h.sent} {
-		if ns := int64(le.Uint64(b[64+8*i:])); t != nil && ns != 0 {
-			*t = time.Unix(0, ns)
+		if t != nil {
+			*t = parseTime(b[64+8*i:])
 		}
 	}
 	h.times.Uncertainty = time.Duration(le.Uint64(b[80:]))

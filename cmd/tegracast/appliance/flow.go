@@ -20,12 +20,13 @@ type flow struct {
 	graph     *pipeline.Graph
 	timestamp uint32 // the initial RTP timestamp, common to its streams
 
-	mu      sync.Mutex // guards the next five fields, and output.stream, against readers in other goroutines
-	source  source
-	panel   *controlPanel
-	loops   []*controlLoop
-	kernels []namedKernel
-	outputs []*output
+	mu        sync.Mutex // guards the next six fields, and output.stream, against readers in other goroutines
+	source    source
+	panel     *controlPanel
+	loops     []*controlLoop
+	kernels   []namedKernel
+	externals []namedExternal
+	outputs   []*output
 
 	stages  []func() error // functions that close the stages
 	closers []func() error // functions that close the source, in the order of opening

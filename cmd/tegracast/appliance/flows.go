@@ -154,6 +154,14 @@ func (fs *flows) streams() (list []*stream) {
 	return list
 }
 
+// externals returns the open external stages.
+func (fs *flows) externals() (list []namedExternal) {
+	for f := range fs.read() {
+		list = append(list, f.externals...)
+	}
+	return list
+}
+
 // quarantined returns the names of the kernels in quarantine.
 func (fs *flows) quarantined() (names []string) {
 	for f := range fs.read() {

@@ -41,7 +41,7 @@ func emitter(ch chan<- prometheus.Metric) func(name, help, label, value string, 
 	}
 }
 
-// hardwareMetrics exports metrics of the cards' pinned memory, the cameras' clocks, and the user's kernels.
+// hardwareMetrics exports metrics of the cards' pinned memory, the cameras' clocks, and the user's stages.
 type hardwareMetrics struct {
 	cards *cards
 	flows *flows
@@ -67,6 +67,9 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 			}
 			emit("kernel_quarantined", "1 while a kernel stage is in quarantine and skipped, else 0.", "stage", k.name, prometheus.GaugeValue, out)
 		}
+		for _, x := range f.externals {
+			x.collect(emit)
+		}
 		if c, ok := f.source.(*capture.FPGACamera); ok {
 			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's clock; positive when the FPGA's is fast.",
 				"source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)
@@ -74,4 +77,20 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 				"source", f.name, prometheus.CounterValue, float64(c.Clock().Steps()))
 		}
 	}
+}
+
+// collect exports the stage's metrics.
+func (x namedExternal) collect(emit func(name, help, label, value string, kind prometheus.ValueType, v float64)) {
+	st := x.Stats()
+	emit("external_connected", "1 while the process of an external stage is connected, else 0.", "stage", x.name,
+		prometheus.GaugeValue, float64(len(st.Consumers)))
+	emit("external_frames_with_results_total", "Frames of an external stage that got results.", "stage", x.name,
+		prometheus.CounterValue, float64(st.Answered))
+	emit("external_frames_without_results_total",
+		"Frames of an external stage that got no results until the deadline, or because the process was busy or absent.",
+		"stage", x.name, prometheus.CounterValue, float64(st.Without))
+	emit("external_late_results_total", "Results that came after the deadline, and were dropped.", "stage", x.name,
+		prometheus.CounterValue, float64(st.Late))
+	emit("external_answer_seconds_total", "Sum of the times from the offer of a frame until its results came, also late ones.", "stage", x.name,
+		prometheus.CounterValue, st.Waited.Seconds())
 }

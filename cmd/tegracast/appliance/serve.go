@@ -140,6 +140,9 @@ func (a *Appliance) printSummary() {
 	for _, l := range a.flows.loops() {
 		fmt.Fprintf(a.env.Out, "%v\n", l)
 	}
+	for _, x := range a.flows.externals() {
+		fmt.Fprintf(a.env.Out, "%v\n", x)
+	}
 	a.sinks.streams.Print(a.env.Out)
 	a.sinks.ucx.Print(a.env.Out)
 	a.sinks.shares.Print(a.env.Out)

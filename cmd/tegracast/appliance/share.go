@@ -16,7 +16,7 @@ func init() { addSink((*sinkOpener).openShare) }
 // openShare opens an output that other processes can map.
 func (op *sinkOpener) openShare(_ *flow, o *output, c *config.Output, k *config.Share, own pipeline.Format) (pipeline.Sink, error) {
 	sink, err := op.shares.Open(share.Config{
-		Name: c.Name, Socket: k.Socket, Mode: k.FileMode(), Users: ids(k.Users), Groups: ids(k.Groups),
+		Name: c.Name, Socket: k.Socket, Mode: k.FileMode(), Users: config.IDs(k.Users), Groups: config.IDs(k.Groups),
 		Consumers: k.Consumers, Frames: k.Frames, Logger: op.log,
 	}, own)
 	switch {
@@ -27,12 +27,4 @@ func (op *sinkOpener) openShare(_ *flow, o *output, c *config.Output, k *config.
 	}
 	o.free = func() error { return op.shares.Close(c.Name) }
 	return sink, nil
-}
-
-// ids converts numbers of users or groups to the kernel's type.
-func ids(list []int) (all []uint32) {
-	for _, id := range list {
-		all = append(all, uint32(id))
-	}
-	return all
 }

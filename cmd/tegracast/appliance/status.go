@@ -38,6 +38,9 @@ func (s *status) view() terminal.View {
 	for _, l := range s.flows.loops() {
 		v.Loops = append(v.Loops, l.String())
 	}
+	for _, x := range s.flows.externals() {
+		v.Loops = append(v.Loops, x.String())
+	}
 	if page := s.page(); page != nil {
 		v.Addresses = append(v.Addresses, "page: "+*page)
 	}

@@ -67,6 +67,14 @@ func (a *Appliance) origin(name string) string {
 	return name
 }
 
+// MemoryOf returns the name of the source or stage in whose memory the frames of the source or stage called name are.
+func (a *Appliance) MemoryOf(name string) string {
+	for s := a.Stage(name); s != nil && s.Passes; s = a.Stage(name) {
+		name = s.From
+	}
+	return name
+}
+
 // pictures returns what the source or stage called name delivers, or false if none of that name has been resolved so
 // far.
 func (a *Appliance) pictures(name string) (Pictures, bool) {
@@ -147,8 +155,9 @@ type Stage struct {
 	Depth    int    // maximum number of frames that wait for it
 	Pictures Pictures
 	Kind     StageKind
-	Holds    int // maximum number of frames that it holds
-	MayHold  int // maximum number of frames that it holds if it works on a GPU; 0: Holds
+	Holds    int  // maximum number of frames that it holds
+	Passes   bool // it passes its frames on, in the memory of From
+	MayHold  int  // maximum number of frames that it holds if it works on a GPU; 0: Holds
 	At       yamlfile.Place
 	OpenAt   yamlfile.Place // place for the error if it cannot be opened
 

@@ -37,14 +37,15 @@ type SourceKinds struct {
 
 // StageKinds are the kinds of stages. Each kind has its own list.
 type StageKinds struct {
-	ISP     []*ISP    `yaml:"isp,omitempty" jsonschema_description:"Stages that turn Bayer frames into pictures."`
-	Kernels []*Kernel `yaml:"kernels,omitempty" jsonschema_description:"Stages that are CUDA kernels of your own (docs/kernels/README.md)."`
+	ISP      []*ISP      `yaml:"isp,omitempty" jsonschema_description:"Stages that turn Bayer frames into pictures."`
+	Kernels  []*Kernel   `yaml:"kernels,omitempty" jsonschema_description:"Stages that are CUDA kernels of your own (docs/kernels/README.md)."`
+	External []*External `yaml:"external,omitempty" jsonschema_description:"Stages whose work another process does, such as one with PyTorch or TensorRT (docs/inference.md): frames go on with the results that it returns."`
 }
 
 // OutputSection is an output. Exactly one kind is given.
 type OutputSection struct {
 	Name        string                         `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the output."`
-	From        string                         `yaml:"from,omitempty" jsonschema_description:"Name of a source, an isp or a kernel (default: the first isp of the first source)."`
+	From        string                         `yaml:"from,omitempty" jsonschema_description:"Name of a source or a stage (default: the first isp of the first source)."`
 	Scale       string                         `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
 	Rate        Rate                           `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
 	Queue       int                            `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2, and one more for each 500 MB of frames a second, at most 10)."`

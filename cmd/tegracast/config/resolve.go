@@ -78,8 +78,8 @@ func (r *resolver) stages(root yamlfile.Section) error {
 	for _, l := range lists {
 		for i, kind := range l.kinds {
 			name, from := kind.head()
-			if *from == "" { // the first isp for a kernel, or, without one, the first source
-				if *from = r.out.Sources[0].Name; l.key == "kernels" && len(r.file.ISP) > 0 {
+			if *from == "" { // the first isp for another stage, or, without one, the first source
+				if *from = r.out.Sources[0].Name; l.key != "isp" && len(r.file.ISP) > 0 {
 					*from = r.file.ISP[0].Name
 				}
 			}
@@ -147,7 +147,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	}
 	in, ok := r.out.pictures(c.From)
 	if !ok {
-		return o, at.Key("from").Errorf("there is no source, isp or kernel %q", c.From)
+		return o, at.Key("from").Errorf("there is no source and no stage %q", c.From)
 	}
 	o.From, o.Source, o.Kind = c.From, r.out.origin(c.From), kind
 	if o.traits, err = kind.resolve(r, kindAt, &o); err != nil {
@@ -165,7 +165,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 		r.out.Source(o.Source).Shared = true
 	}
 	o.shown, o.turned = in.Any, in.Turned
-	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Stage(c.From) == nil
+	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Source(r.out.MemoryOf(c.From)) != nil
 	if o.recorded && in.Known && !in.Any {
 		o.pixels = in.Pixel // a kernel's format
 	}
@@ -265,13 +265,13 @@ func (r *resolver) slots(root yamlfile.Section) error {
 		s, need, may := &r.out.Sources[i], 2, 2
 		s.SlotsAt = root.Key("sources").Element(i).Key("slots").Place()
 		for j := range r.out.Stages {
-			if c := &r.out.Stages[j]; c.From == s.Name {
+			if c := &r.out.Stages[j]; r.out.MemoryOf(c.From) == s.Name {
 				need += c.Depth + c.Holds
 				may += c.Depth + max(c.Holds, c.MayHold)
 			}
 		}
 		for j := range r.out.Outputs {
-			if o := &r.out.Outputs[j]; o.From == s.Name {
+			if o := &r.out.Outputs[j]; r.out.MemoryOf(o.From) == s.Name {
 				need += o.Depth + o.Holds
 				may += o.Depth + o.Holds
 			}

@@ -34,7 +34,7 @@ func Pools(a *config.Appliance) (list []Pool) {
 		list = append(list, p)
 	}
 	for i := range a.Stages {
-		if s := &a.Stages[i]; a.Source(s.Source).FormatKnown {
+		if s := &a.Stages[i]; a.Source(s.Source).FormatKnown && !s.Passes {
 			list = append(list, stagePools(a, s)...)
 		}
 	}
@@ -57,13 +57,13 @@ func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 		list[i].Pins += pins
 	}
 	for i := range a.Stages {
-		if k := &a.Stages[i]; k.From == s.Name {
+		if k := &a.Stages[i]; a.MemoryOf(k.From) == s.Name {
 			add(input(a, k), k.Depth+k.Holds, 0)
 		}
 	}
 	for i := range a.Outputs {
 		o := &a.Outputs[i]
-		if o.From != s.Name {
+		if a.MemoryOf(o.From) != s.Name {
 			continue
 		}
 		want, own, err := o.Formats(source.Format)
@@ -81,9 +81,13 @@ func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 // input returns the format of the frames that a stage reads.
 func input(a *config.Appliance, s *config.Stage) pipeline.Format {
 	f := a.Source(s.Source).Format
-	if k, is := s.Kind.(*config.Kernel); is {
+	switch k := s.Kind.(type) { // a stage with an impossible format is refused when it is opened
+	case *config.Kernel:
 		c := k.Config()
-		f, _ = c.Input(f) // a kernel with an impossible format is refused when it is opened
+		f, _ = c.Input(f)
+	case *config.External:
+		c := k.Config()
+		f, _ = c.Input(f)
 	}
 	return f
 }

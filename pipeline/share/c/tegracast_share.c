@@ -20,8 +20,8 @@
 #define F_SEAL_SHRINK 2
 #endif
 
-enum { SUBSCRIBE = 1, READY = 2, WELCOME = 17, FRAME = 18, BYE = 19 };
-enum { VERSION = 1, WELCOME_SIZE = 48, FRAME_SIZE = 152, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_NAME = 64 };
+enum { SUBSCRIBE = 1, READY = 2, ANSWER = 3, WELCOME = 17, FRAME = 18, BYE = 19 };
+enum { VERSION = 1, VERSION_ANSWERS = 2, ANSWER_SIZE = 32, WELCOME_SIZE = 48, FRAME_SIZE = 152, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_NAME = 64 };
 
 struct slot {
 	const uint8_t *bytes;
@@ -30,7 +30,8 @@ struct slot {
 
 struct tgsh {
 	int fd;
-	enum tgsh_policy policy;
+	uint32_t policy;
+	int answers; /* it returns results */
 	uint32_t holds, held;
 	int asked; /* for a frame that has not come */
 	struct slot slots[TGSH_MAX_SLOTS];
@@ -43,6 +44,12 @@ static void put32(uint8_t *to, uint32_t v)
 {
 	for (int i = 0; i < 4; i++)
 		to[i] = v >> 8 * i;
+}
+
+static void put64(uint8_t *to, uint64_t v)
+{
+	put32(to, (uint32_t)v);
+	put32(to + 4, v >> 32);
 }
 
 static uint32_t get32(const uint8_t *from)
@@ -71,8 +78,7 @@ static int tell_ready(struct tgsh *s, uint32_t more, uint64_t lease)
 
 	put32(text, READY);
 	put32(text + 4, more);
-	put32(text + 8, (uint32_t)lease);
-	put32(text + 12, lease >> 32);
+	put64(text + 8, lease);
 	return tell(s, text, sizeof(text));
 }
 
@@ -112,7 +118,7 @@ static int receive(struct tgsh *s, int *fd)
 static int begin(struct tgsh *s, const char *path, uint32_t every)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
-	uint8_t text[20];
+	uint8_t text[24];
 	int n, fd;
 
 	if (strlen(path) >= sizeof(a.sun_path))
@@ -123,10 +129,11 @@ static int begin(struct tgsh *s, const char *path, uint32_t every)
 		return -errno;
 	put32(text, SUBSCRIBE);
 	memcpy(text + 4, "TGSH", 4);
-	put32(text + 8, VERSION);
+	put32(text + 8, s->answers ? VERSION_ANSWERS : VERSION);
 	put32(text + 12, s->policy);
 	put32(text + 16, every);
-	n = tell(s, text, sizeof(text));
+	put32(text + 20, 1);
+	n = tell(s, text, s->answers ? 24 : 20);
 	if (n && n != TGSH_ENDED)
 		return n;
 	do
@@ -154,7 +161,8 @@ int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint
 	if (!s)
 		return -ENOMEM;
 	s->fd = -1;
-	s->policy = policy;
+	s->policy = policy & ~TGSH_RESULTS;
+	s->answers = (policy & TGSH_RESULTS) != 0;
 	err = begin(s, path, every);
 	if (!err) {
 		*out = s;
@@ -246,6 +254,21 @@ int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds)
 		s->held++;
 	}
 	return n;
+}
+
+int tgsh_respond(struct tgsh *s, const struct tgsh_frame *f, const char *json, size_t length, int64_t began, int64_t ended)
+{
+	uint8_t text[ANSWER_SIZE + TGSH_MAX_ANSWER];
+
+	if (length > TGSH_MAX_ANSWER)
+		return -EMSGSIZE;
+	put32(text, ANSWER);
+	put32(text + 4, (uint32_t)length);
+	put64(text + 8, f->lease);
+	put64(text + 16, (uint64_t)began);
+	put64(text + 24, (uint64_t)ended);
+	memcpy(text + ANSWER_SIZE, json, length);
+	return tell(s, text, ANSWER_SIZE + length);
 }
 
 int tgsh_release(struct tgsh *s, const struct tgsh_frame *f)

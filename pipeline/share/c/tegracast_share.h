@@ -16,10 +16,12 @@ struct tgsh;
 enum tgsh_policy {
 	TGSH_LATEST = 0, /* tgsh_next returns the newest frame */
 	TGSH_BLOCK = 1,  /* each frame, as long as the process keeps up: those that come while it holds all that it may are lost */
+	TGSH_RESULTS = 1 << 8, /* added to one of these: the socket is that of an external stage, and the process calls tgsh_respond */
 };
 
 enum {
-	TGSH_MAX_SLOTS = 1 << 10, /* the number of a slot is less */
+	TGSH_MAX_SLOTS = 1 << 10,    /* the number of a slot is less */
+	TGSH_MAX_ANSWER = 48 << 10, /* bytes of the results of a frame */
 };
 
 enum tgsh_flags {
@@ -64,6 +66,10 @@ int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint
 /* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came or a signal did,
  * or an error. */
 int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds);
+
+/* Returns the results of a frame, once and before tgsh_release: length bytes of JSON (docs/share.md), at most TGSH_MAX_ANSWER. began and
+ * ended are when the work on it began and ended, in ns since 1970; 0: not known. It returns 0 or an error. */
+int tgsh_respond(struct tgsh *s, const struct tgsh_frame *f, const char *json, size_t length, int64_t began, int64_t ended);
 
 /* Gives a frame back, whose bytes must not be read any more. It returns 0 or an error. */
 int tgsh_release(struct tgsh *s, const struct tgsh_frame *f);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config
+
+import (
+	"cmp"
+	"io/fs"
+	"strconv"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/share"
+)
+
+// External is a stage whose work another process does. It passes its frames on with the results that the process
+// returns.
+type External struct {
+	Name     string   `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which outputs refer to it, and which its results carry."`
+	From     string   `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, or of a kernel that makes frames (default: the first isp, or, without one, the first source)."`
+	Pixels   string   `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format of the frames, if they come from an isp (default uyvy). The outputs behind the stage send the same pixels."`
+	Socket   string   `yaml:"socket" jsonschema:"minLength=1" jsonschema_description:"Path of the Unix socket that the process connects to, such as /run/tegracast/model."`
+	Deadline Duration `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms, at most 2s)."`
+	Policy   string   `yaml:"policy,omitempty" jsonschema:"enum=pass,enum=drop" jsonschema_description:"What becomes of a frame without results: pass (default) passes it on without them, drop drops it."`
+	Frames   int      `yaml:"frames,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many frames the process may hold (default 2)."`
+	Mode     string   `yaml:"mode,omitempty" jsonschema:"pattern=^0?[0-7]{3}$" jsonschema_description:"Mode of the socket, in quotes (default '0660')."`
+	Users    []int    `yaml:"users,omitempty" jsonschema_description:"Numbers of the users whose process may connect, of those that the mode allows (default: all)."`
+	Groups   []int    `yaml:"groups,omitempty" jsonschema_description:"Numbers of the groups whose process may connect."`
+
+	pixel  pipeline.PixelFormat // the pixel format that it gets from a stage; 0 if it reads from a source
+	turned bool                 // it gets Turned pictures
+}
+
+func (c *External) head() (name, from *string) { return &c.Name, &c.From }
+
+// Config returns the stage's configuration.
+func (c *External) Config() share.StageConfig {
+	mode, _ := strconv.ParseUint(c.Mode, 8, 9) // resolve has checked it
+	return share.StageConfig{
+		Name: c.Name, Pixels: c.pixel, Turned: c.turned, Socket: c.Socket, Mode: fs.FileMode(mode), Users: IDs(c.Users), Groups: IDs(c.Groups),
+		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop",
+	}
+}
+
+func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
+	c.Frames, c.Deadline.V, c.Policy = cmp.Or(c.Frames, defaultFrames), cmp.Or(c.Deadline.V, share.DefaultDeadline), cmp.Or(c.Policy, "pass")
+	socket := Share{Socket: c.Socket, Mode: cmp.Or(c.Mode, defaultMode), Users: c.Users, Groups: c.Groups}
+	c.Mode = socket.Mode
+	if err := socket.verify(at); err != nil {
+		return err
+	}
+	if first, taken := r.taken.take("socket "+c.Socket, at.Key("socket")); taken {
+		return at.Key("socket").Errorf("%s is %s already: give it another path", c.Socket, first)
+	}
+	in, ok := r.out.pictures(c.From)
+	switch {
+	case !ok:
+		return at.Key("from").Errorf("there is no source and no stage above this one called %q", c.From)
+	case in.None:
+		return at.Key("from").Errorf("%q outputs results, not pictures: give this stage the same from as that one", c.From)
+	case c.Pixels != "" && !in.Any:
+		return at.Key("pixels").Errorf("%q delivers its frames as they are: leave pixels out", c.From)
+	case c.Deadline.V < 0 || c.Deadline.V > share.MaxDeadline:
+		return at.Key("deadline").Errorf("%v: must be more than 0, and at most %v", c.Deadline.V, share.MaxDeadline)
+	case in.Any:
+		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true, Turned: in.Turned}
+		c.pixel = in.Pixel
+	case r.out.Source(r.out.MemoryOf(c.From)) == nil:
+		c.pixel = in.Pixel
+	}
+	source := r.out.Source(r.out.origin(c.From))
+	source.Shared = true
+	cfg := c.Config()
+	s.Pictures, s.wants, s.Holds, s.Passes, s.OpenAt = in, in.Pixel, cfg.Holds(source.Format), true, at.Key("socket").Place()
+	c.turned = in.Turned
+	return nil
+}
+
+// checkDeviceOnly implements StageKind.
+func (c *External) checkDeviceOnly(at yamlfile.Section, source string) error {
+	return at.Key("from").Errorf("the frames of %q are in write-combined memory, which the CPU of the other process cannot read fast: "+
+		"leave write_combined out, or read from an isp", source)
+}
+
+// restarts implements StageKind.
+func (c *External) restarts() StageKind { return c }
+
+// IDs converts numbers of users or groups to the kernel's type.
+func IDs(list []int) (all []uint32) {
+	for _, id := range list {
+		all = append(all, uint32(id))
+	}
+	return all
+}
