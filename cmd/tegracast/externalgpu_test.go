@@ -37,10 +37,15 @@ sources: [{name: camera, model: {rate: 60}}]
 external: [{name: model, from: camera, socket: %q}]
 outputs: [{name: lines, from: model, results: {tcp: %q}}]
 `, socket, address)))
+	root := "../.."
+	if _, err := os.Stat("pipeline"); err == nil { // gpu-test runs in the root of the tree
+		root = "."
+	}
+	detector := filepath.Join(root, "cmd/tegracast/testdata/detect.py")
 	python := func(args ...string) (*exec.Cmd, *bufio.Scanner) {
 		t.Helper()
 		c := exec.Command("python3", args...)
-		c.Env = append(os.Environ(), "PYTHONPATH=../../pipeline/share/python")
+		c.Env = append(os.Environ(), "PYTHONPATH="+filepath.Join(root, "pipeline/share/python"))
 		out, err := c.StdoutPipe()
 		if err == nil {
 			c.Stderr = os.Stderr
@@ -93,7 +98,7 @@ outputs: [{name: lines, from: model, results: {tcp: %q}}]
 			t.Errorf("%s: %d wrong, %d gaps", what, wrong.Load(), gaps.Load())
 		}
 	}
-	c, said := python("testdata/detect.py", socket, "60")
+	c, said := python(detector, socket, "60")
 	said.Scan()
 	frames.Store(0)
 	said.Scan()
@@ -106,7 +111,7 @@ outputs: [{name: lines, from: model, results: {tcp: %q}}]
 	}
 	tell("a minute of PyTorch")
 	for i := range 5 {
-		c, said := python("testdata/detect.py", socket, "60")
+		c, said := python(detector, socket, "60")
 		said.Scan()
 		time.Sleep(time.Duration(200+i*150) * time.Millisecond)
 		_, _ = c.Process.Kill(), c.Wait()
