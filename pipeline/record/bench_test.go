@@ -239,14 +239,16 @@ func syncPeer(b *testing.B, dir string) {
 
 // cpu returns the processor time used by this process and its children.
 func cpu(b *testing.B) (t time.Duration) {
-	for _, who := range []int{unix.RUSAGE_SELF, unix.RUSAGE_CHILDREN} {
-		var u unix.Rusage
-		if err := unix.Getrusage(who, &u); err != nil {
-			b.Fatal(err)
-		}
-		t += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return usage(b, unix.RUSAGE_SELF) + usage(b, unix.RUSAGE_CHILDREN)
+}
+
+// usage returns the processor time used by this process, or by its children that have ended.
+func usage(b *testing.B, who int) time.Duration {
+	var u unix.Rusage
+	if err := unix.Getrusage(who, &u); err != nil {
+		b.Fatal(err)
 	}
-	return t
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // busy returns the time for which the machine's processors have worked: the page cache is written by kernel threads,

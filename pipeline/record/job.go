@@ -61,7 +61,7 @@ func (j *job) close() (err error) {
 	return errors.Join(err, os.NewSyscallError("munmap", unix.Munmap(j.memory)))
 }
 
-// address returns the address of b, which is outside the Go heap.
+// address returns the address of b, which is not on a stack.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
 // errTail means that a frame's head or tail did not fit: newJob has allocated too few pages.

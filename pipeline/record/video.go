@@ -60,6 +60,8 @@ type Video struct {
 	frames, bytes, files, missed atomic.Uint64
 	waited                       atomic.Int64 // ns during which a write waited for the disk
 
+	keys, others sync.Pool // memory of pictures that refer to no other, and of those that do, which are much smaller
+
 	mu     sync.Mutex
 	queue  chan videoPicture // closed by Close
 	closed bool
@@ -118,7 +120,7 @@ func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	}
 	n := videoNote{Note: NoteOf(f), Results: v.results(f)}
 	n.Note.Results = nil
-	p := videoPicture{data: append([]byte(nil), picture...), key: key, at: f.Times.Shown(), note: n}
+	p := videoPicture{data: append(v.memory(key), picture...), key: key, at: f.Times.Shown(), note: n}
 	if w := v.config.Window; w != nil && w.Result != nil {
 		p.met = w.Result.met(f)
 	}
@@ -133,6 +135,21 @@ func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 		}
 	}
 	v.missed.Add(1)
+}
+
+// memory returns empty memory of a picture that was written, or nil if there is none.
+func (v *Video) memory(key bool) []byte {
+	if b, ok := v.pool(key).Get().(*[]byte); ok {
+		return (*b)[:0]
+	}
+	return nil
+}
+
+func (v *Video) pool(key bool) *sync.Pool {
+	if key {
+		return &v.keys
+	}
+	return &v.others
 }
 
 // results returns the results of a frame as JSON, or nil if it has none or they cannot be recorded.

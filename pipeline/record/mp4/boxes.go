@@ -20,24 +20,26 @@ var errMalformed = errors.New("malformed")
 // A layout lays out boxes in memory, one after another or within each other. Its err is the first error.
 type layout struct {
 	buffer seekablebuffer.Buffer
+	lead   int // bytes of buffer before the boxes
 	boxes  *amp4.Writer
 	err    error
 }
 
 func newLayout() *layout {
 	l := &layout{}
-	l.reset()
+	l.reset(0)
 	return l
 }
 
-// reset empties the layout, which keeps its memory.
-func (l *layout) reset() {
+// reset empties the layout, which keeps its memory. The boxes will begin lead bytes, less than a page, after its beginning.
+func (l *layout) reset(lead int) {
 	l.buffer.Reset()
-	l.boxes, l.err = amp4.NewWriter(&l.buffer), nil
+	l.write(make([]byte, lead))
+	l.lead, l.boxes, l.err = lead, amp4.NewWriter(&l.buffer), nil
 }
 
-func (l *layout) len() int      { return l.buffer.Len() }
-func (l *layout) bytes() []byte { return l.buffer.Bytes() }
+func (l *layout) len() int      { return l.buffer.Len() - l.lead }
+func (l *layout) bytes() []byte { return l.buffer.Bytes()[l.lead:] }
 
 // write writes bytes. It does not fail, since it writes to memory.
 func (l *layout) write(b []byte) { _, _ = l.buffer.Write(b) }

@@ -54,9 +54,9 @@ func ParameterSets(stream []byte) (sps, pps []byte) {
 		case t == unitPPS && pps == nil:
 			pps = unit
 		}
+		if sps != nil && pps != nil {
+			return sps, pps
+		}
 	}
-	if sps == nil || pps == nil {
-		return nil, nil
-	}
-	return sps, pps
+	return nil, nil
 }

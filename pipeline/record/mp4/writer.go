@@ -72,7 +72,11 @@ func (w *Writer) ticks(t time.Time) int64 {
 	return s*timeScale + (ns*timeScale+int64(time.Second)/2)/int64(time.Second)
 }
 
-// Fragment writes pictures as one fragment, with one write. The capture time of the picture after them is end. A
+// page is the unit of the layout in bytes.
+const page = 4096
+
+// Fragment writes pictures as one fragment, with one write. What it writes lies as its pages in the file do if it is
+// long: memory of the Go runtime from 32 KiB on begins with a page. The capture time of the picture after them is end. A
 // picture lasts until the next one, or one tick of the time scale if the next one is not later. If the write fails, the
 // file can be read up to the fragment before, and all further calls return the same error. After any other error,
 // nothing has been written.
@@ -86,7 +90,7 @@ func (w *Writer) Fragment(samples []Sample, end time.Time) error {
 	base := w.next + clamp(w.ticks(samples[0].At)-w.end, 0)
 	next := w.measure(samples, base, end)
 	l := w.l
-	l.reset()
+	l.reset(int(w.offset % page))
 	l.prft(samples[0].At, base)
 	w.notes(samples, base)
 	w.pad(len(samples))
@@ -167,7 +171,6 @@ func (w *Writer) measure(samples []Sample, base int64, end time.Time) int64 {
 // it is larger than a page. After a power cut or a kill, and for a program that reads while this one writes, a file may
 // end between two pages of the last write, and FFmpeg does not open a file that ends within a moof box.
 func (w *Writer) pad(n int) {
-	const page = 4096
 	room, size := page-int(w.offset+int64(w.l.len()))%page, moofSize(n)
 	if size <= room || size > page {
 		return

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // TestPicturesAreReadBack checks that each picture has its data, its note, its time and its duration, also where one is
@@ -242,5 +243,41 @@ func BenchmarkFragment(b *testing.B) {
 		if err := w.Fragment(samples, start.Add(time.Second)); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// addresses is a writer that checks that long writes lie in memory as in the file.
+type addresses struct {
+	at   uintptr
+	long int
+	t    *testing.T
+}
+
+func (w *addresses) Write(b []byte) (int, error) {
+	if p := uintptr(unsafe.Pointer(unsafe.SliceData(b))); len(b) >= 64<<10 {
+		w.long++
+		if p%page != w.at%page {
+			w.t.Errorf("%d bytes for offset %#x are at address %#x", len(b), w.at, p)
+		}
+	}
+	w.at += uintptr(len(b))
+	return len(b), nil
+}
+
+// TestLongFragmentsLieAsInTheFile checks it for fragments of several lengths.
+func TestLongFragmentsLieAsInTheFile(t *testing.T) {
+	out := &addresses{t: t}
+	w, err := NewWriter(out, Track{Codec: JPEG, Width: 16, Height: 16}, time.Unix(1e9, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range 40 {
+		at := time.Unix(1e9+int64(n), 0)
+		if err := w.Fragment([]Sample{{Data: make([]byte, 60_000+n*7919), Key: true, At: at}}, at.Add(time.Second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out.long < 30 {
+		t.Errorf("%d long writes", out.long)
 	}
 }
