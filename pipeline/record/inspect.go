@@ -138,6 +138,7 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 				return fmt.Errorf("chunk %d: the note of a frame: %w", i, err)
 			}
 			r.Lost += n.Lost
+			r.triggered(n.Triggers...)
 			if r.Image != nil && pixels.Size > 0 && pixels.Channel == r.Channel && pixels.Sequence == m.Sequence {
 				r.number(n.Frame)
 			}
@@ -159,12 +160,15 @@ func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
 			if err := readNote(f, m, &n); err != nil {
 				return fmt.Errorf("chunk %d: a trigger: %w", i, err)
 			}
-			if len(r.Triggers) < maxTriggers {
-				r.Triggers = append(r.Triggers, n)
-			}
+			r.triggered(n)
 		}
 	}
 	return nil
+}
+
+// triggered adds triggers to the list.
+func (r *Report) triggered(list ...TriggerNote) {
+	r.Triggers = append(r.Triggers, list[:min(len(list), maxTriggers-len(r.Triggers))]...)
 }
 
 // number sets the number of the frame that was counted last.

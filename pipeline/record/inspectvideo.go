@@ -53,6 +53,7 @@ func (r *Report) picture(f *mp4.File, i int, verify bool) error {
 	if err != nil {
 		return fmt.Errorf("picture %d: %w", i, err)
 	}
+	r.triggered(note.Triggers...)
 	if r.LastFrame = note.Frame; i == 0 {
 		r.FirstFrame = note.Frame
 	} else {

@@ -24,6 +24,8 @@ const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["fram
 	`"unverified":{"type":"boolean","description":"the camera's stream has no checksums"},` +
 	`"crc32c":{"type":"integer","description":"CRC-32C of the pixels, by the FPGA's trailer; 0: not known"},` +
 	`"lost":{"type":"integer","description":"frames that are missing before this one"},` +
+	`"triggers":{"type":"array","description":"triggers that came until then, in a recording of encoded pictures",` +
+	`"items":` + triggerSchema + `},` +
 	`"results":{"type":"array","description":"what the stages found"}}}`
 
 // A Note contains the data about a frame besides its pixels; noteSchema describes its fields. Times are in nanoseconds
@@ -42,6 +44,7 @@ type Note struct {
 	Unverified      bool              `json:"unverified,omitempty"`
 	CRC             uint32            `json:"crc32c,omitempty"`
 	Lost            uint64            `json:"lost"`
+	Triggers        []TriggerNote     `json:"triggers,omitempty"`
 	Results         []pipeline.Result `json:"results,omitempty"`
 }
 

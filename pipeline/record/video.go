@@ -20,9 +20,12 @@ import (
 const VideoExtension = ".mp4"
 
 const (
-	maxQueued = 64 << 20 // maximum bytes of pictures that wait for the disk
-	maxKept   = 1 << 30  // maximum bytes of pictures kept for a trigger
+	maxQueued   = 64 << 20 // maximum bytes of pictures that wait for the disk
+	maxFragment = 32 << 20 // bytes of pictures and notes from which on a fragment is written
 )
+
+// MaxKept is the maximum number of bytes of pictures that are kept for a trigger.
+const MaxKept = 1 << 30
 
 // VideoConfig configures a recording of encoded pictures. Fields without a comment are as in Config.
 type VideoConfig struct {
@@ -43,6 +46,15 @@ type VideoConfig struct {
 	Told          func(News)
 	Disks         *Disks
 	Logger        *slog.Logger
+
+	limits videoLimits
+}
+
+// videoLimits are constants, except in tests; 0: the constant.
+type videoLimits struct {
+	kept     int64         // MaxKept
+	pictures int           // of a file, after which the next one begins
+	patience time.Duration // diskPatience
 }
 
 // A Video records the encoded pictures of a stream as fragmented MP4 (ISO/IEC 14496-12 §8.8), or as MCAP. Each file
@@ -64,6 +76,8 @@ type Video struct {
 
 	mu     sync.Mutex
 	queue  chan videoPicture // closed by Close
+	due    chan struct{}     // holds a value while the recorder should look into the queue
+	begun  time.Time         // time of the oldest picture of the next fragment
 	closed bool
 	queued atomic.Int64 // bytes of the pictures in queue
 	gap    bool         // the newest picture was not queued
@@ -94,13 +108,15 @@ type videoNote struct {
 // why, and begins when it can be.
 func NewVideo(c VideoConfig) *Video {
 	c.Logger = cmp.Or(c.Logger, slog.Default())
+	l := &c.limits
+	l.kept, l.pictures, l.patience = cmp.Or(l.kept, MaxKept), cmp.Or(l.pictures, mp4.MaxSamples/2), cmp.Or(l.patience, diskPatience)
 	extension := VideoExtension
 	if c.MCAP {
 		extension = Extension
 	}
 	v := &Video{
 		config: c, triggers: make(chan Trigger, waitingTriggers),
-		queue: make(chan videoPicture, 4096), closing: make(chan struct{}), ended: make(chan struct{}),
+		queue: make(chan videoPicture, 4096), due: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
 		folder: folder{
 			directory: c.Directory, name: c.Name, extension: extension, keep: c.Keep, deleteOldest: c.DeleteOldest,
 			told: c.Told, disks: c.Disks, log: c.Logger,
@@ -128,13 +144,32 @@ func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	if v.queued.Load() <= maxQueued {
 		select {
 		case v.queue <- p:
-			v.queued.Add(int64(len(p.data)))
 			v.gap = false
+			if total := v.queued.Add(int64(len(p.data))); v.begins(&p) || total > maxQueued/4 || len(v.queue) > cap(v.queue)/4 {
+				v.wake()
+			}
 			return
 		default:
 		}
 	}
 	v.missed.Add(1)
+}
+
+// begins reports whether there is something to write with picture p: the fragment before it is complete, or a trigger may
+// have come. Otherwise the recorder sleeps on: to wake it for each picture costs more than all else.
+func (v *Video) begins(p *videoPicture) bool {
+	if v.config.Window == nil && !(p.key && v.config.Codec == mp4.H264) && p.at.Sub(v.begun).Abs() < v.config.Sync {
+		return false
+	}
+	v.begun = p.at
+	return true
+}
+
+func (v *Video) wake() {
+	select {
+	case v.due <- struct{}{}:
+	default:
+	}
 }
 
 // memory returns empty memory of a picture that was written, or nil if there is none.
@@ -200,6 +235,7 @@ func (v *Video) Close() error {
 		v.closed = true
 		close(v.closing) // before the queue, whose end must find it closed
 		close(v.queue)
+		v.wake()
 	}
 	v.mu.Unlock()
 	select {
@@ -215,6 +251,16 @@ const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
+
+// isClosing reports whether Close was called.
+func (v *Video) isClosing() bool {
+	select {
+	case <-v.closing:
+		return true
+	default:
+		return false
+	}
+}
 
 // run records until Close.
 func (v *Video) run() {
@@ -237,10 +283,8 @@ func (v *Video) run() {
 		if err == nil {
 			err = w.record()
 		}
-		select {
-		case <-v.closing:
+		if v.isClosing() {
 			cancel()
-		default:
 		}
 		if v.frames.Load() > before {
 			return pipeline.Settled, err
@@ -261,7 +305,7 @@ func (v *Video) run() {
 
 // watchDisk logs when the disk has not answered for longer than diskPatience, and when it answers again, until ctx ends.
 func (v *Video) watchDisk(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(v.config.limits.patience / 10)
 	defer tick.Stop()
 	answered := func() {}
 	defer func() { answered() }()
@@ -272,7 +316,7 @@ func (v *Video) watchDisk(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			what, since := v.waits.longest()
-			switch late := !since.IsZero() && now.Sub(since) > diskPatience; {
+			switch late := !since.IsZero() && now.Sub(since) > v.config.limits.patience; {
 			case late && !hangs:
 				text := ErrHangs.Error()
 				v.fault.Store(&text)

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func offer(v *Video, n uint64) {
 
 func startVideo(t *testing.T, c VideoConfig) *Video {
 	t.Helper()
-	c.Name, c.Codec, c.Width, c.Height = "rec", mp4.H264, 1920, 1080
+	c.Name, c.Width, c.Height = "rec", 1920, 1080
 	if c.Sync == 0 {
 		c.Sync = 5 * testPeriod
 	}
@@ -207,6 +208,158 @@ func TestVideoTriggers(t *testing.T) {
 		if !sequence(files[i], want[0], want[1]) {
 			t.Errorf("file %d has %v, want %v", i, files[i], want)
 		}
+	}
+}
+
+// taken waits until the recorder has taken what was offered.
+func taken(t *testing.T, v *Video) {
+	t.Helper()
+	await(t, func() bool { return len(v.queue) == 0 })
+}
+
+// triggersIn returns the frame numbers of the triggers in a file, as record info has them.
+func triggersIn(t *testing.T, path string) (list []uint64) {
+	t.Helper()
+	r, err := Inspect(t.Context(), path, false, func(float64) {})
+	if err != nil || !r.Good() {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	for _, n := range r.Triggers {
+		list = append(list, n.Frame)
+	}
+	return list
+}
+
+// TestVideoTriggersThatComeLate checks that each file has the notes of its triggers, and that a further trigger that is
+// late, whose pictures begin before those of the event, has all of them in a file, but none twice that an earlier event
+// has.
+func TestVideoTriggersThatComeLate(t *testing.T) {
+	for _, format := range []string{VideoExtension, Extension} {
+		var told []News
+		dir := t.TempDir()
+		v := startVideo(t, VideoConfig{
+			Directory: dir, Source: "camera", MCAP: format == Extension, Told: func(n News) { told = append(told, n) },
+			Window: &Window{Before: 12 * testPeriod, After: 5 * testPeriod},
+		})
+		trigger := func(n uint64) {
+			t.Helper()
+			taken(t, v)
+			if err := v.Trigger(Trigger{Cause: "test", At: testBegin.Add(time.Duration(n) * testPeriod)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for n := range uint64(120) {
+			switch n {
+			case 64: // 1050 to 1067, then 1030 to 1072
+				trigger(62)
+			case 67:
+				trigger(47)
+			case 90: // 1078, from the key frame 1070 on, to 1095; then from 1068, that is 1060, on, in a file of their own
+				trigger(90)
+			case 91:
+				trigger(80)
+			}
+			offer(v, n)
+		}
+		if err := v.Close(); err != nil {
+			t.Fatal(err)
+		}
+		paths, err := filesOf(dir, "rec", format)
+		if err != nil || len(paths) != 4 {
+			t.Fatalf("%v, %v", paths, err)
+		}
+		for i, want := range []struct {
+			first, last uint64
+			triggers    []uint64
+		}{{1050, 1066, []uint64{1064}}, {1030, 1067, []uint64{1067, 1064}}, {1070, 1090, []uint64{1090}}, {1060, 1095, []uint64{1091, 1090}}} {
+			if format == VideoExtension && !sequence(videoFiles(t, dir)[i], want.first, want.last) {
+				t.Errorf("file %d has %v, want %d to %d", i, videoFiles(t, dir)[i], want.first, want.last)
+			}
+			if got := triggersIn(t, paths[i]); !slices.Equal(got, want.triggers) {
+				t.Errorf("%s %d: triggers %v, want %v", format, i, got, want.triggers)
+			}
+		}
+		reported := 0
+		for _, n := range told {
+			if n.Trigger != nil {
+				reported++
+			}
+		}
+		if reported != 4 {
+			t.Errorf("%s: %d triggers were reported", format, reported)
+		}
+	}
+}
+
+// TestVideoKeepsALimitedNumberOfBytes checks that pictures before a trigger that are too many are dropped from the oldest
+// on, and that this is logged once.
+func TestVideoKeepsALimitedNumberOfBytes(t *testing.T) {
+	dir, log := t.TempDir(), &lines{}
+	v := startVideo(t, VideoConfig{
+		Directory: dir, Window: &Window{Before: 100 * testPeriod}, limits: videoLimits{kept: 35_000}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	for n := range uint64(98) {
+		offer(v, n)
+	}
+	taken(t, v)
+	if err := v.Trigger(Trigger{Cause: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	offer(v, 98)
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if files := videoFiles(t, dir); len(files) != 1 || !sequence(files[0], 1070, 1098) && !sequence(files[0], 1060, 1098) {
+		t.Errorf("%v", files)
+	}
+	if n := strings.Count(log.String(), "not all pictures before a trigger can be kept"); n != 1 {
+		t.Errorf("logged %d times:\n%s", n, log)
+	}
+}
+
+// TestVideoFilesHaveALimitedNumberOfPictures checks that the next file begins at a key frame when a file has as many
+// pictures as a reader takes.
+func TestVideoFilesHaveALimitedNumberOfPictures(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir, limits: videoLimits{pictures: 25}})
+	for n := range uint64(95) {
+		offer(v, n)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files := videoFiles(t, dir)
+	if len(files) != 4 || !sequence(files[0], 1000, 1029) || !sequence(files[3], 1090, 1094) || v.missed.Load() != 0 {
+		t.Errorf("%v, %d missed", files, v.missed.Load())
+	}
+}
+
+// TestVideoFragmentsHaveALimitedSize checks that pictures do not gather without a limit while a fragment is short in
+// time.
+func TestVideoFragmentsHaveALimitedSize(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir, Codec: mp4.JPEG, Sync: time.Hour})
+	f, picture := &pipeline.Frame{}, make([]byte, maxFragment/4)
+	for n := range uint64(9) {
+		f.Sequence = n
+		f.Times.Captured = testBegin.Add(time.Duration(n) * testPeriod)
+		await(t, func() bool { return v.queued.Load() < maxQueued/2 })
+		v.Take(f, picture, true)
+	}
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := os.Open(onlyVideo(t, dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	info, err := in.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, err := mp4.Read(in, info.Size()); err != nil || f.Len() != 9 || f.Fragments() != 3 {
+		t.Errorf("%d pictures in %d fragments, %v", f.Len(), f.Fragments(), err)
 	}
 }
 

@@ -28,6 +28,8 @@ type videoFile struct {
 	first    time.Time // capture time of the first picture
 	sps, pps []byte
 	pending  []mp4.Sample // pictures of the next fragment
+	waiting  int64        // their bytes, with those of their notes
+	pictures int          // in the file and in pending
 	newest   time.Time    // capture time of the newest picture
 	listed   bool         // the folder's entry was made durable
 	cached   bool         // the file system has no direct writes
@@ -86,19 +88,21 @@ func (g *videoFile) gone() bool {
 	return unix.Fstat(int(g.plain.Fd()), &st) == nil && st.Nlink == 0
 }
 
-// add appends a picture to the file. Before a key frame of H.264, and when the fragment is long enough, the fragment is
-// written.
+// add appends a picture to the file. Before a key frame of H.264, and when the fragment is long or large enough, the
+// fragment is written.
 func (v *Video) add(g *videoFile, p *videoPicture) error {
-	begins := p.key && v.config.Codec == mp4.H264
-	if len(g.pending) > 0 && (begins || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest)) {
-		if err := v.fragment(g, p.at); err != nil {
-			return err
-		}
-	}
 	note, err := json.Marshal(&p.note)
 	if err != nil {
 		return fmt.Errorf("frame %d: %w", p.note.Frame, err)
 	}
+	begins, size := p.key && v.config.Codec == mp4.H264, int64(len(p.data)+len(note))
+	if len(g.pending) > 0 && (begins || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest) || g.waiting+size > maxFragment) {
+		if err := v.fragment(g, p.at); err != nil {
+			return err
+		}
+	}
+	g.waiting += size
+	g.pictures++
 	g.pending = append(g.pending, mp4.Sample{Data: p.data, Key: p.key, At: p.at, Note: note})
 	g.newest = p.at
 	return nil
@@ -122,7 +126,7 @@ func (v *Video) fragment(g *videoFile, end time.Time) error {
 	v.frames.Add(uint64(len(g.pending)))
 	v.fault.Store(nil)
 	clear(g.pending)
-	g.pending = g.pending[:0]
+	g.pending, g.waiting = g.pending[:0], 0
 	v.waits.begin(syncing)
 	defer v.waits.end(syncing)
 	return v.sync(g)

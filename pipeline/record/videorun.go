@@ -18,10 +18,14 @@ type videoRun struct {
 
 	kept         []videoPicture // for triggers, beginning with one that refers to no other
 	keptBytes    int64
-	unwritten    int // index in kept of the first picture that is in no file
+	short        bool // it was logged that not all requested ones can be kept
+	unwritten    int  // index in kept of the next picture to write
 	above        bool
 	open         bool // there is an event
 	start, until time.Time
+	first, free  int           // indices in kept of the event's first picture, and of the first one that no event before it has
+	again        bool          // the event's file must end, because another one has the event from its new first picture on
+	triggers     []TriggerNote // for the note of the event's next picture
 }
 
 // record records pictures until the queue is closed, and then returns nil, or until an error occurs.
@@ -29,16 +33,21 @@ func (r *videoRun) record() error {
 	v := r.video
 	tick := time.NewTicker(max(v.config.Sync, lookEvery))
 	defer tick.Stop()
-	waited := false
+	waited, queue := false, v.queue
 	for {
 		var err error
 		select {
-		case p, more := <-v.queue:
+		case <-v.due:
+			queue = v.queue
+		case p, more := <-queue:
 			if !more {
 				return r.end(time.Time{})
 			}
 			v.queued.Add(-int64(len(p.data)))
 			waited = false
+			if len(queue) == 0 && !v.isClosing() {
+				queue = nil // until there is something to write
+			}
 			r.whole = p.key || r.whole && !p.gap
 			switch {
 			case !r.whole:
@@ -51,7 +60,8 @@ func (r *videoRun) record() error {
 				}
 			}
 		case <-tick.C:
-			if waited && r.file != nil { // no picture came meanwhile
+			queue = v.queue
+			if waited && len(queue) == 0 && r.file != nil { // no picture came meanwhile
 				err = v.fragment(r.file, r.file.newest.Add(lastDuration(r.file)))
 			}
 			waited = true
@@ -90,11 +100,7 @@ func (r *videoRun) write(p *videoPicture, now time.Time) error {
 
 // full reports whether a file has reached its limits before picture p.
 func full(c *VideoConfig, g *videoFile, p *videoPicture) bool {
-	size := g.end
-	for i := range g.pending {
-		size += int64(len(g.pending[i].Data) + len(g.pending[i].Note))
-	}
-	return c.Duration > 0 && p.at.Sub(g.first) >= c.Duration || c.Size > 0 && size >= c.Size
+	return c.Duration > 0 && p.at.Sub(g.first) >= c.Duration || c.Size > 0 && g.end+g.waiting >= c.Size || g.pictures >= c.limits.pictures
 }
 
 // end ends the current file, if there is one; see endFile.
@@ -168,14 +174,24 @@ func (r *videoRun) takeTriggers(p *videoPicture) {
 func (r *videoRun) request(cause string, at time.Time, p *videoPicture) {
 	w := r.video.config.Window
 	start, until := at.Add(-w.Before), at.Add(w.After)
-	if r.open {
-		r.until = latest(r.until, until)
-	} else {
-		r.open, r.start, r.until = true, start, until
-		r.unwritten = max(r.unwritten, r.keyBefore(start))
+	if !r.open {
+		r.free, r.first, r.start, r.until = r.unwritten, len(r.kept), start, until
 	}
+	r.until = latest(r.until, until)
+	if r.open { // so that a picture of the event has the note of the trigger
+		r.until = latest(r.until, p.at)
+	}
+	if first := max(r.free, r.keyBefore(start)); first < r.first { // a further trigger may be late, and begin earlier
+		r.again = r.file != nil
+		r.first, r.unwritten = first, first
+		if start.Before(r.start) {
+			r.start = start
+		}
+	}
+	r.open = true
 	r.video.log.Info("recording triggered", "cause", cause)
 	n := w.note(cause, at.UnixNano(), p.note.Frame)
+	r.triggers = append(r.triggers, n)
 	r.video.reportNews(News{Trigger: &n})
 }
 
@@ -199,6 +215,12 @@ func (r *videoRun) keyBefore(at time.Time) int {
 
 // event writes the kept pictures of the event that are in no file, up to picture p, and ends the event after it.
 func (r *videoRun) event(p *videoPicture) error {
+	if r.again {
+		r.again = false
+		if err := r.end(p.at); err != nil {
+			return err
+		}
+	}
 	if r.file == nil && r.unwritten < len(r.kept) { // a file begins with a picture that refers to no other
 		r.unwritten = r.keyBefore(r.kept[r.unwritten].at)
 	}
@@ -207,26 +229,33 @@ func (r *videoRun) event(p *videoPicture) error {
 		if x.at.After(r.until) {
 			break
 		}
+		x.note.Triggers = append(x.note.Triggers, r.triggers...)
+		r.triggers = nil
 		if err := r.write(x, time.Now()); err != nil {
 			return err
 		}
 	}
 	if p.at.After(r.until) {
-		r.open = false
+		r.open, r.triggers = false, nil
 		return r.end(p.at)
 	}
 	return nil
 }
 
 // forget drops the kept pictures that no trigger can request any more: a picture stays as long as one after it, up to
-// the next one that refers to no other, may be requested.
+// the next one that refers to no other, may be requested. If there are too many bytes of them, it drops others too.
 func (r *videoRun) forget(now time.Time) {
 	limit := now.Add(-r.video.config.Window.Before - time.Duration(slack))
 	from := 0
 	for i := 1; i < len(r.kept); i++ {
 		at := r.kept[i].at
-		outside := !at.After(limit) || at.After(now.Add(time.Duration(slack))) || r.keptBytes > maxKept
-		if r.kept[i].key && outside && (!r.open || i <= r.unwritten) {
+		outside, full := !at.After(limit) || at.After(now.Add(time.Duration(slack))), r.keptBytes > r.video.config.limits.kept
+		if r.kept[i].key && (outside || full) && (!r.open || i <= r.unwritten) {
+			if !outside && !r.short {
+				r.short = true
+				r.video.log.Warn("not all pictures before a trigger can be kept: shorten before, or lower the bit rate",
+					"bytes", r.keptBytes, "most", r.video.config.limits.kept, "keeps", now.Sub(at), "before", r.video.config.Window.Before)
+			}
 			for _, x := range r.kept[from:i] {
 				r.keptBytes -= int64(len(x.data))
 			}
@@ -235,6 +264,6 @@ func (r *videoRun) forget(now time.Time) {
 	}
 	if from > 0 {
 		r.kept = slices.Delete(r.kept, 0, from)
-		r.unwritten = max(r.unwritten-from, 0)
+		r.unwritten, r.first, r.free = max(r.unwritten-from, 0), max(r.first-from, 0), max(r.free-from, 0)
 	}
 }

@@ -212,8 +212,8 @@ func (f *File) table(b []byte, offset, at int64, defaults entry) (int64, error) 
 	if offset < 0 || count*row > int64(len(b)) || has&trunSize == 0 && count*max(int64(defaults.size), 1) > f.size {
 		return 0, errMalformed
 	}
-	if count > maxSamples-int64(len(f.samples)) {
-		return 0, fmt.Errorf("more than %d pictures in a file: %w", maxSamples, errUnsupported)
+	if count > MaxSamples-int64(len(f.samples)) {
+		return 0, fmt.Errorf("more than %d pictures in a file: %w", MaxSamples, errUnsupported)
 	}
 	for i := range count {
 		e := defaults

@@ -35,16 +35,18 @@ const (
 	trackID   = 1
 	timeScale = 90000
 
-	// Limits, in bytes but the last. A reader takes files of others that are twice as large as a Writer's.
+	// Limits, in bytes. A reader takes files of others that are twice as large as a Writer's.
 	maxHead     = 1 << 20 // ftyp and moov
 	maxMoof     = 64 << 20
 	maxNotes    = 64 << 20 // of a fragment, without their boxes
 	maxFragment = 1 << 30
 	maxPicture  = 1 << 28
-	maxSamples  = 1 << 23 // pictures of a file: 38 hours at 60 frames a second
 
 	epoch1904 = 2082844800 // seconds from 1904, when times of MP4 begin, to 1970
 )
+
+// MaxSamples is the maximum number of pictures of a file: 38 hours at 60 frames a second.
+const MaxSamples = 1 << 23
 
 // head returns the ftyp and moov boxes of a file.
 func (t *Track) head(begun time.Time) ([]byte, error) {

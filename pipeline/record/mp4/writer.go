@@ -140,8 +140,8 @@ func (w *Writer) check(samples []Sample) error {
 	switch {
 	case len(samples) == 0:
 		return errors.New("mp4: a fragment needs at least one picture")
-	case w.samples+len(samples) > maxSamples:
-		return fmt.Errorf("mp4: the file has %d pictures, and may have %d: begin another file", w.samples, maxSamples)
+	case w.samples+len(samples) > MaxSamples:
+		return fmt.Errorf("mp4: the file has %d pictures, and may have %d: begin another file", w.samples, MaxSamples)
 	case moofSize(len(samples)) > maxMoof || data > maxFragment || notes > maxNotes:
 		return fmt.Errorf("mp4: a fragment with %d pictures of %d bytes and %d bytes of notes: write it as several", len(samples), data, notes)
 	}

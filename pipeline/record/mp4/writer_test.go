@@ -219,7 +219,7 @@ func TestWriterRefuses(t *testing.T) {
 	if f := read(t, out.Bytes()); f.Len() != 4 || !f.Finished {
 		t.Errorf("%d pictures, finished %v", f.Len(), f.Finished)
 	}
-	w.samples = maxSamples
+	w.samples = MaxSamples
 	w.err = nil
 	if err := w.Fragment(good, start); err == nil || !strings.Contains(err.Error(), "begin another file") {
 		t.Error(err)
