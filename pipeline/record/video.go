@@ -228,7 +228,7 @@ func (v *Video) State() State {
 
 // Close ends the file with the pictures that were taken, and returns when the disk has them, or with the error because of
 // which they were not recorded. If the disk does not answer, the error wraps ErrHangs; the file is then ended when it
-// answers.
+// answers. Until then no other recording of these Disks begins in the folder.
 func (v *Video) Close() error {
 	v.mu.Lock()
 	if !v.closed {
@@ -242,6 +242,11 @@ func (v *Video) Close() error {
 	case <-v.ended:
 		return v.failed
 	case <-time.After(closePatience):
+		answered := v.config.Disks.add(v.directory, "the recording "+v.name, time.Now().Add(-closePatience))
+		go func() {
+			<-v.ended // ends: when the disk answers, or with the process
+			answered()
+		}()
 		return fmt.Errorf("%w: the recording %s is not closed: check the disk", ErrHangs, v.name)
 	}
 }
@@ -269,6 +274,13 @@ func (v *Video) run() {
 	var beside sync.WaitGroup
 	beside.Go(func() { v.watchDisk(ctx) })
 	beside.Go(func() {
+		for v.config.Disks.Hang(v.directory) != nil { // an earlier recording may still write its file and the index
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(lookEvery):
+			}
+		}
 		v.mend(ctx)
 		v.pruneRegularly(ctx)
 	})

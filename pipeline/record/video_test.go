@@ -437,6 +437,70 @@ func TestVideoOnADiskThatHangs(t *testing.T) {
 	}
 }
 
+// TestVideoReportsADiskThatHangs checks that a disk that does not answer is in the log, the state and the list of hanging
+// disks, and no longer when it answers again, with all pictures recorded.
+func TestVideoReportsADiskThatHangs(t *testing.T) {
+	disk, disks, log := hangtest.Mount(t), &Disks{}, &lines{}
+	v := startVideo(t, VideoConfig{
+		Directory: disk.Dir, Disks: disks, Logger: slog.New(slog.NewTextHandler(log, nil)), limits: videoLimits{patience: 200 * time.Millisecond},
+	})
+	offer(v, 0)
+	await(t, func() bool { return v.files.Load() == 1 })
+	disk.Hang(t)
+	for n := uint64(1); n < 50; n++ {
+		offer(v, n)
+	}
+	await(t, func() bool { return strings.Contains(log.String(), "the disk hangs") })
+	if st := v.State(); st.Error != ErrHangs.Error() || !disks.Hanging() || !errors.Is(disks.Hang(disk.Dir), ErrHangs) {
+		t.Errorf("%+v, %v", st, disks.Hang(disk.Dir))
+	}
+	disk.Answer(t)
+	await(t, func() bool { return strings.Contains(log.String(), "the disk answers again") })
+	if st := v.State(); st.Error != "" || disks.Hanging() {
+		t.Errorf("%+v, %v", st, disks.Hang(disk.Dir))
+	}
+	if err := v.Close(); err != nil {
+		t.Error(err)
+	}
+	if files := videoFiles(t, disk.Dir); len(files) != 1 || !sequence(files[0], 1000, 1049) || strings.Count(log.String(), "the disk hangs") != 1 {
+		t.Errorf("%v\n%s", files, log)
+	}
+}
+
+// TestVideoWaitsForTheOneBefore checks that a recording that begins while the disk hangs, and one of the same name is not
+// closed, takes pictures, and begins its file when the other one has ended, so that both files are in the index.
+func TestVideoWaitsForTheOneBefore(t *testing.T) {
+	disk, disks := hangtest.Mount(t), &Disks{}
+	first := startVideo(t, VideoConfig{Directory: disk.Dir, Disks: disks})
+	offer(first, 0)
+	await(t, func() bool { return first.files.Load() == 1 })
+	disk.Hang(t)
+	offer(first, testGroup)
+	if err := first.Close(); !errors.Is(err, ErrHangs) {
+		t.Errorf("Close: %v", err)
+	}
+	second := startVideo(t, VideoConfig{Directory: disk.Dir, Disks: disks})
+	offer(second, 2*testGroup)
+	await(t, func() bool { return strings.Contains(second.State().Error, "the recording rec waits") })
+	second.index.mu.Lock()
+	if second.files.Load() > 0 || second.index.ranks != nil {
+		t.Errorf("%d files have begun, the index is %v", second.files.Load(), second.index.ranks)
+	}
+	second.index.mu.Unlock()
+	disk.Answer(t)
+	<-first.ended
+	await(t, func() bool { return second.files.Load() == 1 })
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if files := videoFiles(t, disk.Dir); len(files) != 2 || len(files[0]) != 2 || len(files[1]) != 1 || disks.Hanging() {
+		t.Errorf("%v", files)
+	}
+	if list, err := second.own(); err != nil || len(list) != 2 {
+		t.Errorf("the index has %v, %v", list, err)
+	}
+}
+
 // recordedVideo records the first pictures in a file, and returns its path and its content.
 func recordedVideo(t *testing.T, pictures uint64) (path string, whole []byte, f *mp4.File) {
 	t.Helper()

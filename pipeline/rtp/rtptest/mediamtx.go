@@ -68,6 +68,23 @@ func NewMediaMTX(t testing.TB) *MediaMTX {
 	return x
 }
 
+// Record returns a server that reads the stream of a URL by RTSP, and records it as fragmented MP4 in a folder, with a
+// fragment each second, unless the folder is "". It serves nobody.
+func (x *MediaMTX) Record(t testing.TB, url, folder string) *exec.Cmd {
+	t.Helper()
+	record := "no"
+	if folder != "" {
+		record = "yes"
+	}
+	config := filepath.Join(t.TempDir(), "mediamtx.yml")
+	text := fmt.Sprintf("{logLevel: warn, rtsp: no, rtmp: no, hls: no, srt: no, webrtc: no, paths: {camera: {source: '%s', rtspTransport: tcp, "+
+		"record: %s, recordPath: '%s', recordFormat: fmp4, recordPartDuration: 1s}}}\n", url, record, filepath.Join(folder, "%path-%s-%f"))
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return exec.Command(x.program, config)
+}
+
 // Start starts the server, and waits until it listens.
 func (x *MediaMTX) Start(t testing.TB) {
 	t.Helper()
