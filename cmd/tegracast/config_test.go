@@ -187,6 +187,10 @@ var combinations = [][3]string{
 	{streams, "{name: a, record: {directory: /d, trigger: {}}}", "outputs[0].record.trigger: give before, after or both"},
 	{streams, "{name: a, record: {directory: /d, trigger: {before: -1s}}}", "outputs[0].record.trigger.before: -1s: must not be less than 0"},
 	{
+		streams, "{name: a, rtp: {payload: h264, bitrate: 240000}, record: {directory: /d, trigger: {before: 1m}}}",
+		"outputs[0].record.trigger.before: 1m0s: pictures of up to 240000 kbit/s are kept in memory, at most 1 GiB: give at most 35s",
+	},
+	{
 		streams, "{name: a, record: {directory: /d, trigger: {after: 1s, result: {stage: isq, number: n, above: 1}}}}",
 		`record.trigger.result.stage: the frames of "isp" do not come through a stage "isq"`,
 	},

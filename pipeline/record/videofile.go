@@ -31,6 +31,7 @@ type videoFile struct {
 	waiting  int64        // their bytes, with those of their notes
 	pictures int          // in the file and in pending
 	newest   time.Time    // capture time of the newest picture
+	back     bool         // the clock was set back since the first one
 	listed   bool         // the folder's entry was made durable
 	cached   bool         // the file system has no direct writes
 }
@@ -82,6 +83,9 @@ func (g *videoFile) fits(p *videoPicture) bool {
 	return sps == nil || bytes.Equal(sps, g.sps) && bytes.Equal(pps, g.pps)
 }
 
+// isBefore reports whether the clock was set back before picture p.
+func (g *videoFile) isBefore(p *videoPicture) bool { return p.at.Before(g.newest.Add(-time.Duration(slack))) }
+
 // gone reports whether the file was deleted by someone else.
 func (g *videoFile) gone() bool {
 	var st unix.Stat_t
@@ -101,6 +105,7 @@ func (v *Video) add(g *videoFile, p *videoPicture) error {
 			return err
 		}
 	}
+	g.back = g.back || g.isBefore(p)
 	g.waiting += size
 	g.pictures++
 	g.pending = append(g.pending, mp4.Sample{Data: p.data, Key: p.key, At: p.at, Note: note})

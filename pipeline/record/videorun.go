@@ -76,7 +76,7 @@ func (r *videoRun) record() error {
 // reached its limits.
 func (r *videoRun) write(p *videoPicture, now time.Time) error {
 	v := r.video
-	if g := r.file; g != nil && p.key && (full(&v.config, g, p) || p.at.Before(g.newest.Add(-time.Duration(slack))) || !g.fits(p) || g.gone()) {
+	if g := r.file; g != nil && p.key && (full(&v.config, g, p) || g.back || g.isBefore(p) || !g.fits(p) || g.gone()) {
 		if err := r.end(p.at); err != nil {
 			return err
 		}

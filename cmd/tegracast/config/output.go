@@ -6,9 +6,11 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -165,6 +167,21 @@ func (o *Output) sends(f pipeline.Format) error {
 	}
 	if err := o.check(f); err != nil {
 		return o.formatAt.Errorf("%w", err)
+	}
+	return o.keeps(f)
+}
+
+// keeps refuses a recording whose pictures before a trigger, encoded from frames of format f, would not fit in memory.
+func (o *Output) keeps(f pipeline.Format) error {
+	c := o.section.RTP
+	if o.Video == nil || o.Video.Trigger == nil || c.Payload.V != rtp.H264 {
+		return nil
+	}
+	_, bits := c.Bits(f)
+	longest := time.Duration(float64(record.MaxKept) * 8 / float64(bits) * float64(time.Second)).Truncate(time.Second)
+	if before := o.Video.Trigger.Before.V; before > longest {
+		return o.beforeAt.Errorf("%v: pictures of up to %d kbit/s are kept in memory, at most 1 GiB: give at most %v, or a lower bitrate",
+			before, bits/1000, longest)
 	}
 	return nil
 }

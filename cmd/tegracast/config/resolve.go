@@ -157,7 +157,7 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 		if err := c.Record.resolveVideo(r, at.Key("record"), &o, c.RTP.Payload.V); err != nil {
 			return o, err
 		}
-		o.Video = c.Record
+		o.Video, o.beforeAt = c.Record, at.Key("record").Key("trigger").Key("before").Place()
 	}
 	o.Holds, o.pixels = cmp.Or(o.Holds, 1), cmp.Or(o.pixels, pipeline.UYVY)
 	o.OpenAt, o.formatAt = cmp.Or(o.OpenAt, o.At), cmp.Or(o.formatAt, kindAt.Place())
