@@ -317,7 +317,7 @@ func (v *Video) run() {
 
 // watchDisk logs when the disk has not answered for longer than diskPatience, and when it answers again, until ctx ends.
 func (v *Video) watchDisk(ctx context.Context) {
-	tick := time.NewTicker(v.config.limits.patience / 10)
+	tick := time.NewTicker(v.config.limits.patience / 5)
 	defer tick.Stop()
 	answered := func() {}
 	defer func() { answered() }()

@@ -576,3 +576,24 @@ func TestVideoIsRepaired(t *testing.T) {
 		}
 	}
 }
+
+// TestVideoWritesWhatHasComeOfAStreamThatStops checks that all pictures are in the file although none comes that would
+// complete their fragment, and that the recording goes on with the next one.
+func TestVideoWritesWhatHasComeOfAStreamThatStops(t *testing.T) {
+	dir := t.TempDir()
+	v := startVideo(t, VideoConfig{Directory: dir})
+	for n := range uint64(3) {
+		offer(v, n)
+	}
+	await(t, func() bool { return v.frames.Load() == 3 })
+	for n := uint64(3); n < 20; n++ {
+		offer(v, n)
+	}
+	await(t, func() bool { return v.frames.Load() == 20 })
+	if err := v.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if files := videoFiles(t, dir); len(files) != 1 || !sequence(files[0], 1000, 1019) {
+		t.Errorf("%v", files)
+	}
+}

@@ -31,20 +31,20 @@ type videoRun struct {
 // record records pictures until the queue is closed, and then returns nil, or until an error occurs.
 func (r *videoRun) record() error {
 	v := r.video
-	tick := time.NewTicker(max(v.config.Sync, lookEvery))
-	defer tick.Stop()
-	waited, queue := false, v.queue
+	patience, queue := max(v.config.Sync+v.config.Sync/4, lookEvery), v.queue
+	idle := time.NewTimer(patience)
+	defer idle.Stop()
 	for {
 		var err error
 		select {
 		case <-v.due:
 			queue = v.queue
+			idle.Reset(patience)
 		case p, more := <-queue:
 			if !more {
 				return r.end(time.Time{})
 			}
 			v.queued.Add(-int64(len(p.data)))
-			waited = false
 			if len(queue) == 0 && !v.isClosing() {
 				queue = nil // until there is something to write
 			}
@@ -59,12 +59,12 @@ func (r *videoRun) record() error {
 					v.missed.Add(1)
 				}
 			}
-		case <-tick.C:
+		case <-idle.C: // no picture comes that completes the fragment
 			queue = v.queue
-			if waited && len(queue) == 0 && r.file != nil { // no picture came meanwhile
+			if len(queue) == 0 && r.file != nil {
 				err = v.fragment(r.file, r.file.newest.Add(lastDuration(r.file)))
 			}
-			waited = true
+			idle.Reset(patience)
 		}
 		if err != nil {
 			return errors.Join(err, r.abandon())
