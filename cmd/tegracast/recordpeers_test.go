@@ -45,7 +45,8 @@ func BenchmarkRecordedStream(b *testing.B) {
 	url := serveH264(b)
 	mediamtx := rtptest.NewMediaMTX(b)
 	recorders := []streamRecorder{
-		{"record", ownRecorder}, {"MediaMTX", func(b *testing.B, url, folder string) *exec.Cmd { return mediamtx.Record(b, url, folder) }},
+		{"record", ownRecorder},
+		{"MediaMTX", func(b *testing.B, url, folder string) *exec.Cmd { return mediamtx.Record(b, url, folder) }},
 		{"ffmpeg -c copy", ffmpegRecorder},
 	}
 	costs := make([][]float64, len(recorders))

@@ -84,7 +84,9 @@ func (g *videoFile) fits(p *videoPicture) bool {
 }
 
 // isBefore reports whether the clock was set back before picture p.
-func (g *videoFile) isBefore(p *videoPicture) bool { return p.at.Before(g.newest.Add(-time.Duration(slack))) }
+func (g *videoFile) isBefore(p *videoPicture) bool {
+	return p.at.Before(g.newest.Add(-time.Duration(slack)))
+}
 
 // gone reports whether the file was deleted by someone else.
 func (g *videoFile) gone() bool {
