@@ -164,7 +164,7 @@ var combinations = [][3]string{
 	{"{name: isp}", "{name: isp, shading: {file: configcmd.go}}", `isp[0].shading.file: configcmd.go, line 1: the number of columns is "//"`},
 	{"isp: [{name: isp}]\n", "", `source "camera" delivers Bayer frames, which need an isp`},
 	{"name: raw", "name: raw, from: camera", "outputs[0].from: source \"camera\" delivers Bayer frames"},
-	{"name: raw", "name: raw, from: cam", `there is no source, isp or kernel "cam"`},
+	{"name: raw", "name: raw, from: cam", `there is no source and no stage "cam"`},
 	{"payload: raw", "payload: results, pixels: uyvp", "outputs[0].rtp.pixels: only payload raw has pixels"},
 	{"payload: raw", "payload: raw, session: raw", "outputs[0].rtp.session: only payload results has a session"},
 	{"payload: raw", "payload: results, session: raw", `outputs[0].rtp.session: "raw" is not an output that sends pictures by RTP`},
