@@ -130,7 +130,7 @@ func TestNoOtherFileIsOpened(t *testing.T) {
 		if f, err := all.Open(name); !errors.Is(err, ErrNoFile) {
 			t.Errorf("%q: %v, %v", name, f, err)
 		}
-		if c, err := all.OpenClip(name, Position{}, Position{}); !errors.Is(err, ErrNoFile) {
+		if c, err := all.OpenClip(t.Context(), name, Position{}, Position{}); !errors.Is(err, ErrNoFile) {
 			t.Errorf("%q: %v, %v", name, c, err)
 		}
 		if err := all.Delete(name, "a test"); !errors.Is(err, ErrNoFile) {
@@ -200,7 +200,7 @@ func TestClips(t *testing.T) {
 		{names[1], "1070", "1070", 0, 0, ErrRange},
 		{names[1], "1080", "1070", 0, 0, ErrRange},
 	} {
-		c, err := all.OpenClip(tt.name, position(t, tt.from), position(t, tt.to))
+		c, err := all.OpenClip(t.Context(), tt.name, position(t, tt.from), position(t, tt.to))
 		if tt.err != nil {
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%+v: %v", tt, err)

@@ -29,8 +29,9 @@ type folder struct {
 	log          *slog.Logger
 	writing      openFiles
 	index        index
-	unmended     sync.Map  // paths of files that could not be repaired
-	last         time.Time // in the name of the newest file
+	opened       atomic.Pointer[openedFiles] // of its files, those that are read; nil: none is
+	unmended     sync.Map                    // paths of files that could not be repaired
+	last         time.Time                   // in the name of the newest file
 }
 
 func (d *folder) where() *folder { return d }

@@ -48,6 +48,7 @@ func (r *Recordings) Add(s Recording) {
 		r.catalogs[d.name] = newCatalog()
 	}
 	r.catalogs[d.name].folder.Store(d)
+	d.opened.Store(&r.catalogs[d.name].opened)
 }
 
 // Retain forgets the files of removed recordings of outputs for which keep returns false.

@@ -295,10 +295,12 @@ func (d *folder) delete(x ownFile, why string) error {
 	return err
 }
 
+// remove deletes a file, and ends what reads it.
 func (d *folder) remove(x ownFile, why string) error {
 	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	d.opened.Load().close(x.path)
 	d.log.Info("a recording was deleted", "file", x.path, "bytes", x.used, "why", why)
 	d.reportNews(News{File: x.path, Deleted: true})
 	return nil

@@ -6,7 +6,7 @@ const keptSpans = 4; // of frames
 const patience = 10000; // ms for an answer
 
 // ask sends a request, and returns the answer, which comes within patience. It throws an Error with the appliance's words if there is none, or
-// a refusal.
+// a refusal; again is then the time in seconds after which to ask again, if that helps.
 async function ask(path, options) {
   let r;
   try {
@@ -14,7 +14,7 @@ async function ask(path, options) {
   } catch (e) {
     throw new Error("no answer from the appliance: " + e.message);
   }
-  if (!r.ok) throw new Error((await r.text().catch(String)).trim());
+  if (!r.ok) throw Object.assign(new Error((await r.text().catch(String)).trim()), { again: r.status === 503 && Number(r.headers.get("Retry-After")) });
   return r;
 }
 
@@ -55,7 +55,7 @@ class Player {
     try {
       const query = new URLSearchParams({ from: Math.max(0, seconds).toFixed(6) + "s" });
       if (this.last !== undefined) query.set("to", this.last + 1);
-      const span = await (await ask(this.path + "/frames?" + query)).json();
+      const span = await (await this.askPatiently(this.path + "/frames?" + query)).json();
       const frames = span.frames.map((f) => ({ at: span.begin + f.seconds, ...f.note }));
       this.spans = [...this.spans, { begin: span.begin, end: span.more ? frames.at(-1).at : Infinity, frames }].slice(-keptSpans);
       this.mark();
@@ -66,6 +66,21 @@ class Player {
       this.loading = false;
     }
     return null;
+  }
+
+  // askPatiently is ask, again and again while the appliance reads the recording, and says so.
+  async askPatiently(path) {
+    for (let told = false; ; told = true) {
+      try {
+        const answer = await ask(path);
+        if (told) this.failed("");
+        return answer;
+      } catch (e) {
+        if (this.ended || !e.again) throw e;
+        this.failed(e.message);
+        await new Promise((done) => setTimeout(done, e.again * 1000));
+      }
+    }
   }
 
   // find returns the span with a time, and the index of the frame that is nearest to it, or null if that is not loaded.
