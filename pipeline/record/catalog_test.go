@@ -109,6 +109,33 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
+// TestAnotherFormat checks that the files of a recording whose format was changed can still be listed, played and deleted.
+func TestAnotherFormat(t *testing.T) {
+	all, v, dir, names := cataloged(t, nil)
+	if err := all.Remove(v); err != nil {
+		t.Fatal(err)
+	}
+	other := startVideo(t, VideoConfig{Directory: dir, MCAP: true})
+	all.Add(other)
+	for n := range uint64(5) {
+		offer(other, n)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now, c := catalogNames(t, all, "", 10)
+	if len(now) != 5 || !slices.Equal(now[1:], names) || filepath.Ext(now[0]) != Extension || c.Files[1].Frames != 5 {
+		t.Fatalf("%+v", c)
+	}
+	checkClip(t, names[1], opened(t, all, names[1]), 1060, 1089)
+	if err := errors.Join(all.Delete(names[1], "a test"), all.Delete(now[0], "a test")); err != nil {
+		t.Error(err)
+	}
+	if now, _ = catalogNames(t, all, "", 10); !slices.Equal(now, slices.Delete(names, 1, 2)) {
+		t.Error(now)
+	}
+}
+
 // TestNoOtherFileIsOpened checks that names that a catalog does not have give no file, whatever is in the folder.
 func TestNoOtherFileIsOpened(t *testing.T) {
 	var deleted atomic.Int64

@@ -51,7 +51,7 @@ func (r *Recordings) catalogOf(name string) (*catalog, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for output, c := range r.catalogs {
-		if isFileOf(name, output, c.folder.Load().extension) {
+		if isRecordingOf(name, output) {
 			return c, nil
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // A folder holds the files of one recording.
 type folder struct {
-	directory, name, extension string
+	directory, name, extension string // the extension is that of new files
 
 	keep         Retention
 	deleteOldest bool       // a full disk deletes the oldest finished file
@@ -169,6 +169,11 @@ func filesOf(directory, name, extension string) ([]string, error) {
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// isRecordingOf reports whether a file's name is one that a recording gives, whatever its format.
+func isRecordingOf(file, name string) bool {
+	return isFileOf(file, name, Extension) || isFileOf(file, name, VideoExtension)
 }
 
 // isFileOf reports whether a file's name is one that a recording gives.
