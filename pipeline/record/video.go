@@ -62,10 +62,10 @@ type Video struct {
 
 	mu     sync.Mutex
 	queue  chan videoPicture // closed by Close
-	closed bool
-	queued atomic.Int64 // bytes of the pictures in queue
-	gap    bool         // the newest picture was not queued
-	told   bool         // it was logged that results cannot be recorded
+	closed time.Time         // when it began to be closed; zero: not yet
+	queued atomic.Int64      // bytes of the pictures in queue
+	gap    bool              // the newest picture was not queued
+	told   bool              // it was logged that results cannot be recorded
 
 	closing chan struct{} // closed by Close
 	ended   chan struct{} // closed when the recorder has ended, with failed
@@ -113,7 +113,7 @@ func NewVideo(c VideoConfig) *Video {
 func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if !v.closed.IsZero() {
 		return
 	}
 	n := videoNote{Note: NoteOf(f), Results: v.results(f)}
@@ -156,7 +156,7 @@ func (v *Video) results(f *pipeline.Frame) json.RawMessage {
 func (v *Video) Trigger(t Trigger) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return t.queueTo(v.triggers, v.config.Window, v.closed)
+	return t.queueTo(v.triggers, v.config.Window, !v.closed.IsZero())
 }
 
 // State returns the state of the recording. It does not wait for the disk.
@@ -178,18 +178,23 @@ func (v *Video) State() State {
 // which they were not recorded. If the disk does not answer, the error wraps ErrHangs; the file is then ended when it
 // answers.
 func (v *Video) Close() error {
-	v.mu.Lock()
-	if !v.closed {
-		v.closed = true
-		close(v.closing) // before the queue, whose end must find it closed
-		close(v.queue)
-	}
-	v.mu.Unlock()
+	v.end()
 	select {
 	case <-v.ended:
 		return v.failed
-	case <-time.After(closePatience):
+	case <-time.After(time.Until(v.closed.Add(closePatience))):
 		return fmt.Errorf("%w: the recording %s is not closed: check the disk", ErrHangs, v.name)
+	}
+}
+
+// end takes no more pictures.
+func (v *Video) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed.IsZero() {
+		v.closed = time.Now()
+		close(v.closing) // before the queue, whose end must find it closed
+		close(v.queue)
 	}
 }
 
