@@ -55,7 +55,8 @@ outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, r
 }
 
 // TestRecordingsByHTTP checks the numbers at both ends of parts that a client downloads, and that a client can neither
-// delete the file that is being written nor, after deleting the other one, get that.
+// delete the file that is being written nor, after deleting the other one, get that. When the stream is stopped, the page
+// still leads to its files.
 func TestRecordingsByHTTP(t *testing.T) {
 	appliance, base, dir, file := recordedPage(t)
 	path := base + "/api/v1/recordings/" + file.File
@@ -109,6 +110,12 @@ func TestRecordingsByHTTP(t *testing.T) {
 	if deleted, gone := status("DELETE", path), status("GET", path); deleted != http.StatusOK || gone != http.StatusNotFound {
 		t.Errorf("deleted: %d, then %d", deleted, gone)
 	}
+	if n := status("POST", base+"/api/v1/outputs/live/stop"); n != http.StatusOK {
+		t.Errorf("stopping it: %d", n)
+	}
+	if _, state := fetch(t, base+"/api/v1/status"); !strings.Contains(state, `"files":true,"stopped":true`) {
+		t.Errorf("stopped, it is %s", state)
+	}
 	appliance.Stop(t)
 }
 
@@ -149,8 +156,22 @@ func TestRecordingsInABrowser(t *testing.T) {
 		t.Helper()
 		pressed(ctx, t, fmt.Sprintf("document.getElementById(%q)", id))
 	}
+	waits := `(() => {
+		const ask = window.fetch;
+		window.fetch = (path, options) => {
+			if (!path.includes("/frames?")) return ask(path, options);
+			window.fetch = ask;
+			return Promise.resolve(new Response("the recording is being read: 40 %", { status: 503, headers: { "Retry-After": "1" } }));
+		};
+		return true;
+	})()`
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](waits)); err != nil {
+		t.Fatal(err)
+	}
 	press("Play-" + file.File)
+	until("why it waits", `document.getElementById("trouble-played").textContent === "the recording is being read: 40 %"`)
 	until("the first frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame))
+	until("no trouble", `document.getElementById("trouble-played").textContent === ""`)
 	press("forth")
 	until("the next frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame+1))
 	press("from")
