@@ -4,6 +4,8 @@
 const ahead = 3; // seconds of frames that are asked for before they are shown
 const keptSpans = 4; // of frames
 const patience = 10000; // ms for an answer
+// Whether it can be known which picture a video shows while it plays. Firefox gives VideoFrame other times.
+const exact = "VideoFrame" in window && !navigator.userAgent.includes("Firefox");
 
 // ask sends a request, and returns the answer, which comes within patience. It throws an Error with the appliance's words if there is none, or
 // a refusal; again is then the time in seconds after which to ask again, if that helps.
@@ -24,7 +26,8 @@ class Player {
   constructor(path, video, canvas, changed, failed) {
     Object.assign(this, { path, video, canvas, changed, failed });
     this.spans = []; // of frames that were loaded: { begin, end, frames }, by their times in seconds
-    this.at = null; // time of the picture on the canvas; null: none was drawn
+    this.at = null; // time of the picture on the canvas, or after a search within it; null: not known
+    this.within = false; // which of the two
     this.frame = null; // the frame that it shows; null: not known
     this.loading = false;
     this.ended = false;
@@ -32,6 +35,9 @@ class Player {
     const listen = (kind, take) => video.addEventListener(kind, take, { signal: this.on.signal });
     for (const kind of ["play", "pause", "ended", "timeupdate", "loadedmetadata"]) listen(kind, changed);
     listen("error", () => this.explain());
+    if (exact) return;
+    listen("pause", () => { video.currentTime = video.currentTime; }); // shows which picture it is
+    listen("seeked", () => video.paused && this.show(video, video.currentTime, true));
   }
 
   // open shows the first picture. The video ends with the frame that is the last one now, also if the recording goes on.
@@ -90,31 +96,35 @@ class Player {
     let low = 0, high = span.frames.length - 1;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (span.frames[middle].at <= seconds) low = middle;
+      if (span.frames[middle].at <= seconds + 0.00002) low = middle;
       else high = middle - 1;
     }
-    const next = span.frames[low + 1];
+    const next = !this.within && span.frames[low + 1];
     return { span, index: next && next.at - seconds < seconds - span.frames[low].at ? low + 1 : low };
   }
 
-  // draw draws the picture that the video has now. That may be a newer one than the one that it is called for: its timestamp says which.
+  // draw draws the picture that the video has now. That may be another one than the one that it is called for: its timestamp says which.
+  // Without timestamps that is only known while the video stands still, and until then nothing is drawn over the picture.
   draw(meta) {
-    let picture = this.video, at = meta.mediaTime;
-    if ("VideoFrame" in window) {
-      try {
-        picture = new VideoFrame(this.video);
-      } catch {
-        return; // a video that has just begun may have none (InvalidStateError)
-      }
-      at = picture.timestamp / 1e6;
+    if (!exact) return this.show(this.video, this.video.paused && !this.video.seeking ? meta.mediaTime : null, false);
+    let picture;
+    try {
+      picture = new VideoFrame(this.video);
+    } catch {
+      return; // a video that has just begun may have none (InvalidStateError)
     }
-    const canvas = this.canvas;
-    if (canvas.width !== meta.width || canvas.height !== meta.height) [canvas.width, canvas.height] = [meta.width, meta.height];
-    canvas.getContext("2d").drawImage(picture, 0, 0, meta.width, meta.height);
-    if (picture.close) picture.close();
-    this.at = at;
-    this.frame = null;
+    this.show(picture, picture.timestamp / 1e6, false);
+    picture.close();
+  }
+
+  // show draws a picture of a time.
+  show(picture, at, within) {
+    const canvas = this.canvas, { videoWidth: width, videoHeight: height } = this.video;
+    if (canvas.width !== width || canvas.height !== height) [canvas.width, canvas.height] = [width, height];
+    canvas.getContext("2d").drawImage(picture, 0, 0, width, height);
+    Object.assign(this, { at, within, frame: null });
     delete canvas.dataset.frame;
+    this.changed();
     this.mark();
   }
 
