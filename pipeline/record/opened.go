@@ -105,7 +105,7 @@ func (o *openedFiles) close(path string) {
 	}
 }
 
-// An answer is what a function has returned.
+// An answer holds the results of a function.
 type answer[T any] struct {
 	result T
 	err    error

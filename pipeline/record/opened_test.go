@@ -25,8 +25,8 @@ func holdsDeleted(t *testing.T, path string) bool {
 	return false
 }
 
-// TestDeletionEndsReaders checks that a file that is deleted, by a client or because of a limit, is closed for all who
-// read it.
+// TestDeletionEndsReaders checks that a file that is deleted, by a client or because of a limit, is closed for all its
+// readers.
 func TestDeletionEndsReaders(t *testing.T) {
 	all, v, dir, names := cataloged(t, nil)
 	for name, remove := range map[string]func(name string) error{

@@ -45,10 +45,11 @@ type parsedVideo struct {
 
 // of returns the tables of a file as it was when it was opened. If ctx ends before they are read, the error wraps ErrReading.
 func (p *parsedVideos) of(ctx context.Context, d *folder, in *File) (*mp4.File, error) {
-	v, before := p.find(in.info)
+	v, _ := p.find(in.info)
 	if v == nil {
 		select {
 		case p.turn <- struct{}{}:
+			var before *parsedVideo
 			if v, before = p.find(in.info); v != nil {
 				<-p.turn // ends: this call has sent a value
 			} else {

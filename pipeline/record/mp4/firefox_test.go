@@ -65,7 +65,7 @@ type firefoxFile struct {
 	first, last int
 }
 
-// firefoxSaw is what the page tells about a file.
+// firefoxSaw holds the page's report of a file.
 type firefoxSaw struct {
 	Error          string
 	Duration, End  float64 // in seconds
