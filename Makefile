@@ -11,7 +11,7 @@ BIN := bin/tegracast
 UNITS = $(shell go list ./... | grep -v -e /cmd/ -e /kmodtest)
 # Peers of the tests, what simulates the FPGA's design, what the race detector links with, the virtual Jetson, and what judges packages and manual pages.
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
-	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
+	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium firefox-esr fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	dkms kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
 	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck crun skopeo umoci prometheus verilator yosys python3-numpy
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
@@ -38,7 +38,7 @@ NODE_MODULES := pipeline/record/testdata/core pipeline/record/mp4/testdata/mp4bo
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
 LONG_MACHINE := TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
-LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestFloods|TestLoad|TestWebLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
+LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestRecordingsThousand|TestFloods|TestLoad|TestWebLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
 LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
 SOAK ?= 1h

@@ -7,7 +7,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
+	"math/bits"
 	"net/http"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -22,9 +25,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
-// recordedPage starts an appliance that records numbered pictures as H.264 in files of at least 3 s, and returns the
-// page's address and a file that is finished and misses no frame.
-func recordedPage(t *testing.T) (appliance *programtest.Process, base, dir string, file web.RecordingFile) {
+// recordedPage starts an appliance that records numbered pictures as H.264 in files of at least a duration, and returns
+// the page's address and a file that is finished and misses no frame.
+func recordedPage(t *testing.T, duration time.Duration) (appliance *programtest.Process, base, dir string, file web.RecordingFile) {
 	t.Helper()
 	dir = t.TempDir()
 	base = fmt.Sprintf("127.0.0.1:%d", rtptest.EvenPorts(t, 1)[0])
@@ -33,11 +36,11 @@ web: {listen: %q}
 rtsp: {listen: none}
 sources: [{name: camera, model: {replay: %s, width: %d, height: %d, shift: %d, exposure: 10ms, readout: 15ms}}]
 isp: [{name: isp, workers: 1, statistics: true}]
-outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %q, duration: 3s, sync: 500ms}}]
-`, base, numbered(t), stampWidth, stampHeight, stampBlock, dir)
+outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, record: {directory: %q, duration: %v, sync: 500ms}}]
+`, base, numbered(t), stampWidth, stampHeight, stampBlock, dir, duration)
 	appliance = programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", t.TempDir())
 	base = "http://" + base
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute + 2*duration); ; time.Sleep(50 * time.Millisecond) {
 		var l web.RecordingList
 		_, text := fetch(t, base+"/api/v1/recordings")
 		if err := json.Unmarshal([]byte(text), &l); err != nil {
@@ -55,9 +58,10 @@ outputs: [{name: live, rtp: {payload: h264, bitrate: 4000, bitrate_min: 4000}, r
 }
 
 // TestRecordingsByHTTP checks the numbers at both ends of parts that a client downloads, and that a client can neither
-// delete the file that is being written nor, after deleting the other one, get that.
+// delete the file that is being written nor, after deleting the other one, get that. When the stream is stopped, the page
+// still leads to its files.
 func TestRecordingsByHTTP(t *testing.T) {
-	appliance, base, dir, file := recordedPage(t)
+	appliance, base, dir, file := recordedPage(t, 3*time.Second)
 	path := base + "/api/v1/recordings/" + file.File
 	if numbers, finished := recordedNumbers(t, filepath.Join(dir, file.File)); !finished || len(numbers) != file.Frames ||
 		numbers[0] != file.FirstFrame || numbers[len(numbers)-1] != file.LastFrame || file.Width != stampWidth || file.Encoding != "h264" {
@@ -87,37 +91,46 @@ func TestRecordingsByHTTP(t *testing.T) {
 			}
 		}
 	}
-	status := func(method, path string) int {
-		t.Helper()
-		q, err := http.NewRequestWithContext(t.Context(), method, path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		r, err := programtest.Client.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		_, _ = io.Copy(io.Discard, r.Body)
-		return r.StatusCode
-	}
 	growing := recordedStreams(t, dir, "live")
 	slices.Sort(growing)
-	if n := status("DELETE", base+"/api/v1/recordings/"+filepath.Base(growing[len(growing)-1])); n != http.StatusConflict {
+	if n := requested(t, "DELETE", base+"/api/v1/recordings/"+filepath.Base(growing[len(growing)-1])); n != http.StatusConflict {
 		t.Errorf("the file that is being written: %d", n)
 	}
-	if deleted, gone := status("DELETE", path), status("GET", path); deleted != http.StatusOK || gone != http.StatusNotFound {
+	if deleted, gone := requested(t, "DELETE", path), requested(t, "GET", path); deleted != http.StatusOK || gone != http.StatusNotFound {
 		t.Errorf("deleted: %d, then %d", deleted, gone)
+	}
+	if n := requested(t, "POST", base+"/api/v1/outputs/live/stop"); n != http.StatusOK {
+		t.Errorf("stopping it: %d", n)
+	}
+	if _, state := fetch(t, base+"/api/v1/status"); !strings.Contains(state, `"files":true,"stopped":true`) {
+		t.Errorf("stopped, it is %s", state)
 	}
 	appliance.Stop(t)
 }
 
-// readRecorded stores, for each picture that the player draws with its number, the number and those in the pixels.
+// requested sends a request and returns the status of its answer.
+func requested(t *testing.T, method, path string) int {
+	t.Helper()
+	q, err := http.NewRequestWithContext(t.Context(), method, path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := programtest.Client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	_, _ = io.Copy(io.Discard, r.Body)
+	return r.StatusCode
+}
+
+// readRecorded stores, for each picture that the player draws with its number, the number, those in the pixels, and a
+// result of the frame that depends on the second one: how bright the samples are.
 const readRecorded = `(() => {
 	const canvas = document.getElementById("canvas");
 	window.seen = [];
 	new MutationObserver(() => {
-		if (canvas.dataset.frame) seen.push([Number(canvas.dataset.frame), ...numbers(canvas.getContext("2d")), performance.now()]);
+		if (canvas.dataset.frame) seen.push([Number(canvas.dataset.frame), ...numbers(canvas.getContext("2d")), player.frame.results[0].numbers.mean_green]);
 	}).observe(canvas, { attributes: true, attributeFilter: ["data-frame"] });
 	return true;
 })()`
@@ -128,29 +141,29 @@ func TestRecordingsInABrowser(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: a browser takes its time")
 	}
-	appliance, base, dir, file := recordedPage(t)
-	page := programtest.Page(t, base)
-	ctx, complaints := browser(t, strings.Replace(page, "/?", "/recordings.html?", 1))
-	until := func(what, condition string) {
-		t.Helper()
-		awaitPage(ctx, t, what, condition)
-	}
+	appliance, base, dir, file := recordedPage(t, 3*time.Second)
+	ctx, complaints := recordingsPage(t, base, file)
+	until, press := untilIn(ctx, t), pressIn(ctx, t)
 	row := fmt.Sprintf(`document.getElementById("Play-%s").closest("tr")`, file.File)
-	until("the list", fmt.Sprintf(`document.getElementById("Play-%s") !== null`, file.File))
 	until("what is in the file", row+fmt.Sprintf(`.textContent.includes("%d–%d")`, file.FirstFrame, file.LastFrame))
 	until("disk space", fmt.Sprintf(`document.getElementById("folders").textContent.startsWith(%q) &&
 		document.getElementById("folders").textContent.includes(" free of ")`, dir))
-	for _, script := range []string{stampReader, readRecorded} {
-		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	press := func(id string) {
-		t.Helper()
-		pressed(ctx, t, fmt.Sprintf("document.getElementById(%q)", id))
+	waits := `(() => {
+		const ask = window.fetch;
+		window.fetch = (path, options) => {
+			if (!path.includes("/frames?")) return ask(path, options);
+			window.fetch = ask;
+			return Promise.resolve(new Response("the recording is being read: 40 %", { status: 503, headers: { "Retry-After": "1" } }));
+		};
+		return true;
+	})()`
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](waits)); err != nil {
+		t.Fatal(err)
 	}
 	press("Play-" + file.File)
+	until("why it waits", `document.getElementById("trouble-played").textContent === "the recording is being read: 40 %"`)
 	until("the first frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame))
+	until("no trouble", `document.getElementById("trouble-played").textContent === ""`)
 	press("forth")
 	until("the next frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame+1))
 	press("from")
@@ -201,6 +214,66 @@ func TestRecordingsInABrowser(t *testing.T) {
 	}
 }
 
+// TestRecordingsThousand checks that a browser plays a recording from its beginning to its end, of a stream that is
+// stopped, and that 1,000 pictures have the numbers and the results displayed with them.
+func TestRecordingsThousand(t *testing.T) {
+	if os.Getenv("TEGRACAST_LONG") == "" {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+	appliance, base, _, file := recordedPage(t, 40*time.Second)
+	if n := requested(t, "POST", base+"/api/v1/outputs/live/stop"); n != http.StatusOK {
+		t.Fatalf("stopping the stream: %d", n)
+	}
+	ctx, complaints := recordingsPage(t, base, file)
+	until, press := untilIn(ctx, t), pressIn(ctx, t)
+	press("Play-" + file.File)
+	until("the first frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame))
+	for n := 0; n < 1000; { // a slow machine skips some
+		press("play")
+		until("that it plays", `!document.getElementById("video").ended`)
+		until("the end", `document.getElementById("video").ended`)
+		until("the last frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.LastFrame))
+		var err error
+		if n, err = chromedp.Run(ctx, chromedp.Evaluate[int]("seen.length")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	agree(ctx, t, file)
+	if list := complaints(); len(list) > 0 {
+		t.Errorf("the browser complains: %q", list)
+	}
+	appliance.Stop(t)
+}
+
+// recordingsPage opens the page with the recordings, in which a list of what is drawn, seen, begins.
+func recordingsPage(t *testing.T, base string, file web.RecordingFile) (ctx context.Context, complaints func() []string) {
+	t.Helper()
+	ctx, complaints = browser(t, strings.Replace(programtest.Page(t, base), "/?", "/recordings.html?", 1))
+	untilIn(ctx, t)("the list", fmt.Sprintf(`document.getElementById("Play-%s") !== null`, file.File))
+	for _, script := range []string{stampReader, readRecorded} {
+		if _, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return ctx, complaints
+}
+
+// untilIn returns a function that waits until a condition is true in a page.
+func untilIn(ctx context.Context, t *testing.T) func(what, condition string) {
+	return func(what, condition string) {
+		t.Helper()
+		awaitPage(ctx, t, what, condition)
+	}
+}
+
+// pressIn returns a function that presses the button with an id in a page.
+func pressIn(ctx context.Context, t *testing.T) func(id string) {
+	return func(id string) {
+		t.Helper()
+		pressed(ctx, t, fmt.Sprintf("document.getElementById(%q)", id))
+	}
+}
+
 // downloadsPart downloads the frames from the second one to the one that is shown, and checks their numbers.
 func downloadsPart(ctx context.Context, t *testing.T, press func(id string), file web.RecordingFile) {
 	t.Helper()
@@ -223,20 +296,30 @@ func downloadsPart(ctx context.Context, t *testing.T, press func(id string), fil
 	}
 }
 
-// agree compares the numbers of the pictures that were seen with those in their pixels.
+// agree compares the numbers of the pictures that were seen, and their brightness, with the numbers in their pixels.
 func agree(ctx context.Context, t *testing.T, file web.RecordingFile) {
 	t.Helper()
 	seen, err := chromedp.Run(ctx, chromedp.Evaluate[[]seenFrame]("seen"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	const step = 800. / 1023 * stampBar / stampHeight // by which a further bar from margin to margin makes them brighter
+	base, numbers := 0., map[int]bool{}
 	for i, s := range seen {
+		dark := s[3] - step*float64(bits.OnesCount(uint(s[2])))
+		if i == 0 {
+			base = dark
+		}
+		if math.Abs(dark-base) > step/4 {
+			t.Fatalf("number %d is frame %.0f with %v, and without its bars %v: that of frame %.0f is %v", i, s[0], s[3], dark, seen[0][0], base)
+		}
+		numbers[int(s[0])] = true
 		if n := int(s[0]); n%stampBlocks != int(s[1]) || n%stampFrames != int(s[2]) || n < int(file.FirstFrame) || n > int(file.LastFrame) {
 			t.Fatalf("of %d frames of %d to %d, number %d is drawn as frame %d, its pixels have %v and %v",
 				len(seen), file.FirstFrame, file.LastFrame, i, n, s[1], s[2])
 		}
 	}
-	t.Logf("%d frames, the last is %.0f", len(seen), seen[len(seen)-1][0])
+	t.Logf("%d pictures of %d frames; the file has %d, %d to %d", len(seen), len(numbers), file.Frames, file.FirstFrame, file.LastFrame)
 }
 
 // narrow makes the page as wide as a phone.

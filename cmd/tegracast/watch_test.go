@@ -127,7 +127,7 @@ func TestWatchThousand(t *testing.T) {
 	numbersAgree(t, 1000)
 }
 
-// seenFrame is a record of readStamps.
+// seenFrame is a record of readStamps or readRecorded.
 type seenFrame [4]float64
 
 func numbersAgree(t *testing.T, frames int) {

@@ -82,6 +82,8 @@ func (r *Recordings) Catalog(before string, most int) (Catalog, error) {
 // A catalog has the files of one output's recording.
 type catalog struct {
 	folder atomic.Pointer[folder]
+	opened openedFiles
+	videos parsedVideos
 	turn   chan struct{} // holds a value while something waits for the disk
 
 	mu      sync.Mutex
@@ -96,19 +98,17 @@ type known struct {
 	entry   Entry
 }
 
-func newCatalog() *catalog { return &catalog{turn: make(chan struct{}, 1), known: map[string]known{}} }
+func newCatalog() *catalog {
+	return &catalog{videos: parsedVideos{turn: make(chan struct{}, 1)}, turn: make(chan struct{}, 1), known: map[string]known{}}
+}
 
 // ask calls do, which accesses the folder of a catalog, and returns its results. It returns an error that wraps
 // ErrHangs instead if the disk does not answer in time; do then goes on, and nothing else asks until it has returned.
 func ask[T any](c *catalog, do func(*folder) (T, error)) (T, error) {
-	type answer struct {
-		result T
-		err    error
-	}
 	d := c.folder.Load()
 	late := time.NewTimer(statPatience)
 	defer late.Stop()
-	hangs := answer{err: fmt.Errorf("%w: %s has not answered for %v: check the disk", ErrHangs, d.directory, statPatience)}
+	hangs := answer[T]{err: fmt.Errorf("%w: %s has not answered for %v: check the disk", ErrHangs, d.directory, statPatience)}
 	if err := d.disks.Hang(d.directory); err != nil {
 		return hangs.result, err
 	}
@@ -117,12 +117,12 @@ func ask[T any](c *catalog, do func(*folder) (T, error)) (T, error) {
 	case <-late.C:
 		return hangs.result, hangs.err
 	}
-	done := make(chan answer, 1)
-	go func() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := begin(ctx, func() (T, error) {
 		defer func() { <-c.turn }() // ends: ask has sent a value
-		result, err := do(d)
-		done <- answer{result, err}
-	}()
+		return do(d)
+	})
 	select {
 	case a := <-done:
 		return a.result, a.err

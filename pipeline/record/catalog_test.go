@@ -109,6 +109,33 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
+// TestAnotherFormat checks that the files of a recording whose format was changed can still be listed, played and deleted.
+func TestAnotherFormat(t *testing.T) {
+	all, v, dir, names := cataloged(t, nil)
+	if err := all.Remove(v); err != nil {
+		t.Fatal(err)
+	}
+	other := startVideo(t, VideoConfig{Directory: dir, MCAP: true})
+	all.Add(other)
+	for n := range uint64(5) {
+		offer(other, n)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	now, c := catalogNames(t, all, "", 10)
+	if len(now) != 5 || !slices.Equal(now[1:], names) || filepath.Ext(now[0]) != Extension || c.Files[1].Frames != 5 {
+		t.Fatalf("%+v", c)
+	}
+	checkClip(t, names[1], opened(t, all, names[1]), 1060, 1089)
+	if err := errors.Join(all.Delete(names[1], "a test"), all.Delete(now[0], "a test")); err != nil {
+		t.Error(err)
+	}
+	if now, _ = catalogNames(t, all, "", 10); !slices.Equal(now, slices.Delete(names, 1, 2)) {
+		t.Error(now)
+	}
+}
+
 // TestNoOtherFileIsOpened checks that names that a catalog does not have give no file, whatever is in the folder.
 func TestNoOtherFileIsOpened(t *testing.T) {
 	var deleted atomic.Int64
@@ -130,7 +157,7 @@ func TestNoOtherFileIsOpened(t *testing.T) {
 		if f, err := all.Open(name); !errors.Is(err, ErrNoFile) {
 			t.Errorf("%q: %v, %v", name, f, err)
 		}
-		if c, err := all.OpenClip(name, Position{}, Position{}); !errors.Is(err, ErrNoFile) {
+		if c, err := all.OpenClip(t.Context(), name, Position{}, Position{}); !errors.Is(err, ErrNoFile) {
 			t.Errorf("%q: %v, %v", name, c, err)
 		}
 		if err := all.Delete(name, "a test"); !errors.Is(err, ErrNoFile) {
@@ -200,7 +227,7 @@ func TestClips(t *testing.T) {
 		{names[1], "1070", "1070", 0, 0, ErrRange},
 		{names[1], "1080", "1070", 0, 0, ErrRange},
 	} {
-		c, err := all.OpenClip(tt.name, position(t, tt.from), position(t, tt.to))
+		c, err := all.OpenClip(t.Context(), tt.name, position(t, tt.from), position(t, tt.to))
 		if tt.err != nil {
 			if !errors.Is(err, tt.err) {
 				t.Errorf("%+v: %v", tt, err)

@@ -3,12 +3,11 @@
 package record
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -26,7 +25,7 @@ var errNoVideo = errors.New("only recordings of H.264 and JPEG streams can be pl
 type Clip struct {
 	*mp4.Span
 	file     *mp4.File
-	plain    *os.File
+	plain    *File
 	from, to int
 	first    uint64 // number of the first frame
 	last     uint64 // number of the last frame
@@ -38,56 +37,55 @@ type ClipPicture struct {
 	Note json.RawMessage // a Note
 }
 
-// OpenClip returns the pictures of a recording from from up to to, which is not included. The caller must close it. The
-// error wraps ErrNoFile, ErrHangs, ErrNoFrames or ErrRange, or is the file's.
-func (r *Recordings) OpenClip(name string, from, to Position) (*Clip, error) {
+// OpenClip returns the pictures of a recording from from up to to, which is not included. The caller must close it. If
+// ctx ends before the recording is read, the error wraps ErrReading. Otherwise it wraps ErrNoFile, ErrHangs, ErrNoFrames
+// or ErrRange, or is the file's.
+func (r *Recordings) OpenClip(ctx context.Context, name string, from, to Position) (*Clip, error) {
 	c, err := r.catalogOf(name)
 	if err != nil {
 		return nil, err
 	}
-	return ask(c, func(d *folder) (*Clip, error) {
-		f, err := d.find(name)
-		if err != nil {
-			return nil, err
-		}
-		if d.extension != VideoExtension {
-			return nil, fmt.Errorf("%s: %w", name, errNoVideo)
-		}
-		plain, err := openOwn(f)
-		if err != nil {
-			return nil, err
-		}
-		return newClip(plain, name, from, to)
-	})
+	plain, err := c.open(name)
+	if err != nil {
+		return nil, err
+	}
+	d := c.folder.Load()
+	var file *mp4.File
+	if filepath.Ext(name) == VideoExtension {
+		file, err = c.videos.of(ctx, d, plain)
+	} else {
+		err = errNoVideo
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), plain.Close())
+	}
+	return patiently(d, plain, func() (*Clip, error) { return newClip(plain, file, name, from, to) })
 }
 
 // OpenVideo is OpenClip for any MP4 file of this project. The error wraps ErrNoFrames or ErrRange, or is the file's.
 func OpenVideo(path string, from, to Position) (*Clip, error) {
-	plain, _, err := files.OpenRegular(path)
+	plain, size, err := files.OpenRegular(path)
 	if err != nil {
 		return nil, err
 	}
-	return newClip(plain, path, from, to)
+	file, err := mp4.Read(plain, size)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), plain.Close())
+	}
+	return newClip(newFile(plain, nil), file, path, from, to)
 }
 
 // newClip returns a clip of a file that it owns. name is for errors.
-func newClip(plain *os.File, name string, from, to Position) (*Clip, error) {
-	c := &Clip{plain: plain}
-	if err := c.read(from, to); err != nil {
+func newClip(plain *File, file *mp4.File, name string, from, to Position) (*Clip, error) {
+	c := &Clip{plain: plain, file: file.From(plain)}
+	if err := c.find(from, to); err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), plain.Close())
 	}
 	return c, nil
 }
 
-// read finds the pictures.
-func (c *Clip) read(from, to Position) error {
-	size, err := c.plain.Seek(0, io.SeekEnd)
-	if err != nil {
-		return err
-	}
-	if c.file, err = mp4.Read(c.plain, size); err != nil {
-		return err
-	}
+// find finds the pictures.
+func (c *Clip) find(from, to Position) (err error) {
 	n := c.file.Len()
 	if n == 0 {
 		return ErrNoFrames

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tegracast/tegracast/cudahost/cufile/hangtest"
@@ -260,4 +261,23 @@ func TestADiskThatHangsFromTheBeginning(t *testing.T) {
 	if _, err := New(Config{Directory: filepath.Join(d.Dir, "none"), Name: "rec", Driver: driver, Disks: &disks}, f); !errors.Is(err, os.ErrNotExist) {
 		t.Error(err)
 	}
+}
+
+// TestManyDisksHangAtTheEnd checks that recordings on disks that hang are closed in the time of one.
+func TestManyDisksHangAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, began := &Recordings{}, time.Now()
+		for _, name := range []string{"a", "b", "c"} {
+			all.Add(&Video{folder: folder{name: name}, queue: make(chan videoPicture), closing: make(chan struct{}), ended: make(chan struct{})})
+		}
+		all.End()
+		for _, s := range all.named("") {
+			if err := all.Remove(s); !errors.Is(err, ErrHangs) {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(began); took != closePatience {
+			t.Errorf("after %v", took)
+		}
+	})
 }

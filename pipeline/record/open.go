@@ -15,19 +15,23 @@ import (
 // ErrNoFile means that there is no recording with the name of a file.
 var ErrNoFile = errors.New("there is no recording of that name")
 
-// Open opens the file of a recording. name is a file's name without its folder. The error wraps ErrNoFile or ErrHangs,
-// or is the file's.
-func (r *Recordings) Open(name string) (*os.File, error) {
+// Open opens the file of a recording. name is a file's name without its folder. The caller must close it. The error
+// wraps ErrNoFile or ErrHangs, or is the file's.
+func (r *Recordings) Open(name string) (*File, error) {
 	c, err := r.catalogOf(name)
 	if err != nil {
 		return nil, err
 	}
-	return ask(c, func(d *folder) (*os.File, error) { // one that comes too late is closed by the runtime
+	return c.open(name)
+}
+
+func (c *catalog) open(name string) (*File, error) {
+	return ask(c, func(d *folder) (*File, error) {
 		f, err := d.find(name)
 		if err != nil {
 			return nil, err
 		}
-		return openOwn(f)
+		return c.opened.open(f)
 	})
 }
 
@@ -47,7 +51,7 @@ func (r *Recordings) catalogOf(name string) (*catalog, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for output, c := range r.catalogs {
-		if isFileOf(name, output, c.folder.Load().extension) {
+		if isRecordingOf(name, output) {
 			return c, nil
 		}
 	}

@@ -20,7 +20,7 @@ import (
 
 // A folder holds the files of one recording.
 type folder struct {
-	directory, name, extension string
+	directory, name, extension string // the extension is that of new files
 
 	keep         Retention
 	deleteOldest bool       // a full disk deletes the oldest finished file
@@ -29,8 +29,9 @@ type folder struct {
 	log          *slog.Logger
 	writing      openFiles
 	index        index
-	unmended     sync.Map  // paths of files that could not be repaired
-	last         time.Time // in the name of the newest file
+	opened       atomic.Pointer[openedFiles] // of its files, those that are read; nil: none is
+	unmended     sync.Map                    // paths of files that could not be repaired
+	last         time.Time                   // in the name of the newest file
 }
 
 func (d *folder) where() *folder { return d }
@@ -168,6 +169,11 @@ func filesOf(directory, name, extension string) ([]string, error) {
 	}
 	slices.Sort(list)
 	return list, nil
+}
+
+// isRecordingOf reports whether a file's name is one that a recording gives, whatever its format.
+func isRecordingOf(file, name string) bool {
+	return isFileOf(file, name, Extension) || isFileOf(file, name, VideoExtension)
 }
 
 // isFileOf reports whether a file's name is one that a recording gives.

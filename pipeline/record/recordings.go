@@ -21,6 +21,7 @@ type Recording interface {
 
 	where() *folder
 	triggered() bool // it keeps only what triggers request
+	end()            // begins what Close waits for
 }
 
 func (s *Sink) triggered() bool  { return s.config.Window != nil }
@@ -48,6 +49,7 @@ func (r *Recordings) Add(s Recording) {
 		r.catalogs[d.name] = newCatalog()
 	}
 	r.catalogs[d.name].folder.Store(d)
+	d.opened.Store(&r.catalogs[d.name].opened)
 }
 
 // Retain forgets the files of removed recordings of outputs for which keep returns false.
@@ -65,6 +67,14 @@ func (r *Recordings) Remove(s Recording) error {
 	return s.Close()
 }
 
+// End begins to close all recordings, of which the streams have ended. Then to remove them one after another takes no
+// longer than to remove one.
+func (r *Recordings) End() {
+	for _, s := range r.named("") {
+		s.end()
+	}
+}
+
 // named returns the recordings with the given name, or all recordings if name is "".
 func (r *Recordings) named(name string) []Recording {
 	r.mu.Lock()
@@ -76,6 +86,13 @@ func (r *Recordings) named(name string) []Recording {
 // request.
 func (r *Recordings) Triggered(name string) bool {
 	return slices.ContainsFunc(r.named(name), Recording.triggered)
+}
+
+// HasFiles reports whether Catalog gives access to the files of an output.
+func (r *Recordings) HasFiles(output string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.catalogs[output] != nil
 }
 
 // State returns the state of the recording of an output, or nil if there is none.

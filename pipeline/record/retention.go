@@ -27,9 +27,9 @@ type Retention struct {
 	Free int64         // bytes that stay free on the file system
 }
 
-// An index lists the files that a recording has begun, one name a line, from the oldest to the newest, in a hidden file
-// beside them. Only these are deleted. If there is no such file, all files with the recording's name are taken to be its
-// own.
+// An index lists the files that a recording has begun, of each format those in a hidden file beside them, one name a
+// line, from the oldest to the newest. Only these are deleted. If there is no such file, all files with the recording's
+// name and its present format are taken to be its own.
 type index struct {
 	mu    sync.Mutex
 	ranks map[string]int // by name, rising with age from the oldest file on; nil: not read yet
@@ -41,11 +41,13 @@ func (x *index) add(name string) {
 	x.ranks[name] = x.last
 }
 
+func (x *index) remove(name string) { delete(x.ranks, name) }
+
 // maxIndex is the maximum size of an index in bytes.
 const maxIndex = 16 << 20
 
-func (d *folder) indexPath() string {
-	return filepath.Join(d.directory, "."+d.name+d.extension+".index")
+func (d *folder) indexPath(extension string) string {
+	return filepath.Join(d.directory, "."+d.name+extension+".index")
 }
 
 // readIndex fills in the index, with those of its files that exist.
@@ -53,14 +55,30 @@ func (d *folder) readIndex() error {
 	if d.index.ranks != nil {
 		return nil
 	}
-	paths, err := filesOf(d.directory, d.name, d.extension)
+	a, err := d.listed(Extension)
 	if err != nil {
 		return err
 	}
-	text, err := files.ReadRegular(d.indexPath(), maxIndex, "an index of recordings")
-	none := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !none {
+	b, err := d.listed(VideoExtension)
+	if err != nil {
 		return err
+	}
+	d.index.ranks = map[string]int{}
+	for len(a)+len(b) > 0 {
+		if len(a) == 0 || len(b) > 0 && stampOf(b[0]) < stampOf(a[0]) {
+			a, b = b, a
+		}
+		d.index.add(a[0])
+		a = a[1:]
+	}
+	return nil
+}
+
+// listed returns the files of a format that are in the index, from the oldest to the newest.
+func (d *folder) listed(extension string) ([]string, error) {
+	paths, err := filesOf(d.directory, d.name, extension)
+	if err != nil {
+		return nil, err
 	}
 	there := map[string]bool{}
 	var names []string
@@ -69,53 +87,52 @@ func (d *folder) readIndex() error {
 		there[name] = true
 		names = append(names, name)
 	}
-	if !none {
-		names = strings.Split(string(text), "\n")
+	text, err := files.ReadRegular(d.indexPath(extension), maxIndex, "an index of recordings")
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && extension == d.extension:
+		return names, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
 	}
-	d.index.ranks = map[string]int{}
-	for _, name := range names {
-		if there[name] {
-			d.index.add(name)
-		}
-	}
-	return nil
+	return slices.DeleteFunc(strings.Split(string(text), "\n"), func(name string) bool { return !there[name] }), nil
 }
 
-// change changes the index. A failure is only logged: the index in memory is still right, and is written as a whole at
-// the next change.
-func (d *folder) change(do func(*index)) {
+// change changes the index for files. A failure is only logged: the index in memory is still right, and is written as a
+// whole at the next change.
+func (d *folder) change(do func(x *index, name string), paths ...string) {
 	d.index.mu.Lock()
 	defer d.index.mu.Unlock()
 	err := d.readIndex()
 	if err == nil {
-		do(&d.index)
-		err = d.writeIndex()
+		changed := map[string]bool{}
+		for _, path := range paths {
+			do(&d.index, filepath.Base(path))
+			changed[filepath.Ext(path)] = true
+		}
+		for extension := range changed {
+			err = errors.Join(err, d.writeIndex(extension))
+		}
 	}
 	if err != nil {
 		d.log.Warn("the list of own recordings could not be written: files that it lacks are never deleted", "error", err)
 	}
 }
 
-// writeIndex replaces the file of the index. After a loss of power it has the old content or the new one.
-func (d *folder) writeIndex() error {
+// writeIndex replaces the file of the index for a format. After a loss of power it has the old content or the new one.
+func (d *folder) writeIndex(extension string) error {
 	ranks := d.index.ranks
-	names := slices.SortedFunc(maps.Keys(ranks), func(a, b string) int { return ranks[a] - ranks[b] })
-	return files.WriteSynced(d.indexPath(), 0o640, []byte(strings.Join(append(names, ""), "\n")))
+	names := slices.DeleteFunc(slices.Collect(maps.Keys(ranks)), func(name string) bool { return filepath.Ext(name) != extension })
+	slices.SortFunc(names, func(a, b string) int { return ranks[a] - ranks[b] })
+	return files.WriteSynced(d.indexPath(extension), 0o640, []byte(strings.Join(append(names, ""), "\n")))
 }
 
 // enlist adds a file that was begun to the index.
-func (d *folder) enlist(path string) {
-	d.change(func(x *index) { x.add(filepath.Base(path)) })
-}
+func (d *folder) enlist(path string) { d.change((*index).add, path) }
 
 // unlist removes files that were deleted from the index.
-func (d *folder) unlist(paths ...string) {
-	d.change(func(x *index) {
-		for _, path := range paths {
-			delete(x.ranks, filepath.Base(path))
-		}
-	})
-}
+func (d *folder) unlist(paths ...string) { d.change((*index).remove, paths...) }
 
 // pruneEvery is the time between two checks of the limits, besides those before each file.
 const pruneEvery = time.Minute
@@ -199,19 +216,23 @@ type ownFile struct {
 
 // own returns the files of the recording's index, from the oldest to the newest.
 func (d *folder) own() ([]ownFile, error) {
-	paths, err := filesOf(d.directory, d.name, d.extension)
-	if err != nil {
-		return nil, err
+	var paths []string
+	for _, extension := range []string{Extension, VideoExtension} {
+		list, err := filesOf(d.directory, d.name, extension)
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, list...)
 	}
 	var list []ownFile
-	err = d.examine(paths, func(f ownFile) { list = append(list, f) })
+	err := d.examine(paths, func(f ownFile) { list = append(list, f) })
 	slices.SortFunc(list, func(a, b ownFile) int { return a.rank - b.rank })
 	return list, err
 }
 
 // find returns the file of the recording's index with a name. The error wraps ErrNoFile if there is none.
 func (d *folder) find(name string) (f ownFile, err error) {
-	if !isFileOf(name, d.name, d.extension) {
+	if !isRecordingOf(name, d.name) {
 		return f, ErrNoFile
 	}
 	err = d.examine([]string{filepath.Join(d.directory, name)}, func(x ownFile) { f = x })
@@ -275,10 +296,15 @@ func (d *folder) finished() ([]ownFile, error) {
 	return slices.DeleteFunc(list, func(f ownFile) bool { return d.writing.has(f.path) }), err
 }
 
+// stampOf returns the part of a file's name that has its time.
+func stampOf(path string) string {
+	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
+	return name[strings.LastIndex(name, "-")+1:]
+}
+
 // begunOf returns the time in the name of a file.
 func begunOf(path string) (time.Time, error) {
-	name := strings.TrimSuffix(filepath.Base(path), filepath.Ext(path))
-	stamp := name[strings.LastIndex(name, "-")+1:]
+	stamp := stampOf(path)
 	seconds := len(stampLayout) - len(".000")
 	if len(stamp) < seconds {
 		return time.Time{}, errors.New("the name has no time")
@@ -295,10 +321,12 @@ func (d *folder) delete(x ownFile, why string) error {
 	return err
 }
 
+// remove deletes a file, and ends what reads it.
 func (d *folder) remove(x ownFile, why string) error {
 	if err := os.Remove(x.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	d.opened.Load().close(x.path)
 	d.log.Info("a recording was deleted", "file", x.path, "bytes", x.used, "why", why)
 	d.reportNews(News{File: x.path, Deleted: true})
 	return nil

@@ -3,6 +3,7 @@
 package record
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,7 +16,8 @@ import (
 
 // TestAWeekOfRetention begins a file every ten minutes for a week of virtual time, on a disk that has room for less than
 // half of them. Each limit must keep the newest files and no others, the list must name the files that there are, and what
-// others have put into the folder, with names like the recording's, must stay.
+// others have put into the folder, with names like the recording's, must stay. The program starts again twice, with another
+// format.
 func TestAWeekOfRetention(t *testing.T) {
 	const bytes, every, files = 64 << 10, 10 * time.Minute, 7 * 24 * 6
 	begin := time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC)
@@ -36,12 +38,16 @@ func TestAWeekOfRetention(t *testing.T) {
 				t.Fatal(err)
 			}
 			var deleted []string
-			d := &folder{directory: dir, name: "rec", extension: VideoExtension, keep: c.keep, log: slog.New(slog.DiscardHandler)}
-			d.told = func(n News) {
-				if n.Deleted {
-					deleted = append(deleted, n.File)
+			var d *folder
+			start := func(extension string) {
+				d = &folder{directory: dir, name: "rec", extension: extension, keep: c.keep, log: slog.New(slog.DiscardHandler)}
+				d.told = func(n News) {
+					if n.Deleted {
+						deleted = append(deleted, n.File)
+					}
 				}
 			}
+			foreign := filepath.Join(dir, "rec-20200103T000000000Z.mcap")
 			now := begin
 			create := func(path string) error {
 				f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -59,6 +65,15 @@ func TestAWeekOfRetention(t *testing.T) {
 			var made []string
 			for i := range files {
 				now = begin.Add(time.Duration(i) * every)
+				switch i {
+				case 0, 2 * files / 3:
+					start(VideoExtension)
+				case files / 3:
+					if err := os.Remove(foreign); err != nil { // otherwise it would now be one of the recording's own
+						t.Error(err)
+					}
+					start(Extension)
+				}
 				if err := d.prune(now); err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +86,7 @@ func TestAWeekOfRetention(t *testing.T) {
 					if err := os.Symlink(elsewhere, filepath.Join(dir, "rec-20200101T000000000Z.mp4")); err != nil {
 						t.Fatal(err)
 					}
-					if err := create(filepath.Join(dir, "rec-20200102T000000000Z.mp4")); err != nil {
+					if err := errors.Join(create(filepath.Join(dir, "rec-20200102T000000000Z.mp4")), create(foreign)); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -85,20 +100,18 @@ func TestAWeekOfRetention(t *testing.T) {
 					t.Fatalf("deletion %d was of %s, the oldest was %s", i, path, made[i])
 				}
 			}
-			index, err := os.ReadFile(filepath.Join(dir, ".rec.mp4.index"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var want strings.Builder
+			want := map[string]string{VideoExtension: "", Extension: ""}
 			for _, path := range left {
 				var st unix.Stat_t
 				if err := unix.Lstat(path, &st); err != nil {
 					t.Errorf("%s: %v", path, err)
 				}
-				want.WriteString(filepath.Base(path) + "\n")
+				want[filepath.Ext(path)] += filepath.Base(path) + "\n"
 			}
-			if string(index) != want.String() {
-				t.Errorf("the list has %d lines, want %d", strings.Count(string(index), "\n"), len(left))
+			for extension, want := range want {
+				if index, err := os.ReadFile(d.indexPath(extension)); err != nil || string(index) != want {
+					t.Errorf("%v: the list of %s has %d lines, want %d", err, extension, strings.Count(string(index), "\n"), strings.Count(want, "\n"))
+				}
 			}
 			for _, path := range []string{elsewhere, filepath.Join(dir, "rec-20200101T000000000Z.mp4"), filepath.Join(dir, "rec-20200102T000000000Z.mp4")} {
 				if _, err := os.Stat(path); err != nil {

@@ -133,6 +133,9 @@ func (s *Sink) checkFolder() error {
 // Needs implements pipeline.Sink. The CPU reads each frame, for its CRC.
 func (s *Sink) Needs() pipeline.SinkNeeds { return pipeline.SinkNeeds{Holds: Holds} }
 
+// end does nothing: Run has ended the file.
+func (s *Sink) end() {}
+
 // Close frees what New has allocated, as Run does too. While the goroutine that Run has started is recording, Close
 // does nothing: that goroutine frees it when it ends.
 func (s *Sink) Close() error {

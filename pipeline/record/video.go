@@ -78,10 +78,10 @@ type Video struct {
 	queue  chan videoPicture // closed by Close
 	due    chan struct{}     // holds a value while the recorder should look into the queue
 	begun  time.Time         // time of the oldest picture of the next fragment
-	closed bool
-	queued atomic.Int64 // bytes of the pictures in queue
-	gap    bool         // the newest picture was not queued
-	told   bool         // it was logged that results cannot be recorded
+	closed time.Time         // when it began to be closed; zero: not yet
+	queued atomic.Int64      // bytes of the pictures in queue
+	gap    bool              // the newest picture was not queued
+	told   bool              // it was logged that results cannot be recorded
 
 	closing chan struct{} // closed by Close
 	ended   chan struct{} // closed when the recorder has ended, with failed
@@ -131,7 +131,7 @@ func NewVideo(c VideoConfig) *Video {
 func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
+	if !v.closed.IsZero() {
 		return
 	}
 	n := videoNote{Note: NoteOf(f), Results: v.results(f)}
@@ -208,7 +208,7 @@ func (v *Video) results(f *pipeline.Frame) json.RawMessage {
 func (v *Video) Trigger(t Trigger) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return t.queueTo(v.triggers, v.config.Window, v.closed)
+	return t.queueTo(v.triggers, v.config.Window, !v.closed.IsZero())
 }
 
 // State returns the state of the recording. It does not wait for the disk.
@@ -230,24 +230,29 @@ func (v *Video) State() State {
 // which they were not recorded. If the disk does not answer, the error wraps ErrHangs; the file is then ended when it
 // answers. Until then no other recording of these Disks begins in the folder.
 func (v *Video) Close() error {
-	v.mu.Lock()
-	if !v.closed {
-		v.closed = true
-		close(v.closing) // before the queue, whose end must find it closed
-		close(v.queue)
-		v.wake()
-	}
-	v.mu.Unlock()
+	v.end()
 	select {
 	case <-v.ended:
 		return v.failed
-	case <-time.After(closePatience):
-		answered := v.config.Disks.add(v.directory, "the recording "+v.name, time.Now().Add(-closePatience))
+	case <-time.After(time.Until(v.closed.Add(closePatience))):
+		answered := v.config.Disks.add(v.directory, "the recording "+v.name, v.closed)
 		go func() {
 			<-v.ended // ends: when the disk answers, or with the process
 			answered()
 		}()
 		return fmt.Errorf("%w: the recording %s is not closed: check the disk", ErrHangs, v.name)
+	}
+}
+
+// end takes no more pictures.
+func (v *Video) end() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed.IsZero() {
+		v.closed = time.Now()
+		close(v.closing) // before the queue, whose end must find it closed
+		close(v.queue)
+		v.wake()
 	}
 }
 

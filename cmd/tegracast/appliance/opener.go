@@ -132,6 +132,7 @@ func (op *opener) closeAll() error {
 	do := func(what string, closes func() error) {
 		op.ending.Step(what, func() { errs = append(errs, closes()) })
 	}
+	op.builder.sinks.recordings.End()
 	for _, f := range slices.Backward(op.builder.flows.all()) {
 		do("source "+f.name, func() error { return op.builder.dropFlow(f) })
 	}

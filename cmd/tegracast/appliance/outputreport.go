@@ -31,6 +31,7 @@ type outputReport struct {
 	Samples   bool              // its source is a sensor, whose samples can be downloaded
 	Record    bool              // it is a recording
 	Trigger   bool              // it is a recording with triggers
+	Files     bool              // its recordings can be listed
 	Stopped   bool              // a client has stopped it; a client or the next reload starts it again
 	Recording *record.State     // of an open recording; nil for others
 	pipeline.OutputStatus

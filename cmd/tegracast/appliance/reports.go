@@ -35,7 +35,11 @@ func (r *reports) outputs() []outputReport {
 			list = append(list, r.output(f, o))
 		}
 	}
-	return r.closed.addTo(list)
+	list = r.closed.addTo(list)
+	for i := range list {
+		list[i].Files = r.recordings.HasFiles(list[i].Name)
+	}
+	return list
 }
 
 // output describes an open output.

@@ -96,7 +96,7 @@ func pageOutputs(all []outputReport) (list []web.Output) {
 	for _, o := range all {
 		x := web.Output{
 			Name: o.Name, From: o.From, Sends: o.Sends, To: o.To, Added: o.Added, RTSP: o.RTSP, SDP: o.SDP, WHEP: o.WHEP,
-			Picture: o.Picture, Samples: o.Samples, Record: o.Record, Trigger: o.Trigger, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
+			Picture: o.Picture, Samples: o.Samples, Record: o.Record, Trigger: o.Trigger, Files: o.Files, Stopped: o.Stopped, OutputStatus: o.OutputStatus,
 			Troubles: o.Troubles,
 		}
 		if r := o.Recording; r != nil {

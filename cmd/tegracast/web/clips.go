@@ -3,6 +3,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,9 +14,13 @@ import (
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
+// readWait is the maximum wait for a file to be read by a request of a class, whose turns others wait for.
+const readWait = time.Second
+
 // withClip returns a handler that calls show with the pictures that a request names: those of the recording NAME with
-// the parameters from and to, as tegracast record export takes them.
-func withClip(recordings *record.Recordings, show func(http.ResponseWriter, *http.Request, *record.Clip)) http.Handler {
+// the parameters from and to, as tegracast record export takes them. If the recording has not been read within wait, the
+// client is to ask again; 0: the request waits for it.
+func withClip(recordings *record.Recordings, wait time.Duration, show func(http.ResponseWriter, *http.Request, *record.Clip)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var from, to record.Position
 		for key, p := range map[string]*record.Position{"from": &from, "to": &to} {
@@ -28,10 +33,20 @@ func withClip(recordings *record.Recordings, show func(http.ResponseWriter, *htt
 				return
 			}
 		}
-		clip, err := recordings.OpenClip(r.PathValue("name"), from, to)
+		ctx := r.Context()
+		if wait > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, wait)
+			defer cancel()
+		}
+		clip, err := recordings.OpenClip(ctx, r.PathValue("name"), from, to)
 		switch {
 		case errors.Is(err, record.ErrRange):
 			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		case errors.Is(err, record.ErrReading):
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		case err != nil:
 			refuse(w, err)

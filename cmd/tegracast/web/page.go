@@ -46,6 +46,7 @@ type Output struct {
 	Samples bool     `json:"samples"`           // its source is a sensor, whose samples can be downloaded
 	Record  bool     `json:"record"`            // it is a recording
 	Trigger bool     `json:"trigger"`           // it is a recording with triggers
+	Files   bool     `json:"files"`             // its recordings can be listed
 	Stopped bool     `json:"stopped"`           // a client has stopped it; a client or the next reload starts it again
 
 	Recording *Recording `json:"recording,omitempty"` // nil: it is not an open recording

@@ -72,14 +72,14 @@ const (
 func (c *Config) addRecordings(mux *http.ServeMux) {
 	list := newClass(mux, maxListing)
 	list.Handle("GET /api/v1/recordings", http.HandlerFunc(c.listRecordings))
-	list.Handle("GET /api/v1/recordings/{name}/frames", withClip(c.Recordings, showFrames))
+	list.Handle("GET /api/v1/recordings/{name}/frames", withClip(c.Recordings, readWait, showFrames))
 	list.Handle("DELETE /api/v1/recordings/{name}", http.HandlerFunc(c.deleteRecording))
 	places := placesFor(maxDownloading)
 	download := func(pattern string, h http.Handler) {
 		mux.Handle(pattern, places.atMost("download recordings", inParts(h)))
 	}
 	download("GET /api/v1/recordings/{name}", http.HandlerFunc(c.sendRecording))
-	download("GET /api/v1/recordings/{name}/video.mp4", withClip(c.Recordings, sendClip))
+	download("GET /api/v1/recordings/{name}/video.mp4", withClip(c.Recordings, 0, sendClip))
 }
 
 func (c *Config) listRecordings(w http.ResponseWriter, r *http.Request) {

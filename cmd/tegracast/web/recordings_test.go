@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -132,6 +133,47 @@ func TestRecordings(t *testing.T) {
 	}
 	if a, body = sent(t, "GET", list, ""); !strings.Contains(string(body), `"files":[]`) {
 		t.Errorf("%d %s", a.StatusCode, body)
+	}
+}
+
+// TestDeletionEndsDownloads checks that a client that downloads a file which is deleted gets no more of it.
+func TestDeletionEndsDownloads(t *testing.T) {
+	r := recordPictures(t)
+	file := serveRecordings(t, r) + "/" + r.file
+	const size = 1 << 30 // more than any buffer
+	if err := errors.Join(r.video.Close(), os.Truncate(filepath.Join(r.dir, r.file), size)); err != nil {
+		t.Fatal(err)
+	}
+	a, err := holder.Get(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	if _, err := io.CopyN(io.Discard, a.Body, 1000); err != nil || a.ContentLength != size {
+		t.Fatal(a.ContentLength, err)
+	}
+	if d, body := sent(t, "DELETE", file, ""); d.StatusCode != http.StatusOK {
+		t.Fatalf("%d %s", d.StatusCode, body)
+	}
+	if n, err := io.Copy(io.Discard, a.Body); !errors.Is(err, io.ErrUnexpectedEOF) || n > size/2 {
+		t.Errorf("%d more bytes, %v", n, err)
+	}
+}
+
+// TestLongRecordings checks that a client is to ask again while a recording is being read.
+func TestLongRecordings(t *testing.T) {
+	r := recordPictures(t)
+	h := http.NewServeMux()
+	h.Handle("GET /{name}", withClip(&r.Recordings, time.Nanosecond, showFrames))
+	for tries := 0; ; tries++ { // when it has been read, it may be sent
+		a := httptest.NewRecorder()
+		h.ServeHTTP(a, httptest.NewRequestWithContext(t.Context(), "GET", "/"+r.file, nil))
+		if a.Code == http.StatusServiceUnavailable && a.Header().Get("Retry-After") == "1" && strings.Contains(a.Body.String(), "the recording is being read") {
+			break
+		}
+		if a.Code != http.StatusOK || tries == 100 {
+			t.Fatalf("%d %v %s", a.Code, a.Header(), a.Body)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -30,9 +31,14 @@ type File struct {
 	fragments []fragment
 	end       int64 // decode time after the last sample
 
-	mu      sync.Mutex
-	notes   map[int64][]byte // of one fragment, by decode time
-	notesOf int
+	kept *keptNotes
+}
+
+// keptNotes holds the notes of one fragment.
+type keptNotes struct {
+	mu    sync.Mutex
+	of    int
+	notes map[int64][]byte // by decode time; nil: of none
 }
 
 // A sample holds the place, the decode time and the size of a picture.
@@ -66,6 +72,23 @@ type Info struct {
 	Key      bool
 	At       time.Time // capture time: exact for the first picture of a fragment, and rounded to the time scale for others
 	Duration time.Duration
+}
+
+// From returns the same file, with pictures and notes that are read from r.
+func (f *File) From(r io.ReaderAt) *File {
+	g := *f
+	g.r, g.kept = r, &keptNotes{}
+	return &g
+}
+
+// Grown reads a file on that is now size bytes long, from the end of its last whole fragment.
+func (f *File) Grown(r io.ReaderAt, size int64) (*File, error) {
+	g := f.From(r)
+	g.size, g.samples, g.fragments, g.Finished = size, slices.Clip(f.samples), slices.Clip(f.fragments), false
+	if err := g.scan(); err != nil {
+		return nil, err
+	}
+	return g, nil
 }
 
 // Len returns the number of pictures.

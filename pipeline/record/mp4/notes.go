@@ -81,17 +81,17 @@ func readNote(b []byte, scale int64) (decode int64, note []byte, ok bool) {
 // Note returns the note of a picture, or nil if it has none. It reads the notes of a fragment at once, and keeps them
 // until a note of another fragment is asked for.
 func (f *File) Note(i int) ([]byte, error) {
-	n := f.fragmentOf(i)
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.notes == nil || f.notesOf != n {
+	n, kept := f.fragmentOf(i), f.kept
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	if kept.notes == nil || kept.of != n {
 		notes, err := f.readNotes(&f.fragments[n])
 		if err != nil {
 			return nil, err
 		}
-		f.notes, f.notesOf = notes, n
+		kept.notes, kept.of = notes, n
 	}
-	return f.notes[f.samples[i].time], nil
+	return kept.notes[f.samples[i].time], nil
 }
 
 // readNotes returns the notes of a fragment by decode time.

@@ -28,7 +28,7 @@ var errUnsupported = errors.New("not supported")
 // read, does not begin with whole ftyp and moov boxes, or is not fragmented MP4 with one track of H.264 or JPEG in
 // display order.
 func Read(r io.ReaderAt, size int64) (*File, error) {
-	f := &File{r: r, size: size}
+	f := &File{r: r, size: size, kept: &keptNotes{}}
 	in := &window{r: r, size: size}
 	at := int64(0)
 	for typ := (amp4.BoxType{}); typ != amp4.BoxTypeMoov(); {
@@ -50,19 +50,31 @@ func Read(r io.ReaderAt, size int64) (*File, error) {
 	if err := f.readHead(); err != nil {
 		return nil, err
 	}
-	if err := f.scan(in); err != nil {
+	if err := f.scan(); err != nil {
 		return nil, err
+	}
+	return f, nil
+}
+
+// scan reads the fragments from f.Whole on, as far as they are whole.
+func (f *File) scan() error {
+	in := &window{r: f.r, size: f.size}
+	next := fragment{start: f.Whole, anchor: anchor{at: f.Begun}}
+	if n := len(f.fragments); n > 0 {
+		next.anchor = f.fragments[n-1].anchor
+	}
+	if err := f.scanFrom(in, next); err != nil {
+		return err
 	}
 	if len(f.fragments) > 0 {
 		a := &f.fragments[0].anchor
 		f.Begun = a.at.Add(-f.duration(a.decode))
 	}
-	return f, nil
+	return nil
 }
 
-// scan reads the fragments, as far as they are whole.
-func (f *File) scan(in *window) error {
-	next := fragment{start: f.Whole, anchor: anchor{at: f.Begun}}
+// scanFrom reads the fragments from next on.
+func (f *File) scanFrom(in *window, next fragment) error {
 	for at := f.Whole; ; {
 		typ, n, err := in.box(at)
 		if n == 0 || err != nil {

@@ -5,12 +5,17 @@ package mp4
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unsafe"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestReadRefuses checks the errors of files of other kinds and of a disk that fails.
@@ -128,6 +133,38 @@ func TestReadLeavesPictures(t *testing.T) {
 	}
 }
 
+// grown checks that a file that was read when it had n bytes, and then read on, is the file that is read at once.
+func grown(t *testing.T, b []byte, n int, whole *File) {
+	t.Helper()
+	part, err := Read(bytes.NewReader(b[:n]), int64(n))
+	if err != nil {
+		return
+	}
+	before, last := part.Len(), part.Whole
+	f, err := part.Grown(bytes.NewReader(b), int64(len(b)))
+	if err != nil || !slices.Equal(f.samples, whole.samples) || !slices.Equal(f.fragments, whole.fragments) || f.Whole != whole.Whole ||
+		f.Finished != whole.Finished || !f.Begun.Equal(whole.Begun) || f.end != whole.end || part.Len() != before || part.Whole != last {
+		t.Fatalf("from %d bytes on: %v: %d pictures in %d bytes, want %d in %d", n, err, f.Len(), f.Whole, whole.Len(), whole.Whole)
+	}
+}
+
+// TestGrown reads files of many lengths on, whose last fragment does not say when it begins.
+func TestGrown(t *testing.T) {
+	for _, codec := range []Codec{H264, JPEG} {
+		track, samples := pictures(t, codec, 12)
+		for i := range samples {
+			samples[i].Data = samples[i].Data[:min(len(samples[i].Data), 60)]
+		}
+		b, ends := write(t, track, samples, 5)
+		copy(b[ends[2]:], bytes.ReplaceAll(b[ends[2]:], []byte("prft"), []byte("free")))
+		whole := read(t, b)
+		for n := 0; n <= len(b); n += 13 {
+			grown(t, b, n, whole)
+		}
+		grown(t, b, len(b), whole)
+	}
+}
+
 // FuzzRead reads files of anyone, and spans of them. What is read must be within the file, and the file with its index
 // must be read again as the same.
 func FuzzRead(f *testing.F) {
@@ -145,6 +182,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
+		grown(t, b, len(b)*2/3, file)
 		total, at := int64(0), time.Duration(0)
 		for i := range file.Len() {
 			in := file.Info(i)
@@ -199,6 +237,74 @@ func BenchmarkRead(b *testing.B) {
 		if f := read(b, out.Bytes()); f.Len() != 36000 {
 			b.Fatal(f.Len())
 		}
+	}
+}
+
+// sparse is a file whose zeros at the end of each write take no space.
+type sparse struct {
+	*os.File
+	end int64
+}
+
+func (s *sparse) Write(b []byte) (int, error) {
+	_, err := s.WriteAt(bytes.TrimRight(b, "\x00"), s.end)
+	s.end += int64(len(b))
+	return len(b), err
+}
+
+// BenchmarkReadLong reads files of hours from the disk, which has them in memory or not, and makes a Span of all.
+func BenchmarkReadLong(b *testing.B) {
+	const rate = 30
+	for _, hours := range []int{1, 8} {
+		f, err := os.Create(filepath.Join(b.TempDir(), "a.mp4"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer f.Close()
+		out := &sparse{File: f}
+		w, err := NewWriter(out, Track{Codec: JPEG, Width: width, Height: height}, start)
+		if err != nil {
+			b.Fatal(err)
+		}
+		samples := make([]Sample, rate)
+		for i := range samples {
+			samples[i] = Sample{append([]byte("x"), make([]byte, 4000)...), true, start, bytes.Repeat([]byte(" "), 300)}
+		}
+		for range hours * 3600 {
+			if err := w.Fragment(samples, start.Add(time.Second)); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := errors.Join(w.Close(), f.Sync()); err != nil {
+			b.Fatal(err)
+		}
+		for name, cold := range map[string]bool{"cold": true, "warm": false} {
+			b.Run(fmt.Sprintf("%dh/%s", hours, name), func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					if cold {
+						if err := unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if got, err := Read(f, out.end); err != nil || got.Len() != hours*3600*rate {
+						b.Fatal(got, err)
+					}
+				}
+			})
+		}
+		got, err := Read(f, out.end)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(fmt.Sprintf("%dh/span", hours), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := got.Span(0, got.Len()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
 

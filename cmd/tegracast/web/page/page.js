@@ -121,7 +121,7 @@ function showSummary(s) {
   const slowest = Math.max(-1, ...network.map((o) => last && last.parts[o.name] ? last.parts[o.name][2] : -1));
   const worst = Math.max(0, ...parts.filter((p) => network.some((o) => o.name === p.name)).map((p) => p.p99_ns));
   setText(get("delay"), slowest < 0 ? "–" : ms(slowest * 1000) + " ms" + (worst ? " (99 %: " + ms(worst) + " ms)" : ""));
-  const records = outputs.filter((o) => o.record || o.recording), recording = records.filter((o) => o.state === "running" && !unrecorded(o)).length;
+  const records = outputs.filter((o) => o.record || o.files), recording = records.filter((o) => o.state === "running" && !unrecorded(o)).length;
   get("records").hidden = !records.length;
   setText(get("recording"), recording + " of " + records.length);
   get("recording").className = records.some((o) => o.state === "retrying" || unrecorded(o)) ? "bad" : "";
@@ -388,7 +388,7 @@ function newBox(box, o) {
   if (files.length) row.append(element("span", "Save"));
   for (const [kind, end, , title] of files) row.append(button(o, "save-" + kind, kind, "Save " + kind + " of", () => save(o, name + end), title));
   if (o.trigger) row.append(button(o, "trigger", "Trigger", "Trigger", () => askOutput(o, "record/" + name + "/trigger", "POST", "triggered"), "Save the frames from just before and after this moment"));
-  if (o.record || o.recording) row.append(element("a", "Files", { class: "button", href: "recordings.html?output=" + name, "aria-label": "Files recorded by " + o.name }));
+  if (o.files) row.append(element("a", "Files", { class: "button", href: "recordings.html?output=" + name, "aria-label": "Files recorded by " + o.name }));
   box.switch = button(o, "switch", "", "", () => switchOutput(box.output, box.path));
   row.append(box.switch, box.said);
   return [title, box.is, box.addresses, box.readers, o.sdp ? box.form : "", row];
@@ -409,7 +409,7 @@ function isText(o) {
 function showOutput(box, o) {
   box.output = o;
   box.item.className = "output " + (isUnheard(o) ? "unheard" : o.state);
-  refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger, !o.recording]), () => newBox(box, o), "streams-title");
+  refill(box.item, JSON.stringify([o.sends, o.sdp, o.picture, o.samples, o.record, o.trigger, o.files]), () => newBox(box, o), "streams-title");
   setText(box.is, isText(o));
   refill(box.addresses, JSON.stringify([o.to, o.added, o.rtsp, o.whep, o.troubles]), () => addresses(o, box.path), "title-" + o.name);
   const others = othersOf(o).length, all = o.readers, texts = all.map(readerText), [summary, rows] = box.readers.children;
