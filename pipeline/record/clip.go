@@ -181,7 +181,7 @@ type numbering struct {
 func (x *numbering) next(i int) (n noteNumbers, missing, err error) {
 	n, err = numbersOf(x.file, i)
 	if next := x.last + 1; err == nil && x.known && n.Frame > next+n.Lost {
-		missing = fmt.Errorf("frames between %d and %d were recorded (%d), and cannot be found: the file is damaged there", x.last, n.Frame, n.Frame-next-n.Lost)
+		missing = fmt.Errorf("frames that were recorded between %d and %d cannot be found (%d): the file is damaged there", x.last, n.Frame, n.Frame-next-n.Lost)
 	}
 	x.last, x.known = n.Frame, err == nil
 	return n, missing, err
@@ -201,7 +201,7 @@ func noteOf(f *mp4.File, i int) ([]byte, error) {
 }
 
 // errForeign means that an MP4 file is not a recording of this project.
-var errForeign = errors.New("it is not a recording of tegracast, whose pictures have the numbers of their frames: use ffprobe, ffmpeg or a player")
+var errForeign = errors.New("its pictures have no frame numbers, so it is no recording of tegracast: open it with a player or ffprobe")
 
 // Name returns a name for the clip as a file: that of the recording, with the numbers of the first and the last frame.
 func (c *Clip) Name() string {

@@ -23,7 +23,7 @@ func inspectVideo(ctx context.Context, in *os.File, size int64, path string, ver
 	if f.Finished {
 		r.Readable = size
 	}
-	switch inside, err := f.DamagedInside(ctx); {
+	switch inside, err := damagedInside(ctx, f, size); {
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case inside:

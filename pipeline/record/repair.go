@@ -236,8 +236,8 @@ func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
 			return r, err
 		}
 	}
-	inside, err := f.DamagedInside(ctx)
-	if err == nil && (inside || info.Size()-f.Whole > maxCut) {
+	inside, err := damagedInside(ctx, f, info.Size())
+	if err == nil && inside {
 		err = errInside
 	}
 	if err == nil && f.Len() == 0 {
@@ -252,6 +252,14 @@ func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
 	}
 	r.Chunks, r.Cut = f.Fragments(), info.Size()-f.Whole
 	return r, replaceTail(file, f.Whole, tail.Bytes(), info.Size())
+}
+
+// damagedInside reports whether a file of size bytes has other damage than a torn fragment at its end.
+func damagedInside(ctx context.Context, f *mp4.File, size int64) (bool, error) {
+	if size-f.Whole > maxCut {
+		return true, nil
+	}
+	return f.DamagedInside(ctx)
 }
 
 // mend repairs the recording's files that an earlier process has not completed.

@@ -565,17 +565,23 @@ func TestVideoDamageIsReported(t *testing.T) {
 		content []byte
 		says    string
 		clip    bool // the clip has it, too
+		hole    int64
 	}{
-		"a fragment without its table":    {change(second, "xoof"), "frames between 1004 and 1010 were recorded (5), and cannot be found", true},
-		"a table without end":             {change(second-4, "\xff\xff\xff\xff"), "from byte", false},
-		"one in a file that is not ended": {change(second-4, "\xff\xff\xff\xff")[:f.Whole], "from byte", false},
-		"a note":                          {change(note, "x"), "the note of picture 25 is damaged", true},
-		"another program's":               {bytes.ReplaceAll(whole, []byte("emsg"), []byte("free")), "not a recording of tegracast", true},
-		"whole":                           {whole, "", true},
-		"cut":                             {whole[:len(whole)-2000], "", true},
+		"a fragment without its table":    {change(second, "xoof"), "frames that were recorded between 1004 and 1010 cannot be found (5)", true, 0},
+		"a table without end":             {change(second-4, "\xff\xff\xff\xff"), "from byte", false, 0},
+		"one in a file that is not ended": {change(second-4, "\xff\xff\xff\xff")[:f.Whole], "from byte", false, 0},
+		"a note":                          {change(note, "x"), "the note of picture 25 is damaged", true, 0},
+		"another program's":               {bytes.ReplaceAll(whole, []byte("emsg"), []byte("free")), "no recording of tegracast", true, 0},
+		"whole":                           {whole, "", true, 0},
+		"cut":                             {whole[:len(whole)-2000], "", true, 0},
+		"a hole behind it":                {whole, "from byte", false, 5 << 30},
 	} {
 		path := filepath.Join(t.TempDir(), "x.mp4")
-		if err := os.WriteFile(path, c.content, 0o600); err != nil {
+		err := os.WriteFile(path, c.content, 0o600)
+		if err == nil && c.hole > 0 {
+			err = os.Truncate(path, c.hole)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		var said []string

@@ -102,7 +102,7 @@ func setBegun(box *amp4.Mvhd, begun time.Time) {
 }
 
 // errNoFragments means that pictures are not in fragments.
-var errNoFragments = errors.New("mp4: its pictures are not in fragments, as in a recording: a player shows what record export or another program has written")
+var errNoFragments = errors.New("mp4: its pictures are not in fragments, so it is no recording: open it with a player or ffprobe")
 
 // readHead decodes the ftyp and moov boxes in f.head.
 func (f *File) readHead() error {
