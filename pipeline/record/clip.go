@@ -201,7 +201,7 @@ func noteOf(f *mp4.File, i int) ([]byte, error) {
 }
 
 // errForeign means that an MP4 file is not a recording of this project.
-var errForeign = errors.New("its pictures have no frame numbers, so it is no recording of tegracast: open it with a player or ffprobe")
+var errForeign = fmt.Errorf("its pictures have no frame numbers: %w", mp4.ErrForeign)
 
 // Name returns a name for the clip as a file: that of the recording, with the numbers of the first and the last frame.
 func (c *Clip) Name() string {

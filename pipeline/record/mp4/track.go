@@ -101,8 +101,8 @@ func setBegun(box *amp4.Mvhd, begun time.Time) {
 	box.ModificationTimeV1 = box.CreationTimeV1
 }
 
-// errNoFragments means that pictures are not in fragments.
-var errNoFragments = errors.New("mp4: its pictures are not in fragments, so it is no recording: open it with a player or ffprobe")
+// ErrNotFragmented means that pictures are not in fragments, as in a Span. It wraps ErrForeign.
+var ErrNotFragmented = fmt.Errorf("mp4: its pictures are not in fragments: %w", ErrForeign)
 
 // readHead decodes the ftyp and moov boxes in f.head.
 func (f *File) readHead() error {
@@ -131,9 +131,9 @@ func (f *File) readHead() error {
 	case err != nil:
 		return fmt.Errorf("mp4: the moov box: %w", err)
 	case tracks != 1 || len(init.Tracks) != 1:
-		return fmt.Errorf("mp4: the file has %d tracks, and %d of pictures or sound that can be read: only one track is supported", tracks, len(init.Tracks))
+		return fmt.Errorf("mp4: it has %d tracks, and not one of H.264 or JPEG: %w", tracks, ErrForeign)
 	case !fragmented || f.defaults.TrackID != uint32(init.Tracks[0].ID):
-		return errNoFragments
+		return ErrNotFragmented
 	}
 	tables, err := amp4.ExtractBoxWithPayload(bytes.NewReader(f.head), nil, amp4.BoxPath{
 		amp4.BoxTypeMoov(), amp4.BoxTypeTrak(), amp4.BoxTypeMdia(), amp4.BoxTypeMinf(), amp4.BoxTypeStbl(), amp4.BoxTypeStsz(),
@@ -143,7 +143,7 @@ func (f *File) readHead() error {
 	}
 	for _, t := range tables {
 		if stsz, ok := t.Payload.(*amp4.Stsz); ok && stsz.SampleCount > 0 {
-			return errNoFragments
+			return ErrNotFragmented
 		}
 	}
 	f.scale = int64(init.Tracks[0].TimeScale)
@@ -157,7 +157,7 @@ func (f *File) readHead() error {
 	case *codecs.MJPEG:
 		f.Track = Track{Codec: JPEG, Width: c.Width, Height: c.Height}
 	default:
-		return fmt.Errorf("mp4: the track is %s: only H.264 and JPEG are supported", strings.TrimPrefix(fmt.Sprintf("%T", c), "*codecs."))
+		return fmt.Errorf("mp4: its track is %s, not H.264 or JPEG: %w", strings.TrimPrefix(fmt.Sprintf("%T", c), "*codecs."), ErrForeign)
 	}
 	return nil
 }
