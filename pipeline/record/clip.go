@@ -181,7 +181,8 @@ type numbering struct {
 func (x *numbering) next(i int) (n noteNumbers, missing, err error) {
 	n, err = numbersOf(x.file, i)
 	if next := x.last + 1; err == nil && x.known && n.Frame > next+n.Lost {
-		missing = fmt.Errorf("frames that were recorded between %d and %d cannot be found (%d): the file is damaged there", x.last, n.Frame, n.Frame-next-n.Lost)
+		missing = fmt.Errorf("frames that were recorded between %d and %d cannot be found (%d): the file is damaged there",
+			x.last, n.Frame, n.Frame-next-n.Lost)
 	}
 	x.last, x.known = n.Frame, err == nil
 	return n, missing, err
