@@ -141,7 +141,7 @@ test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disk
 	$(call long,$(LONG_STREAMS),$(LONG_STREAMS_IN))
 
 test-long-peers: setup-test ## each of the other programs that tests use, and its version; into docs/peers.md (as root, 15 min)
-	@$(call install,mmdebstrap)
+	@$(call install,mmdebstrap vlc-bin vlc-plugin-base)
 	go -C .ci/tools run ./peers
 
 test-long-packages: setup-test ## the packages judged by lintian of Debian 13, and installed, updated, removed and purged by apt, also on bare Debian 11, 12 and 13; the service reloaded by the systemd of Debian 12 and of 13

@@ -135,7 +135,7 @@ func (f *diskFault) test(t *testing.T, m *vjetson.Machine, camera *model.Sensor)
 	}
 	must(t, m, f.after)
 	f.check(t, m, deliveredTo("kept", metrics), said)
-	frames, err := asSent(t, takeOut(t, m, "/run/other"), camera)
+	frames, err := asSent(t, takeOut(t, m, "/run/other", record.Extension)[0], camera)
 	if err != nil || len(frames) < now+12 {
 		t.Errorf("the other recording has %d frames: %v", len(frames), err)
 	}

@@ -106,7 +106,15 @@ func TestRecordLs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"folder.mcap", "notes.txt"} { // neither is listed
+	video := filepath.Join(dir, "exported.mp4")
+	if status, _, errw := runs(t, "record", "export", path, "--to", "+2", "-o", video); status != exitOK {
+		t.Fatal(errw)
+	}
+	const why = "error: mp4: its pictures are not in fragments: it is no recording: open it with"
+	if status, out, _ := runs(t, "record", "ls", video); status != exitFailure || !strings.Contains(out, why) {
+		t.Errorf("status %d\n%s", status, out)
+	}
+	for _, name := range []string{"folder.mcap", "notes.txt"} { // neither is listed, nor the video
 		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}

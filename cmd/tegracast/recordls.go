@@ -22,7 +22,8 @@ import (
 const lsUsage = `Usage: tegracast record ls [--json] [DIRECTORY | FILE]...
 
 Lists recordings by the time of their first frame: the files, and those in the
-directories. Without any, it lists those of the service, in ` + stateFolder + `.
+directories, without exported MP4. Without any, it lists those of the service,
+in ` + stateFolder + `.
 
 A recording is finished, being written by this machine, or not finished because
 of a power cut or a crash: record repair ends it. Status 1 when a file is
@@ -50,6 +51,9 @@ func recordLs(ctx context.Context, e env, args []string) error {
 		x, err := record.List(ctx, path)
 		if err != nil {
 			return fmt.Errorf("interrupted in %s, after %d of %d files", path, i, len(paths))
+		}
+		if x.Foreign && !slices.Contains(given, path) {
+			continue
 		}
 		list, good = append(list, x), good && x.Error == ""
 	}

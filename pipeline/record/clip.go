@@ -3,6 +3,7 @@
 package record
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -146,22 +147,60 @@ func (c *Clip) number(i int) (uint64, error) { return pictureNumber(c.file, i) }
 
 // pictureNumber returns the number in the note of picture i.
 func pictureNumber(f *mp4.File, i int) (uint64, error) {
-	var n struct{ Frame uint64 }
-	text, err := noteOf(f, i)
-	if err == nil {
-		err = json.Unmarshal(text, &n)
-	}
+	n, err := numbersOf(f, i)
 	return n.Frame, err
 }
 
-// noteOf returns the note of picture i.
+// noteNumbers are the number of a frame, how many frames before it were not recorded, and its triggers.
+type noteNumbers struct {
+	Frame, Lost uint64
+	Triggers    []TriggerNote
+}
+
+// numbersOf returns the numbers in the note of picture i.
+func numbersOf(f *mp4.File, i int) (n noteNumbers, err error) {
+	text, err := noteOf(f, i)
+	if err == nil {
+		if err = json.Unmarshal(text, &n); err != nil {
+			err = fmt.Errorf("the note of picture %d is damaged: %w", i, err)
+		}
+	}
+	return n, err
+}
+
+// A numbering reads the numbers of a file's pictures, one after the other.
+type numbering struct {
+	file  *mp4.File
+	last  uint64
+	known bool // last is the number of the picture before
+}
+
+// next returns the numbers of picture i. missing is an error if frames before it, which were recorded, are not in the file.
+func (x *numbering) next(i int) (n noteNumbers, missing, err error) {
+	n, err = numbersOf(x.file, i)
+	if next := x.last + 1; err == nil && x.known && n.Frame > next+n.Lost {
+		missing = fmt.Errorf("frames that were recorded between %d and %d cannot be found (%d): the file is damaged there",
+			x.last, n.Frame, n.Frame-next-n.Lost)
+	}
+	x.last, x.known = n.Frame, err == nil
+	return n, missing, err
+}
+
+// noteOf returns the note of picture i. A file whose first picture has none is another program's.
 func noteOf(f *mp4.File, i int) ([]byte, error) {
 	text, err := f.Note(i)
-	if err == nil && text == nil {
-		err = fmt.Errorf("picture %d has no note", i)
+	switch {
+	case err != nil || text != nil:
+	case i == 0:
+		err = errForeign
+	default:
+		err = fmt.Errorf("picture %d has no note: the file is damaged there", i)
 	}
 	return text, err
 }
+
+// errForeign means that an MP4 file is not a recording of this project.
+var errForeign = fmt.Errorf("its pictures have no frame numbers: %w", mp4.ErrForeign)
 
 // Name returns a name for the clip as a file: that of the recording, with the numbers of the first and the last frame.
 func (c *Clip) Name() string {
@@ -190,6 +229,17 @@ func (c *Clip) Pictures() iter.Seq2[ClipPicture, error] {
 			}
 		}
 	}
+}
+
+// Missing describes the places where pictures are missing that were recorded, because the file is damaged there.
+func (c *Clip) Missing() (list []error) {
+	numbers := numbering{file: c.file}
+	for i := c.from; i < c.to; i++ {
+		if _, missing, err := numbers.next(i); missing != nil || err != nil {
+			list = append(list, fmt.Errorf("%s: %w", c.plain.Name(), cmp.Or(err, missing)))
+		}
+	}
+	return list
 }
 
 // Close closes the recording.

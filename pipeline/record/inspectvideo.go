@@ -4,7 +4,7 @@ package record
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 
@@ -23,16 +23,26 @@ func inspectVideo(ctx context.Context, in *os.File, size int64, path string, ver
 	if f.Finished {
 		r.Readable = size
 	}
+	switch inside, err := damagedInside(ctx, f, size); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", path, err)
+	case inside:
+		r.Trouble = fmt.Sprintf("from byte %d on it is damaged, and the pictures behind that cannot be found", f.Whole)
+	}
 	if n == 0 {
 		return r, nil
 	}
+	if _, err := noteOf(f, 0); errors.Is(err, errForeign) {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	r.First, r.Last = f.Info(0).At, f.Info(n-1).At
 	r.Image = &Image{At: r.First, Width: f.Track.Width, Height: f.Track.Height, Encoding: codecNames[f.Track.Codec]}
+	numbers := numbering{file: f}
 	for i := range n {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.picture(f, i, verify); err != nil {
+		if err := r.picture(&numbers, i, verify); err != nil {
 			if len(r.Wrong) == maxWrong {
 				break
 			}
@@ -44,27 +54,22 @@ func inspectVideo(ctx context.Context, in *os.File, size int64, path string, ver
 }
 
 // picture examines picture i, and returns an error if something is wrong with it.
-func (r *Report) picture(f *mp4.File, i int, verify bool) error {
-	var note Note
-	text, err := noteOf(f, i)
-	if err == nil {
-		err = json.Unmarshal(text, &note)
-	}
+func (r *Report) picture(numbers *numbering, i int, verify bool) error {
+	n, missing, err := numbers.next(i)
 	if err != nil {
-		return fmt.Errorf("picture %d: %w", i, err)
-	}
-	r.triggered(note.Triggers...)
-	if r.LastFrame = note.Frame; i == 0 {
-		r.FirstFrame = note.Frame
-	} else {
-		r.Lost += note.Lost
-	}
-	if !verify {
-		return nil
-	}
-	if _, err := f.Data(i); err != nil {
 		return err
 	}
-	r.Checked++
-	return nil
+	r.triggered(n.Triggers...)
+	if r.LastFrame = n.Frame; i == 0 {
+		r.FirstFrame = n.Frame
+	} else {
+		r.Lost += n.Lost
+	}
+	if verify {
+		if _, err := numbers.file.Data(i); err != nil {
+			return errors.Join(missing, err)
+		}
+		r.Checked++
+	}
+	return missing
 }

@@ -33,6 +33,8 @@ type Entry struct {
 	Height     int       `json:"height"`             // of the pictures, in pixels
 	Encoding   string    `json:"encoding,omitempty"` // `h264`, `jpeg`, or the pixel format of the pictures, as ROS calls it, or V4L2
 	Error      string    `json:"error,omitempty"`    // why the file cannot be read, or not as a whole
+
+	Foreign bool `json:"-"` // it is an MP4 file without fragments, as record export makes it
 }
 
 // A FileState is the state of a file.

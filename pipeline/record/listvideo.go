@@ -3,6 +3,7 @@
 package record
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -23,6 +24,7 @@ func (e *Entry) readVideo(in *os.File, size int64) error {
 	case written && size == 0: // its head is not written yet
 		return nil
 	case err != nil:
+		e.Foreign = errors.Is(err, mp4.ErrNotFragmented)
 		return fmt.Errorf("%s: %w", e.Path, err)
 	case f.Finished:
 		e.State = Finished

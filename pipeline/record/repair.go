@@ -4,7 +4,6 @@ package record
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,6 +34,9 @@ type Repaired struct {
 // errInside means that a repair could lose what can still be read.
 var errInside = errors.New("it is damaged before its end, so it stays as it is: tegracast record export copies what can be read")
 
+// errNothing means that a repair would leave a file without a frame.
+var errNothing = errors.New("it has no whole frame, so there is nothing to repair")
+
 // maxCut is the maximum number of bytes that a repair cuts off. An incomplete chunk has fewer.
 const maxCut = 1 << 30
 
@@ -48,8 +50,8 @@ const torn = 128
 // Repair completes a recording, MCAP or MP4, that was not completed, because of a power cut for example: behind the last complete
 // record it writes the index, in place of any incomplete one. Complete records remain as they are; an incomplete one
 // among the last chunks becomes padding, which readers skip. If the index cannot be written, for example because the disk
-// is full, Repair restores the end of the file. It does not change a file that has other damage before its end. Errors
-// wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx or the file.
+// is full, Repair restores the end of the file. It does not change a file that has other damage before its end, or no whole
+// frame. Errors wrap ErrWritten, mcap.ErrNotMCAP, mcap.ErrDamaged or mcap.ErrNotOwn, or are those of ctx or the file.
 func Repair(ctx context.Context, path string) (Repaired, error) {
 	r, err := repairFile(ctx, path)
 	for began := time.Now(); errors.Is(err, ErrWritten) && time.Since(began) < letGo && ctx.Err() == nil; r, err = repairFile(ctx, path) {
@@ -66,7 +68,7 @@ func repairFile(ctx context.Context, path string) (Repaired, error) {
 	}
 	r, err := Repaired{}, error(nil)
 	if filepath.Ext(path) == VideoExtension {
-		r, err = repairVideo(file)
+		r, err = repairVideo(ctx, file)
 	} else {
 		r, err = repair(ctx, file)
 	}
@@ -108,6 +110,9 @@ func openUnused(path string) (*os.File, error) {
 
 func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 	info, err := file.Stat()
+	if err == nil && info.Size() == 0 {
+		err = errNothing
+	}
 	if err != nil {
 		return r, err
 	}
@@ -213,8 +218,11 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 }
 
 // repairVideo is repair for MP4. What is behind the last whole fragment is cut off, if that is a part of one fragment.
-func repairVideo(file *os.File) (r Repaired, err error) {
+func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
 	info, err := file.Stat()
+	if err == nil && info.Size() == 0 {
+		err = errNothing
+	}
 	if err != nil {
 		return r, err
 	}
@@ -224,13 +232,16 @@ func repairVideo(file *os.File) (r Repaired, err error) {
 		return r, err
 	}
 	if f.Len() > 0 {
-		if note, err := f.Note(0); err != nil || note == nil {
-			return r, cmp.Or(err, mcap.ErrNotOwn)
+		if _, err := noteOf(f, 0); err != nil {
+			return r, err
 		}
 	}
-	inside, err := f.DamagedInside()
-	if err == nil && (inside || info.Size()-f.Whole > maxCut) {
+	inside, err := damagedInside(ctx, f, info.Size())
+	if err == nil && inside {
 		err = errInside
+	}
+	if err == nil && f.Len() == 0 {
+		err = errNothing
 	}
 	if err != nil {
 		return r, fmt.Errorf("mp4: %w", err)
@@ -243,6 +254,14 @@ func repairVideo(file *os.File) (r Repaired, err error) {
 	return r, replaceTail(file, f.Whole, tail.Bytes(), info.Size())
 }
 
+// damagedInside reports whether a file of size bytes has other damage than a torn fragment at its end.
+func damagedInside(ctx context.Context, f *mp4.File, size int64) (bool, error) {
+	if size-f.Whole > maxCut {
+		return true, nil
+	}
+	return f.DamagedInside(ctx)
+}
+
 // mend repairs the recording's files that an earlier process has not completed.
 func (d *folder) mend(ctx context.Context) {
 	paths, err := filesOf(d.directory, d.name, d.extension)
@@ -253,7 +272,7 @@ func (d *folder) mend(ctx context.Context) {
 }
 
 // mendFiles repairs those of the files that have no end, by calling repair, and returns those for which repair returns
-// ErrWritten.
+// ErrWritten. It deletes those that were begun just before the power was cut, and have no whole frame.
 func (d *folder) mendFiles(ctx context.Context, paths []string, repair func(context.Context, string) (Repaired, error)) (written []string) {
 	for _, path := range paths {
 		if ctx.Err() != nil {
@@ -270,6 +289,15 @@ func (d *folder) mendFiles(ctx context.Context, paths []string, repair func(cont
 		case ctx.Err() != nil:
 		case errors.Is(err, ErrWritten):
 			written = append(written, path)
+		case errors.Is(err, errNothing):
+			d.unmended.Store(path, true)
+			f, err := d.find(filepath.Base(path))
+			if err == nil {
+				err = d.delete(f, "it has no whole frame")
+			}
+			if err != nil {
+				d.log.Warn("a recording without a whole frame stays", "file", path, "error", err)
+			}
 		case err != nil:
 			d.unmended.Store(path, true)
 			d.log.Warn("a recording that was not ended has no index", "error", err)

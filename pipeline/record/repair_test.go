@@ -90,6 +90,10 @@ func TestDamageInsideIsNotRepaired(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, report, err)
 		}
 	}
+	write(t, path, nil)
+	if did, err := Repair(t.Context(), path); !errors.Is(err, errNothing) {
+		t.Errorf("an empty file: %+v, %v", did, err)
+	}
 }
 
 // TestOthersReadARepairedRecording checks that @mcap/core reads it by its index and from its beginning, also if there

@@ -6,6 +6,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -530,9 +532,11 @@ func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
 	damaged := bytes.Clone(whole)
 	second := bytes.Index(damaged[f.Info(0).Offset:], []byte("moof")) + int(f.Info(0).Offset)
 	copy(damaged[second-4:], "\xff\xff\xff\xff") // the size of the box
+	first := bytes.Index(whole, []byte("moof"))
 	for name, content := range map[string][]byte{
 		"finished": damaged, "not finished": damaged[:f.Whole], "torn": damaged[:f.Whole-100],
 		"another program's": bytes.ReplaceAll(whole[:f.Whole-100], []byte("emsg"), []byte("free")),
+		"without a picture": whole[:first+2000], "empty": nil,
 	} {
 		path := filepath.Join(t.TempDir(), "x.mp4")
 		if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -543,6 +547,67 @@ func TestVideoDamagedInsideIsNotRepaired(t *testing.T) {
 		}
 		if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, content) {
 			t.Errorf("%s: the file has changed (%v)", name, err)
+		}
+	}
+}
+
+// TestVideoDamageIsReported checks what Inspect and Clip say of damaged files, and of files of other programs.
+func TestVideoDamageIsReported(t *testing.T) {
+	_, whole, f := recordedVideo(t, 40)
+	second := bytes.Index(whole[f.Info(0).Offset:], []byte("moof")) + int(f.Info(0).Offset)
+	note := bytes.Index(whole[f.Info(20).Offset:], []byte(`{"frame"`)) + int(f.Info(20).Offset)
+	change := func(at int, text string) []byte {
+		b := bytes.Clone(whole)
+		copy(b[at:], text)
+		return b
+	}
+	for name, c := range map[string]struct {
+		content []byte
+		says    string
+		clip    bool // the clip has it, too
+		hole    int64
+	}{
+		"a fragment without its table":    {change(second, "xoof"), "frames that were recorded between 1004 and 1010 cannot be found (5)", true, 0},
+		"a table without end":             {change(second-4, "\xff\xff\xff\xff"), "from byte", false, 0},
+		"one in a file that is not ended": {change(second-4, "\xff\xff\xff\xff")[:f.Whole], "from byte", false, 0},
+		"a note":                          {change(note, "x"), "the note of picture 25 is damaged", true, 0},
+		"another program's":               {bytes.ReplaceAll(whole, []byte("emsg"), []byte("free")), "it is no recording", true, 0},
+		"whole":                           {whole, "", true, 0},
+		"cut":                             {whole[:len(whole)-2000], "", true, 0},
+		"a hole behind it":                {whole, "from byte", false, 5 << 30},
+	} {
+		path := filepath.Join(t.TempDir(), "x.mp4")
+		err := os.WriteFile(path, c.content, 0o600)
+		if err == nil && c.hole > 0 {
+			err = os.Truncate(path, c.hole)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said []string
+		if r, err := Inspect(t.Context(), path, true, func(float64) {}); err != nil {
+			said = append(said, err.Error())
+		} else if said = r.Wrong; r.Trouble != "" {
+			said = append(said, r.Trouble)
+		}
+		if text := strings.Join(said, "; "); (c.says == "") != (text == "") || !strings.Contains(text, c.says) || len(said) > 1 {
+			t.Errorf("%s: Inspect: %s, want %q", name, text, c.says)
+		}
+		var missing []error
+		if clip, err := OpenVideo(path, Position{}, Position{}); err != nil {
+			missing = append(missing, err)
+		} else {
+			missing = clip.Missing()
+			if err := clip.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		want := c.says
+		if !c.clip {
+			want = ""
+		}
+		if text := fmt.Sprint(missing); (want == "") != (len(missing) == 0) || !strings.Contains(text, want) || len(missing) > 1 {
+			t.Errorf("%s: Clip: %s, want %q", name, text, want)
 		}
 	}
 }
@@ -595,5 +660,28 @@ func TestVideoWritesWhatHasComeOfAStreamThatStops(t *testing.T) {
 	}
 	if files := videoFiles(t, dir); len(files) != 1 || !sequence(files[0], 1000, 1019) {
 		t.Errorf("%v", files)
+	}
+}
+
+// TestVideoWithoutAPictureIsDeleted checks that the next recording deletes a file whose first fragment is not whole, but not
+// a file of the same kind that is in no list of its own.
+func TestVideoWithoutAPictureIsDeleted(t *testing.T) {
+	_, whole, _ := recordedVideo(t, 20)
+	for _, n := range []int{0, bytes.Index(whole, []byte("moof")) + 2000} {
+		mine, _, _ := recordedVideo(t, 20)
+		other := filepath.Join(filepath.Dir(mine), "rec-20200101T000000000Z.mp4")
+		for _, p := range []string{mine, other} {
+			if err := os.WriteFile(p, whole[:n], 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v := startVideo(t, VideoConfig{Directory: filepath.Dir(mine)})
+		await(t, func() bool { _, err := os.Stat(mine); return errors.Is(err, fs.ErrNotExist) })
+		if err := v.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := os.ReadFile(other); err != nil || !bytes.Equal(b, whole[:n]) {
+			t.Errorf("a file of someone else with %d bytes: %v", n, err)
+		}
 	}
 }

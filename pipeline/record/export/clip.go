@@ -36,7 +36,7 @@ func exportClip(ctx context.Context, c Config, progress func(part float64)) (res
 	if err = errors.Join(copySpan(ctx, out, clip.Span, progress), out.Close()); err != nil {
 		return res, errors.Join(err, os.Remove(c.Out))
 	}
-	res.Frames = clip.Len()
+	res.Frames, res.Damaged = clip.Len(), clip.Missing()
 	return res, nil
 }
 

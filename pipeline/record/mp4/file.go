@@ -4,6 +4,7 @@ package mp4
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -177,13 +178,16 @@ func HasEnd(r io.ReaderAt, size int64) (bool, error) {
 
 // DamagedInside reports whether a file of a Writer is damaged before its end: behind the last whole fragment, and the
 // beginning of the next one, another fragment begins, or there is an index.
-func (f *File) DamagedInside() (bool, error) {
+func (f *File) DamagedInside(ctx context.Context) (bool, error) {
 	if has, err := HasEnd(f.r, f.size); has || err != nil {
 		return has && !f.Finished, err
 	}
 	begin := []byte{0, 0, 0, 32, 'p', 'r', 'f', 't', 1, 0, 0, prftFlags}
 	b := make([]byte, 1<<20)
 	for at := f.Whole + int64(len(begin)); at < f.size; at += int64(len(b) - len(begin)) {
+		if err := ctx.Err(); err != nil {
+			return false, err
+		}
 		part := b[:min(int64(len(b)), f.size-at)]
 		if _, err := f.r.ReadAt(part, at); err != nil {
 			return false, fmt.Errorf("mp4: reading at offset %d: %w", at, noEOF(err))

@@ -84,71 +84,118 @@ func TestMP4BoxReadsFiles(t *testing.T) {
 	}
 }
 
+// long reports whether the long tests run, too.
+var long = os.Getenv("TEGRACAST_LONG") != ""
+
 // TestPlayersOpenCutFiles cuts a file at random bytes. What this package reads must be each whole fragment, and players
 // must decode these pictures at least; after the repair, exactly these.
 func TestPlayersOpenCutFiles(t *testing.T) {
-	random := seeded(t)
-	cuts, byPlayers, byGst := 200, 32, 8
-	if testing.Short() {
+	byPlayers, byGst := 32, 8
+	switch {
+	case long:
+		byPlayers, byGst = cuts, cuts
+	case testing.Short():
 		byPlayers, byGst = 4, 2
 	}
 	for name, codec := range map[string]Codec{"h264": H264, "jpeg": JPEG} {
 		t.Run(name, func(t *testing.T) {
-			const n = 7
-			track, samples := pictures(t, codec, 30)
-			b, ends := write(t, track, samples, n)
-			folder := t.TempDir()
-			var paths []string
-			var wholes []int
-			for i := range cuts {
-				cut := b[:ends[0]+random.IntN(len(b)-ends[0])]
-				f := read(t, cut)
-				k, found := slices.BinarySearch(ends, len(cut))
-				if !found {
-					k--
-				}
-				whole := min(n*k, len(samples))
-				if f.Whole != int64(ends[k]) || f.Len() != whole || f.Finished {
-					t.Fatalf("cut at %d: %d pictures in %d bytes, want %d in %d", len(cut), f.Len(), f.Whole, whole, ends[k])
-				}
-				repaired := bytes.NewBuffer(slices.Clone(cut[:f.Whole]))
-				if err := f.Finish(repaired); err != nil {
-					t.Fatal(err)
-				}
-				if whole > 0 {
-					want, _ := write(t, track, samples[:whole], n)
-					if !bytes.Equal(repaired.Bytes(), want) || !read(t, want).Finished {
-						t.Fatalf("cut at %d: the repaired file is not what the writer had finished", len(cut))
-					}
-				}
-				path := filepath.Join(folder, fmt.Sprintf("%d.mp4", i))
-				if err := os.WriteFile(path, cut, 0o600); err != nil {
-					t.Fatal(err)
-				}
-				paths, wholes = append(paths, path), append(wholes, whole)
-			}
+			b, paths, wholes := cutFiles(t, codec)
 			for i, whole := range wholes[:byPlayers] {
 				if whole == 0 {
 					continue // no player shows anything, and gst-launch-1.0 may hang after its error
 				}
 				got, err := byFFmpeg(t, paths[i], cutFlags(t, b, paths[i])...)
-				if err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole)) {
-					t.Errorf("%s by FFmpeg: %v, want %d: %v", paths[i], got, whole, err)
-				}
+				atLeast(t, paths[i]+" by FFmpeg", got, err, whole)
 				if i >= byGst {
 					continue
 				}
 				got, err = byGStreamer(t, paths[i], codec)
-				if err != nil || len(got) < whole || len(got) > whole+n || !slices.Equal(got[:whole], upTo(0, whole)) {
-					t.Errorf("%s by GStreamer: %v, want %d: %v", paths[i], got, whole, err)
-				}
+				atLeast(t, paths[i]+" by GStreamer", got, err, whole)
 			}
 			for i, got := range byMP4Box(t, paths...) {
-				if got.Error != "" || len(got.Samples) < wholes[i] || len(got.Samples) > wholes[i]+n {
+				if got.Error != "" || len(got.Samples) < wholes[i] || len(got.Samples) > wholes[i]+cutFragment {
 					t.Errorf("%s by mp4box: %d samples, want %d: %s", paths[i], len(got.Samples), wholes[i], got.Error)
 				}
 			}
 		})
+	}
+}
+
+// TestVLCOpensFiles checks that VLC shows every picture of a file, with its index and while it grows, and the pictures of
+// the whole fragments of a file that was cut at a random byte.
+func TestVLCOpensFiles(t *testing.T) {
+	if !long {
+		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
+	}
+	for name, codec := range map[string]Codec{"h264": H264, "jpeg": JPEG} {
+		t.Run(name, func(t *testing.T) {
+			heldBack := map[Codec]int{JPEG: 1}[codec]
+			track, samples := pictures(t, codec, 30)
+			b, ends := write(t, track, samples, 7)
+			for i, end := range append(ends[1:], len(b)) {
+				want := upTo(0, min(7*(i+1), len(samples))-heldBack)
+				if got, err := byVLC(t, save(t, b[:end]), codec); err != nil || !slices.Equal(got, want) {
+					t.Errorf("%d bytes by VLC: %v, want %v: %v", end, got, want, err)
+				}
+			}
+			_, paths, wholes := cutFiles(t, codec)
+			for i, path := range paths {
+				if wholes[i] > 0 {
+					got, err := byVLC(t, path, codec)
+					atLeast(t, path+" by VLC", got, err, wholes[i]-heldBack)
+				}
+			}
+		})
+	}
+}
+
+const (
+	cuts        = 200
+	cutFragment = 7 // pictures
+)
+
+// cutFiles cuts the file b of 30 pictures at random bytes. It returns the paths of the parts, and how many pictures are in
+// their whole fragments, after checking that this package reads these, and repairs the part so that it has only these.
+func cutFiles(t *testing.T, codec Codec) (b []byte, paths []string, wholes []int) {
+	t.Helper()
+	random, folder := seeded(t), t.TempDir()
+	track, samples := pictures(t, codec, 30)
+	b, ends := write(t, track, samples, cutFragment)
+	for i := range cuts {
+		cut := b[:ends[0]+random.IntN(len(b)-ends[0])]
+		f := read(t, cut)
+		k, found := slices.BinarySearch(ends, len(cut))
+		if !found {
+			k--
+		}
+		whole := min(cutFragment*k, len(samples))
+		if f.Whole != int64(ends[k]) || f.Len() != whole || f.Finished {
+			t.Fatalf("cut at %d: %d pictures in %d bytes, want %d in %d", len(cut), f.Len(), f.Whole, whole, ends[k])
+		}
+		repaired := bytes.NewBuffer(slices.Clone(cut[:f.Whole]))
+		if err := f.Finish(repaired); err != nil {
+			t.Fatal(err)
+		}
+		if whole > 0 {
+			want, _ := write(t, track, samples[:whole], cutFragment)
+			if !bytes.Equal(repaired.Bytes(), want) || !read(t, want).Finished {
+				t.Fatalf("cut at %d: the repaired file is not what the writer had finished", len(cut))
+			}
+		}
+		path := filepath.Join(folder, fmt.Sprintf("%d.mp4", i))
+		if err := os.WriteFile(path, cut, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		paths, wholes = append(paths, path), append(wholes, whole)
+	}
+	return b, paths, wholes
+}
+
+// atLeast checks that a player has decoded the pictures of the whole fragments and, of the fragment after them, a part.
+func atLeast(t *testing.T, what string, got []int, err error, whole int) {
+	t.Helper()
+	if err != nil || len(got) < whole || len(got) > whole+cutFragment || !slices.Equal(got[:whole], upTo(0, whole)) {
+		t.Errorf("%s: %v, want %d: %v", what, got, whole, err)
 	}
 }
 

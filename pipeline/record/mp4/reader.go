@@ -20,13 +20,13 @@ const (
 	trunShift      = 0x800
 )
 
-// errUnsupported means that a file is good, and this package cannot read it.
-var errUnsupported = errors.New("not supported")
+// ErrForeign means that a file is MP4, but not as a Writer writes it, and this package cannot read it.
+var ErrForeign = errors.New("it is no recording: open it with a player or ffprobe")
 
 // Read finds the pictures of a file of size bytes, without reading them. A file that was cut, is damaged or is still
 // being written is read up to its last whole fragment, which may be none. Read returns an error if the file cannot be
-// read, does not begin with whole ftyp and moov boxes, or is not fragmented MP4 with one track of H.264 or JPEG in
-// display order.
+// read or does not begin with whole ftyp and moov boxes. The error wraps ErrForeign if it is not fragmented MP4 with one
+// track of H.264 or JPEG in display order.
 func Read(r io.ReaderAt, size int64) (*File, error) {
 	f := &File{r: r, size: size, kept: &keptNotes{}}
 	in := &window{r: r, size: size}
@@ -116,7 +116,7 @@ func (f *File) fragment(in *window, of *fragment, n int64) (bool, error) {
 	}
 	of.first = len(f.samples)
 	end, err := f.run(b, of.moof)
-	if errors.Is(err, errUnsupported) {
+	if errors.Is(err, ErrForeign) {
 		return false, fmt.Errorf("mp4: the moof box at offset %d: %w", of.moof, err)
 	}
 	if err == nil {
@@ -148,7 +148,7 @@ func (f *File) run(b []byte, moof int64) (end int64, err error) {
 		switch typ {
 		case amp4.BoxTypeTraf(), amp4.BoxTypeTrun(), amp4.BoxTypeTfhd(), amp4.BoxTypeTfdt():
 			if seen[typ] {
-				return fmt.Errorf("more than one: %w", errUnsupported)
+				return fmt.Errorf("more than one: %w", ErrForeign)
 			}
 			seen[typ] = true
 		}
@@ -225,7 +225,7 @@ func (f *File) table(b []byte, offset, at int64, defaults entry) (int64, error) 
 		return 0, errMalformed
 	}
 	if count > MaxSamples-int64(len(f.samples)) {
-		return 0, fmt.Errorf("more than %d pictures in a file: %w", MaxSamples, errUnsupported)
+		return 0, fmt.Errorf("more than %d pictures in a file: %w", MaxSamples, ErrForeign)
 	}
 	for i := range count {
 		e := defaults
@@ -241,7 +241,7 @@ func (f *File) table(b []byte, offset, at int64, defaults entry) (int64, error) 
 			return 0, errMalformed
 		}
 		if shift != 0 {
-			return 0, fmt.Errorf("pictures out of display order: %w", errUnsupported)
+			return 0, fmt.Errorf("pictures out of display order: %w", ErrForeign)
 		}
 		if e.flags&notSync == 0 {
 			e.size |= keyBit

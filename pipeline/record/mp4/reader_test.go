@@ -35,7 +35,7 @@ func TestReadRefuses(t *testing.T) {
 		want string
 	}{
 		"nothing": {nil, "does not begin with"}, "text": {[]byte(strings.Repeat("text", 99)), "does not begin with"}, "a cut head": {b[:ends[0]-1], "cut before its first picture"},
-		"a span": {all(t, span), "no fragments"}, "reordered": {shifted, "display order"}, "two tracks": {two, "moov box"},
+		"a span": {all(t, span), "not in fragments"}, "reordered": {shifted, "display order"}, "two tracks": {two, "moov box"},
 	} {
 		if _, err := Read(bytes.NewReader(c.b), int64(len(c.b))); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

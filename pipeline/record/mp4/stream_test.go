@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/jpeg"
@@ -16,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -226,6 +228,56 @@ func byGStreamer(t *testing.T, path string, codec Codec) ([]int, error) {
 		t.Fatal(err)
 	}
 	return shown(t, b), nil
+}
+
+// byVLC returns the numbers of the pictures that VLC decodes or, of JPEG, which its transcoder takes for 25 pictures a
+// second, those that VLC finds, without the last one: in FFmpeg's files, too, it holds that back. VLC refuses to run as
+// root.
+func byVLC(t *testing.T, path string, codec Codec) ([]int, error) {
+	t.Helper()
+	if _, err := exec.LookPath("cvlc"); err != nil {
+		t.Skip("NEEDS VLC, which make test-long-peers installs: apt-get install --no-install-recommends vlc-bin vlc-plugin-base")
+	}
+	in, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	sout := "#std{access=file,mux=dummy,dst=-}"
+	if codec == H264 {
+		sout = "#transcode{vcodec=GREY}:" + sout[1:]
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a program that hangs
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "cvlc", "-q", "--no-audio", "--play-and-exit", "--sout", sout, "fd://0")
+	var errs bytes.Buffer
+	cmd.Stdin, cmd.Stderr = in, &errs
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		cmd.Env = append(os.Environ(), "HOME=/nonexistent")
+	}
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%v: %w: %s", cmd, err, errs.String())
+	}
+	if codec == H264 {
+		return shown(t, out), err
+	}
+	var grey []byte
+	begin := []byte{0xff, 0xd8}
+	for _, b := range bytes.Split(out, begin)[1:] {
+		m, err := jpeg.Decode(io.MultiReader(bytes.NewReader(begin), bytes.NewReader(b)))
+		if errors.Is(err, io.ErrUnexpectedEOF) { // the last one of a file that was cut
+			break
+		} else if err != nil {
+			return nil, err
+		}
+		g := m.(*image.Gray)
+		for y := range height {
+			grey = append(grey, g.Pix[y*g.Stride:][:width]...)
+		}
+	}
+	return shown(t, grey), err
 }
 
 // A boxed holds the output of testdata/mp4box/read.mjs for a file.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	amp4 "github.com/abema/go-mp4"
@@ -100,11 +101,14 @@ func setBegun(box *amp4.Mvhd, begun time.Time) {
 	box.ModificationTimeV1 = box.CreationTimeV1
 }
 
+// ErrNotFragmented means that pictures are not in fragments, as in a Span. It wraps ErrForeign.
+var ErrNotFragmented = fmt.Errorf("mp4: its pictures are not in fragments: %w", ErrForeign)
+
 // readHead decodes the ftyp and moov boxes in f.head.
 func (f *File) readHead() error {
 	var init fmp4.Init
 	if err := init.Unmarshal(bytes.NewReader(f.head)); err != nil {
-		return fmt.Errorf("mp4: the moov box: %w", err)
+		return fmt.Errorf("mp4: the moov box at the beginning is damaged: %w", err)
 	}
 	tracks, fragmented := 0, false
 	err := walk(f.head, 2, func(typ amp4.BoxType, payload []byte) error {
@@ -127,9 +131,20 @@ func (f *File) readHead() error {
 	case err != nil:
 		return fmt.Errorf("mp4: the moov box: %w", err)
 	case tracks != 1 || len(init.Tracks) != 1:
-		return fmt.Errorf("mp4: the file has %d tracks, and %d of pictures or sound that can be read: only one track is supported", tracks, len(init.Tracks))
+		return fmt.Errorf("mp4: it has %d tracks, and not one of H.264 or JPEG: %w", tracks, ErrForeign)
 	case !fragmented || f.defaults.TrackID != uint32(init.Tracks[0].ID):
-		return errors.New("mp4: the file has no fragments: only fragmented MP4 is supported")
+		return ErrNotFragmented
+	}
+	tables, err := amp4.ExtractBoxWithPayload(bytes.NewReader(f.head), nil, amp4.BoxPath{
+		amp4.BoxTypeMoov(), amp4.BoxTypeTrak(), amp4.BoxTypeMdia(), amp4.BoxTypeMinf(), amp4.BoxTypeStbl(), amp4.BoxTypeStsz(),
+	})
+	if err != nil {
+		return fmt.Errorf("mp4: the moov box at the beginning is damaged: %w", err)
+	}
+	for _, t := range tables {
+		if stsz, ok := t.Payload.(*amp4.Stsz); ok && stsz.SampleCount > 0 {
+			return ErrNotFragmented
+		}
 	}
 	f.scale = int64(init.Tracks[0].TimeScale)
 	switch c := init.Tracks[0].Codec.(type) {
@@ -142,7 +157,7 @@ func (f *File) readHead() error {
 	case *codecs.MJPEG:
 		f.Track = Track{Codec: JPEG, Width: c.Width, Height: c.Height}
 	default:
-		return fmt.Errorf("mp4: the track is %T: only H.264 and JPEG are supported", c)
+		return fmt.Errorf("mp4: its track is %s, not H.264 or JPEG: %w", strings.TrimPrefix(fmt.Sprintf("%T", c), "*codecs."), ErrForeign)
 	}
 	return nil
 }
