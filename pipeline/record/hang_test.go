@@ -268,7 +268,9 @@ func TestManyDisksHangAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all, began := &Recordings{}, time.Now()
 		for _, name := range []string{"a", "b", "c"} {
-			all.Add(&Video{folder: folder{name: name}, queue: make(chan videoPicture), closing: make(chan struct{}), ended: make(chan struct{})})
+			v := &Video{folder: folder{name: name}, queue: make(chan videoPicture), closing: make(chan struct{}), ended: make(chan struct{})}
+			defer close(v.ended) // the disks answer
+			all.Add(v)
 		}
 		all.End()
 		for _, s := range all.named("") {
