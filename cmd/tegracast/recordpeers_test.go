@@ -35,7 +35,7 @@ type streamRecorder struct {
 // BenchmarkRecordedStream has several programs record a stream of H.264, 1080p30 at 6 Mbit/s, as fragmented MP4 on the
 // same disk at the same time, and as many read it without recording. It prints what recording costs: the difference
 // between the CPU times of the two processes, for a second of the stream, with the spread of the rounds. Beside it stands
-// the whole process of a peer: with a program that does not record, that is what recording costs. Ours is a process that
+// the whole process of a peer, the cost of recording with a program that does not record. Ours is a process that
 // gives the pictures to the recorder of serve, because encoding them as serve does would cost a hundred times as much. It
 // forces each second of the stream to the disk; the others force nothing.
 //
