@@ -32,7 +32,7 @@ isp: [{name: isp}]
 outputs:
   - {name: raw, rtp: {payload: raw, destinations: ["127.0.0.1:5005"]}}
   - {name: b, from: nobody, rtp: {payload: raw}}
-`, []string{`1:15 web.listen: "here"`, "5:52 outputs[0].rtp.destinations[0]: ", `6:21 outputs[1].from: there is no source, isp or kernel "nobody"`}},
+`, []string{`1:15 web.listen: "here"`, "5:52 outputs[0].rtp.destinations[0]: ", `6:21 outputs[1].from: there is no source and no stage "nobody"`}},
 		"several destinations": {`sources: [{name: camera, model: {width: 320, height: 240}}]
 isp: [{name: isp}]
 bus: {server: "nats://127.0.0.1:4222"}
