@@ -217,7 +217,9 @@ func (c *Clip) Len() int { return c.to - c.from }
 func (c *Clip) Last() uint64 { return c.last }
 
 // Tag identifies the clip among those of the recording, also while that grows.
-func (c *Clip) Tag() string { return fmt.Sprintf("%d-%d-%d", c.from, c.to, c.Size()) }
+func (c *Clip) Tag() string {
+	return fmt.Sprintf("%d-%d-%d-%d", c.from, c.to, c.Size(), (c.file.Since(c.to) - c.Begin()).Microseconds())
+}
 
 // Pictures returns the pictures, up to the first one whose note cannot be read.
 func (c *Clip) Pictures() iter.Seq2[ClipPicture, error] {

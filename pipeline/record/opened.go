@@ -76,7 +76,7 @@ func (o *openedFiles) open(own ownFile) (*File, error) {
 	o.list = append(o.list, f)
 	o.mu.Unlock()
 	// After the file is in the list, so that it is closed if it is deleted from now on.
-	if f.info, err = plain.Stat(); err == nil && f.info.Sys().(*syscall.Stat_t).Nlink == 0 {
+	if f.info, err = plain.Stat(); err == nil && f.info.Sys().(*syscall.Stat_t).Nlink == 0 || errors.Is(err, os.ErrClosed) {
 		err = ErrNoFile
 	}
 	if err != nil {

@@ -45,12 +45,12 @@ type parsedVideo struct {
 
 // of returns the tables of a file as it was when it was opened. If ctx ends before they are read, the error wraps ErrReading.
 func (p *parsedVideos) of(ctx context.Context, d *folder, in *File) (*mp4.File, error) {
-	v, _ := p.find(in.info)
+	v, _ := p.find(in)
 	if v == nil {
 		select {
 		case p.turn <- struct{}{}:
 			var before *parsedVideo
-			if v, before = p.find(in.info); v != nil {
+			if v, before = p.find(in); v != nil {
 				<-p.turn // ends: this call has sent a value
 			} else {
 				v = p.begin(d, in, before)
@@ -68,10 +68,11 @@ func (p *parsedVideos) of(ctx context.Context, d *folder, in *File) (*mp4.File, 
 }
 
 // find returns the video that is known of a file, or is being read. If a shorter one is known, it returns that as before.
-func (p *parsedVideos) find(info os.FileInfo) (v, before *parsedVideo) {
+func (p *parsedVideos) find(in *File) (v, before *parsedVideo) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.list, func(v *parsedVideo) bool { return os.SameFile(v.in.info, info) })
+	info := in.info
+	i := slices.IndexFunc(p.list, in.isSame)
 	if i < 0 {
 		return nil, nil
 	}
@@ -93,7 +94,8 @@ func (p *parsedVideos) find(info os.FileInfo) (v, before *parsedVideo) {
 func (p *parsedVideos) begin(d *folder, in *File, before *parsedVideo) *parsedVideo {
 	v := &parsedVideo{in: in, growing: d.writing.has(in.Name()), done: make(chan struct{})}
 	p.mu.Lock()
-	p.list = append(slices.DeleteFunc(p.list, func(x *parsedVideo) bool { return os.SameFile(x.in.info, in.info) }), v)
+	p.drop(in.isSame)
+	p.list = append(p.list, v)
 	p.mu.Unlock()
 	in.use()
 	go func() {
@@ -113,16 +115,17 @@ func (p *parsedVideos) begin(d *folder, in *File, before *parsedVideo) *parsedVi
 
 // finish keeps a video that was read, and forgets those beyond the limits.
 func (p *parsedVideos) finish(v *parsedVideo) {
+	is := func(x *parsedVideo) bool { return x == v }
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if v.err != nil {
-		p.list = slices.DeleteFunc(p.list, func(x *parsedVideo) bool { return x == v })
+		p.drop(is)
 		return
 	}
 	v.forget = time.AfterFunc(keptTime, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.list = slices.DeleteFunc(p.list, func(x *parsedVideo) bool { return x == v })
+		p.drop(is)
 	})
 	samples := 0
 	for _, x := range p.list {
@@ -130,6 +133,25 @@ func (p *parsedVideos) finish(v *parsedVideo) {
 	}
 	for len(p.list) > 1 && (len(p.list) > keptFiles || samples > keptSamples) {
 		samples -= p.list[0].file.Len()
-		p.list = slices.Delete(p.list, 0, 1)
+		first := p.list[0]
+		p.drop(func(x *parsedVideo) bool { return x == first })
 	}
+}
+
+// drop forgets videos. Their timers end, which would keep the tables in memory. The lock must be held.
+func (p *parsedVideos) drop(which func(*parsedVideo) bool) {
+	p.list = slices.DeleteFunc(p.list, func(x *parsedVideo) bool {
+		if !which(x) {
+			return false
+		}
+		if x.forget != nil {
+			x.forget.Stop()
+		}
+		return true
+	})
+}
+
+// isSame reports whether v is of this file. A deleted file's inode may be that of a new one, which has another name.
+func (f *File) isSame(v *parsedVideo) bool {
+	return os.SameFile(v.in.info, f.info) && v.in.Name() == f.Name()
 }

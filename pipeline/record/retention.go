@@ -93,6 +93,9 @@ func (d *folder) listed(extension string) ([]string, error) {
 		return names, nil
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
+	case err != nil && extension != d.extension: // these stay
+		d.log.Warn("the index of the recording's files of another format cannot be read: they are not deleted", "error", err)
+		return nil, nil
 	case err != nil:
 		return nil, err
 	}

@@ -235,6 +235,11 @@ func (v *Video) Close() error {
 	case <-v.ended:
 		return v.failed
 	case <-time.After(time.Until(v.closed.Add(closePatience))):
+		select {
+		case <-v.ended: // both were due
+			return v.failed
+		default:
+		}
 		answered := v.config.Disks.add(v.directory, "the recording "+v.name, v.closed)
 		go func() {
 			<-v.ended // ends: when the disk answers, or with the process
@@ -298,6 +303,9 @@ func (v *Video) run() {
 		before := v.frames.Load()
 		err := cmp.Or(v.config.Disks.Hang(v.directory), v.space.check(v.directory, v.config.Disks))
 		if err == nil {
+			if v.config.Window != nil && !w.open { // it waits, and the reason why it did not is gone
+				v.fault.Store(nil)
+			}
 			err = w.record()
 		}
 		if v.isClosing() {

@@ -29,6 +29,7 @@ type videoFile struct {
 	sps, pps []byte
 	pending  []mp4.Sample // pictures of the next fragment
 	waiting  int64        // their bytes, with those of their notes
+	begins   uint64       // number of the first one's frame
 	pictures int          // in the file and in pending
 	newest   time.Time    // capture time of the newest picture
 	back     bool         // the clock was set back since the first one
@@ -101,11 +102,14 @@ func (v *Video) add(g *videoFile, p *videoPicture) error {
 	if err != nil {
 		return fmt.Errorf("frame %d: %w", p.note.Frame, err)
 	}
-	begins, size := p.key && v.config.Codec == mp4.H264, int64(len(p.data)+len(note))
-	if len(g.pending) > 0 && (begins || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest) || g.waiting+size > maxFragment) {
+	starts, size := p.key && v.config.Codec == mp4.H264, int64(len(p.data)+len(note))
+	if len(g.pending) > 0 && (starts || p.at.Sub(g.pending[0].At) >= v.config.Sync || p.at.Before(g.newest) || g.waiting+size > maxFragment) {
 		if err := v.fragment(g, p.at); err != nil {
 			return err
 		}
+	}
+	if len(g.pending) == 0 {
+		g.begins = p.note.Frame
 	}
 	g.back = g.back || g.isBefore(p)
 	g.waiting += size
@@ -208,7 +212,7 @@ func (g *videoFile) direct(b []byte, at int64) error {
 		_, err = g.plain.WriteAt(b, at)
 		err = errors.Join(err, set(0))
 	}
-	if g.cached = errors.Is(err, unix.EINVAL); g.cached {
+	if g.cached = errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP); g.cached {
 		_, err = g.plain.WriteAt(b, at)
 	}
 	return err

@@ -42,7 +42,7 @@ func (r *videoRun) record() error {
 			idle.Reset(patience)
 		case p, more := <-queue:
 			if !more {
-				return r.end(time.Time{})
+				return r.finish()
 			}
 			v.queued.Add(-int64(len(p.data)))
 			if len(queue) == 0 && !v.isClosing() {
@@ -60,8 +60,11 @@ func (r *videoRun) record() error {
 				}
 			}
 		case <-idle.C: // no picture comes that completes the fragment
-			queue = v.queue
-			if len(queue) == 0 && r.file != nil {
+			if queue = v.queue; len(queue) > 0 { // first these
+				idle.Reset(lookEvery)
+				break
+			}
+			if r.file != nil {
 				err = v.fragment(r.file, r.file.newest.Add(lastDuration(r.file)))
 			}
 			idle.Reset(patience)
@@ -70,6 +73,24 @@ func (r *videoRun) record() error {
 			return errors.Join(err, r.abandon())
 		}
 	}
+}
+
+// finish ends the recording, with the pictures of triggers that have come since the last picture.
+func (r *videoRun) finish() error {
+	var err error
+	if n := len(r.kept); r.video.config.Window != nil && n > 0 {
+		last := &r.kept[n-1]
+		if r.takeTriggers(last); r.open {
+			err = r.event(last)
+		}
+	}
+	if err == nil {
+		err = r.end(time.Time{})
+	}
+	if err != nil {
+		return errors.Join(err, r.abandon())
+	}
+	return nil
 }
 
 // write writes a picture. If it refers to no other, it begins a file with it if there is none or the current one has
@@ -109,6 +130,12 @@ func (r *videoRun) end(at time.Time) error {
 	if g == nil {
 		return nil
 	}
+	if at.IsZero() {
+		at = g.newest.Add(lastDuration(g))
+	}
+	if err := r.video.fragment(g, at); err != nil { // its pictures are still pending
+		return err
+	}
 	r.file = nil
 	return r.video.endFile(g, at)
 }
@@ -120,9 +147,16 @@ func (r *videoRun) abandon() error {
 	if r.whole = r.video.config.Window != nil; g == nil {
 		return nil
 	}
-	r.file = nil
+	if r.file = nil; len(g.pending) > 0 {
+		r.next = g.begins
+	}
 	if r.whole {
-		r.unwritten = max(r.unwritten-len(g.pending), 0)
+		least := 0
+		if r.open {
+			least = min(r.first, r.unwritten)
+		}
+		r.video.missed.Add(uint64(max(len(g.pending)-r.unwritten, 0))) // those that are not kept any more
+		r.unwritten = max(r.unwritten-len(g.pending), least)
 		g.pending = nil
 	}
 	return r.video.closeFile(g)
@@ -188,6 +222,9 @@ func (r *videoRun) request(cause string, at time.Time, p *videoPicture) {
 			r.start = start
 		}
 	}
+	if !r.open && r.first < len(r.kept) { // all of the event may be in an earlier one: it has a picture nevertheless
+		r.until = latest(r.until, r.kept[r.first].at)
+	}
 	r.open = true
 	r.video.log.Info("recording triggered", "cause", cause)
 	n := w.note(cause, at.UnixNano(), p.note.Frame)
@@ -236,8 +273,10 @@ func (r *videoRun) event(p *videoPicture) error {
 		}
 	}
 	if p.at.After(r.until) {
+		if err := r.end(p.at); err != nil {
+			return err
+		}
 		r.open, r.triggers = false, nil
-		return r.end(p.at)
 	}
 	return nil
 }
