@@ -27,7 +27,7 @@ func (n *stageNode) provisionViews(p *point, newcomer *consumer) error {
 	if err != nil {
 		return err
 	}
-	if more := p.depth + newcomer.holds + n.holds + 1 - p.pool.Len(); more > 0 {
+	if more := p.depth + newcomer.holds + n.passes + 1 - p.pool.Len(); more > 0 {
 		p.pool.grow(make([]Slot, more))
 	}
 	return nil
@@ -35,7 +35,7 @@ func (n *stageNode) provisionViews(p *point, newcomer *consumer) error {
 
 // passFrame gives a frame to the stage, if any consumer takes frames. handOn hands it on.
 func (n *stageNode) passFrame(ctx context.Context, in *Frame) {
-	r := retiree{in: in}
+	r := retiree{in: in, at: time.Now()}
 	n.mu.Lock()
 	if ports := n.ports(); len(ports) > 0 && len(*ports[0].consumers.Load()) > 0 && !n.rests() {
 		r.to = ports[0]
@@ -57,14 +57,14 @@ func (n *stageNode) passFrame(ctx context.Context, in *Frame) {
 }
 
 // handOn hands frames on when the stage has finished with them, until run closes n.retired. If it finishes with several
-// at once, they are handed on at 4/3 of the frame rate, so that consumers that keep up with the source lose none. A frame
-// that the stage keeps for a fixed time at most is not delayed beyond that.
+// at once, they are handed on as they came, but at 4/3 of the frame rate at least, so that consumers that keep up with the
+// source lose none. A frame that the stage keeps for a fixed time at most is not delayed beyond that.
 func (n *stageNode) handOn(ctx context.Context) {
 	q, space := n.consumer.queue, n.from.format.Rate.Period()*3/4
 	if n.from.waits {
 		space = 0
 	}
-	var last time.Time
+	var last, came time.Time
 	for r := range n.retired { // ends: run closes it, and fences have ctx
 		out := r.outs[0]
 		if out != nil && out.Ready != nil {
@@ -80,8 +80,8 @@ func (n *stageNode) handOn(ctx context.Context) {
 			continue
 		}
 		r.to.awaitRoom(ctx)
-		sleep(ctx, time.Until(last.Add(space)))
-		last = time.Now()
+		sleep(ctx, time.Until(last.Add(min(space, r.at.Sub(came)))))
+		last, came = time.Now(), r.at
 		n.mu.Lock()
 		list := *r.to.consumers.Load()
 		decide(list, r.in)

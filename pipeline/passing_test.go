@@ -20,7 +20,7 @@ type passer struct {
 }
 
 func (p *passer) Needs(Format) (StageNeeds, error) {
-	return StageNeeds{From: p.wants, Holds: p.holds, Passes: true}, nil
+	return StageNeeds{From: p.wants, Holds: p.holds, Passes: p.holds}, nil
 }
 
 func (p *passer) Plan(Format, []Format) error { return nil }

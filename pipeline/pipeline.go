@@ -43,7 +43,7 @@ type Stage interface {
 	Plan(in Format, want []Format) error
 	// Process reads in and writes outs, which have the order of Plan's want. An element is nil if no consumer wants
 	// that format of this frame; the others already have in's Sequence, Times, Flags and Results. Process sets
-	// Times.Processed and appends to Results. A stage that works asynchronously sets the Ready fence of outs.
+	// Times.Processed, unless it passes frames on, and appends to Results. A stage that works asynchronously sets the Ready fence of outs.
 	Process(ctx context.Context, in *Frame, outs []*Frame) error
 }
 
@@ -57,11 +57,12 @@ type StageNeeds struct {
 	// OnDevice is true if the CPU never reads the frames. Only such a stage may be given memory that the CPU must not
 	// read.
 	OnDevice bool
-	// Passes is true if the stage passes its frames on, with more Results. It makes only its input format, and outs has
-	// one element, which is a lease on the memory of in: Process must not write to it. The frame is handed on when its
-	// Ready fence has passed, in the order of the input; if that fails with ErrDropped, the frame is dropped, which is no
-	// fault.
-	Passes bool
+	// Passes is the maximum number of frames that a stage which passes its frames on, with more Results, may be working
+	// on at a time, at least 3 and part of Holds; 0 means that it makes frames of its own. Such a stage makes only its
+	// input format, and outs has one element, which is a lease on the memory of in: Process must not write to it. The
+	// frame is handed on when its Ready fence has passed, in the order of the input; if that fails with ErrDropped, the
+	// frame is dropped, which is no fault.
+	Passes int
 	// Slices is true if Process can read a frame that is still filling, up to its Lines, and calls Arrive on outs as it
 	// makes lines. The graph calls Fill and Finish on outs. Stages without Slices get frames only when they are
 	// complete.

@@ -23,7 +23,7 @@ type stageNode struct {
 	consumer *consumer
 	holds    int       // maximum number of frames that the stage works on at a time
 	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
-	passes   bool      // the stage passes frames on (StageNeeds.Passes)
+	passes   int       // StageNeeds.Passes
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
@@ -43,13 +43,14 @@ type retiree struct {
 	in   *Frame
 	outs [maxPorts]*Frame
 	to   *point
+	at   time.Time // when the stage got it
 }
 
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{
 		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, passes: needs.Passes,
-		outs: make([]*Frame, maxPorts), retired: make(chan retiree, max(needs.Holds, 2)),
+		outs: make([]*Frame, maxPorts), retired: make(chan retiree, max(needs.Passes-2, 2)), // two more are before and behind it
 	}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds, stage: n}
 	n.consumer.queue.log, n.consumer.queue.kind = g.cfg.Logger, "stage"
@@ -71,7 +72,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 		}
 		formats = append(formats, p.format)
 	}
-	if n.passes && want != n.from.format {
+	if n.passes > 0 && want != n.from.format {
 		return nil, fmt.Errorf("%w: stage %s passes on %s, and %s is wanted", ErrNegotiation, n.name, n.from.format, want)
 	}
 	if len(formats) == maxPorts {
@@ -85,7 +86,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 		return nil, fmt.Errorf("stage %s: %w", n.name, err)
 	}
 	p := newPoint(n.name, want)
-	if p.waits = n.from.waits; n.passes {
+	if p.waits = n.from.waits; n.passes > 0 {
 		p.memory = n.from
 	}
 	p.pool = NewPool(n.name+"/"+want.Pixel.String(), want, nil, nil)
@@ -98,7 +99,7 @@ func (n *stageNode) port(want Format) (*point, error) {
 // and enough for the stage's own work, so that no output can use up the slots of another. It announces the existing
 // slots to the newcomer and each added slot to all consumers. The stage continues to work meanwhile.
 func (n *stageNode) provision(p *point, newcomer *consumer) error {
-	if n.passes {
+	if n.passes > 0 {
 		return n.provisionViews(p, newcomer)
 	}
 	if err := p.announceSlots(newcomer.useSlot); err != nil {
@@ -181,7 +182,7 @@ func (n *stageNode) prune(p *point) {
 
 func (n *stageNode) run(ctx context.Context) {
 	var wg sync.WaitGroup
-	if n.passes {
+	if n.passes > 0 {
 		wg.Go(func() { n.handOn(ctx) })
 	} else {
 		wg.Go(func() { n.retire(ctx) })
@@ -210,7 +211,7 @@ func (n *stageNode) next(ctx context.Context) (*Frame, error) {
 
 // step makes the outputs of one frame that are wanted and hands them on.
 func (n *stageNode) step(ctx context.Context, in *Frame) {
-	if n.passes {
+	if n.passes > 0 {
 		n.passFrame(ctx, in)
 		return
 	}

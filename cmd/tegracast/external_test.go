@@ -29,7 +29,7 @@ rtsp: {listen: none}
 sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
 isp: [{name: isp}]
 external:
-  - {name: samples, from: camera, socket: %q, deadline: 2s, policy: drop}
+  - {name: samples, from: camera, socket: %q, deadline: 1s, policy: drop}
   - {name: pictures, pixels: rgb24, socket: %q, deadline: 50ms}
 outputs:
   - {name: numbers, from: samples, results: {tcp: %q}}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -63,10 +64,11 @@ type Client struct {
 	format pipeline.Format
 	holds  int
 
-	slots map[uint32]mapping
-	asked bool          // requested a frame that has not arrived yet
-	held  chan struct{} // holds one element for each held frame
-	text  []byte
+	receiving sync.Mutex // held while a message is received
+	slots     map[uint32]mapping
+	asked     bool          // requested a frame that has not arrived yet
+	held      chan struct{} // holds one element for each held frame
+	text      []byte
 }
 
 // A mapping is the whole file of a slot, mapped into memory.
@@ -219,16 +221,45 @@ func (f *SharedFrame) Release() error {
 
 func (k *Client) sendReady(r ready) error { return k.send(r.append(nil)) }
 
+// send sends a message. If the program has ended the connection, and no other goroutine is about to find that out, the
+// error contains its reason.
 func (k *Client) send(text []byte) error {
-	if _, err := k.conn.Write(text); err != nil {
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+	_, err := k.conn.Write(text)
+	if err == nil {
+		return nil
 	}
-	return nil
+	for k.receiving.TryLock() {
+		_, fd, end := k.receiveLocked(context.Background()) // ends: the program has closed the connection
+		k.receiving.Unlock()
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		if reason := (*EndError)(nil); errors.As(end, &reason) {
+			return end
+		}
+		if end != nil && !errors.Is(end, errWire) {
+			break
+		}
+	}
+	return fmt.Errorf("%w: %w", ErrClosed, err)
 }
 
 // receive waits for a message. fd is the file descriptor that comes with the message, which the caller must close, or
 // -1 if there is none. A message that ends the connection becomes an *EndError.
 func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
+	k.receiving.Lock()
+	defer k.receiving.Unlock()
+	text, fd, err = k.receiveLocked(ctx)
+	if errors.Is(err, syscall.ECONNRESET) { // which comes before the messages that are left
+		text, fd, err = k.receiveLocked(ctx)
+	}
+	if errors.Is(err, syscall.ECONNRESET) {
+		err = ErrClosed
+	}
+	return text, fd, err
+}
+
+func (k *Client) receiveLocked(ctx context.Context) (text []byte, fd int, err error) {
 	if err := k.conn.SetReadDeadline(time.Time{}); err != nil {
 		return nil, -1, fmt.Errorf("%w: %w", ErrClosed, err)
 	}
@@ -246,7 +277,7 @@ func (k *Client) receive(ctx context.Context) (text []byte, fd int, err error) {
 	switch {
 	case ctx.Err() != nil && err != nil:
 		err = ctx.Err()
-	case err == nil && n == 0, errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
+	case err == nil && n == 0, errors.Is(err, io.EOF):
 		err = ErrClosed
 	case err == nil && flags&(unix.MSG_CTRUNC|unix.MSG_TRUNC) != 0:
 		err = fmt.Errorf("%w: it is truncated: does this process have as many open files as it may (ulimit -n)?", errWire)

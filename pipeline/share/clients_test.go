@@ -29,6 +29,11 @@ func compile(t testing.TB, file string, libraries ...string) string {
 
 // TestOtherLanguages checks that the examples in C and Python get each frame, with its bytes and results.
 func TestOtherLanguages(t *testing.T) {
+	c := exec.Command("g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc++", "-")
+	c.Stdin = strings.NewReader("#include \"c/tegracast_share.h\"\nint open_it(struct tgsh **s) { return tgsh_open(s, \"a\", TGSH_BLOCK | TGSH_RESULTS, 1, nullptr, 0); }\n")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Errorf("g++: %v\n%s", err, out)
+	}
 	for name, command := range map[string][]string{"c": {compile(t, "c/example.c")}, "python": {"python3", "-B", "python/example.py"}} {
 		t.Run(name, func(t *testing.T) {
 			s := newStudio(t, Config{Consumers: 1, Frames: 2})

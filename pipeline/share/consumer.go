@@ -100,7 +100,7 @@ func (c *consumer) subscribe(b []byte) *bye {
 	wants, err := parseSubscribe(b)
 	switch {
 	case !k.cfg.may(c.cred):
-		return &bye{CodeRefused, fmt.Sprintf("user %d and group %d may not have the frames: see users and groups of the output", c.cred.Uid, c.cred.Gid)}
+		return &bye{CodeRefused, fmt.Sprintf("user %d and group %d may not have the frames: see users and groups in the configuration", c.cred.Uid, c.cred.Gid)}
 	case err != nil:
 		return &bye{CodeBroken, err.Error()}
 	case wants.answers && k.answers == nil:
@@ -110,7 +110,12 @@ func (c *consumer) subscribe(b []byte) *bye {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.consumers) == k.cfg.Consumers {
+	k.hearAll() // one may have gone
+	switch {
+	case len(k.consumers) < k.cfg.Consumers:
+	case k.answers != nil:
+		return &bye{CodeBusy, "another process works for this stage already"}
+	default:
 		return &bye{CodeBusy, fmt.Sprintf("there are %d consumers already: see consumers of the output", k.cfg.Consumers)}
 	}
 	c.wants = wants

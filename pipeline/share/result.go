@@ -68,7 +68,11 @@ func parseResult(text []byte, f pipeline.Format) (r pipeline.Result, err error) 
 			r.Regions = append(r.Regions, region)
 		}
 	}
-	return r, nil
+	encoded, err := json.Marshal(r)
+	if err == nil && len(encoded) > maxAnswer { // JSON may escape characters by which they become longer
+		err = fmt.Errorf("%w: %d bytes of JSON with escaped characters, and at most %d are allowed", errResult, len(encoded), maxAnswer)
+	}
+	return r, err
 }
 
 // check refuses results beyond the limits.

@@ -191,8 +191,16 @@ func (k *Sink) endConnections() {
 	}
 	k.mu.Unlock()
 	for _, c := range list {
-		k.drop(c, bye{CodeEnd, "the output " + k.cfg.Name + " ends"})
+		k.drop(c, bye{CodeEnd, k.kind() + " " + k.cfg.Name + " ends"})
 	}
+}
+
+// kind returns what the consumers are connected to.
+func (k *Sink) kind() string {
+	if k.answers != nil {
+		return "the stage"
+	}
+	return "the output"
 }
 
 // drop ends a connection and takes its frames back.

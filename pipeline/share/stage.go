@@ -18,7 +18,8 @@ import (
 // Limits of a StageConfig.
 const (
 	DefaultDeadline = 100 * time.Millisecond
-	MaxDeadline     = 2 * time.Second
+	MaxDeadline     = time.Second
+	maxWaiting      = 64 // frames that wait for results
 )
 
 // StageConfig configures a Stage. Fields without a comment are as in Config.
@@ -33,22 +34,37 @@ type StageConfig struct {
 	Frames   int           // maximum number of frames that the process may hold; 0: 1
 	Deadline time.Duration // how long a frame waits for its results; 0: DefaultDeadline
 	Drop     bool          // frames without results are dropped, and not passed on without them
+	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready for it, up to the deadline
 	Logger   *slog.Logger
 }
 
-// Holds returns how many frames of format f a stage with this configuration holds at most: those that wait for results,
+// Holds returns how many frames of rate r a stage with this configuration holds at most: those that wait for results,
 // those of the process, and one that waits for it.
-func (c *StageConfig) Holds(f pipeline.Format) int { return c.waiting(f.Rate) + max(c.Frames, 1) + 1 }
+func (c *StageConfig) Holds(r pipeline.Rate) int { return c.waiting(r) + max(c.Frames, 1) + 1 }
 
-// waiting returns how many frames may wait for results: all that come until the deadline, and two more, because frames
-// do not come at equal distances.
+// CheckDeadline returns an error if too many frames of rate r come until the deadline.
+func (c *StageConfig) CheckDeadline(r pipeline.Rate) error {
+	longest := min(MaxDeadline, (maxWaiting-spare)*r.Period())
+	if r.Period() == 0 {
+		longest = MaxDeadline
+	}
+	if c.Deadline < 0 || c.Deadline > longest {
+		return fmt.Errorf("%v: must be at most %v for %s frames a second", c.Deadline, longest.Round(time.Millisecond), r)
+	}
+	return nil
+}
+
+// spare is how many frames may wait besides those that come until the deadline, because frames do not come at equal
+// distances.
+const spare = 4
+
+// waiting returns how many frames may wait for results.
 func (c *StageConfig) waiting(r pipeline.Rate) int {
-	const most = 64
 	period := r.Period()
 	if period == 0 {
-		return most
+		return maxWaiting
 	}
-	return min(int((cmp.Or(c.Deadline, DefaultDeadline)+period-1)/period)+2, most)
+	return min(int((cmp.Or(c.Deadline, DefaultDeadline)+period-1)/period)+spare, maxWaiting)
 }
 
 // A Stage is a pipeline.Stage whose work another process does: it passes frames on with the results that the process
@@ -57,7 +73,7 @@ func (c *StageConfig) waiting(r pipeline.Rate) int {
 type Stage struct {
 	config StageConfig
 	in     pipeline.Format
-	sink   *Sink // nil before Plan
+	sink   atomic.Pointer[Sink] // nil before Plan
 
 	counts  stageCounts
 	latency pipeline.Histogram // from the offer of a frame until its results came
@@ -81,16 +97,16 @@ type StageStats struct {
 // NewStage returns a Stage, whose socket is created by Plan. The caller must close it.
 func NewStage(c StageConfig) (*Stage, error) {
 	c.Logger, c.Deadline = cmp.Or(c.Logger, slog.Default()), cmp.Or(c.Deadline, DefaultDeadline)
-	if c.Deadline < 0 || c.Deadline > MaxDeadline {
-		return nil, fmt.Errorf("share: deadline %v: must be at most %v", c.Deadline, MaxDeadline)
-	}
 	return &Stage{config: c}, CheckSocket(c.Socket)
 }
 
 // Needs implements pipeline.Stage.
 func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 	from, err := s.config.Input(in)
-	return pipeline.StageNeeds{From: from, Holds: s.config.Holds(from), Passes: true}, err
+	if err == nil {
+		err = s.config.CheckDeadline(from.Rate)
+	}
+	return pipeline.StageNeeds{From: from, Holds: s.config.Holds(from.Rate), Passes: s.config.waiting(from.Rate)}, err
 }
 
 // Input returns the format of the stage's frames if the source delivers frames of format in.
@@ -100,7 +116,7 @@ func (c *StageConfig) Input(in pipeline.Format) (pipeline.Format, error) {
 
 // Plan implements pipeline.Stage. Its first call creates the socket; later ones must have the same format.
 func (s *Stage) Plan(in pipeline.Format, _ []pipeline.Format) error {
-	if s.sink != nil {
+	if s.sink.Load() != nil {
 		if in != s.in {
 			return fmt.Errorf("%w: %s, and its consumers expect %s", ErrFormat, in, s.in)
 		}
@@ -113,19 +129,23 @@ func (s *Stage) Plan(in pipeline.Format, _ []pipeline.Format) error {
 	if err != nil {
 		return err
 	}
-	s.in, s.sink = in, sink
+	s.in = in
+	s.sink.Store(sink)
 	return nil
 }
 
-// Process implements pipeline.Stage. It offers the frame to the process, and returns without waiting.
-func (s *Stage) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
+// Process implements pipeline.Stage. It offers the frame to the process, and does not wait unless the source does.
+func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	m, err := messageOf(in)
 	if err != nil {
 		return err
 	}
+	k := s.sink.Load()
+	if s.config.Waits {
+		k.awaitConsumer(ctx, s.config.Deadline)
+	}
 	j := &job{stage: s, out: outs[0], offered: time.Now(), done: make(chan struct{})}
 	m.job, j.out.Ready = j, j
-	k := s.sink
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.hearAll(); len(k.consumers) == 0 {
@@ -134,6 +154,19 @@ func (s *Stage) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.
 	}
 	k.consumers[0].offer(m)
 	return nil
+}
+
+// awaitConsumer waits until the consumer is ready for a frame, or has gone; at most the given time.
+func (k *Sink) awaitConsumer(ctx context.Context, most time.Duration) {
+	ready := func() bool {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.hearAll()
+		return len(k.consumers) == 0 || k.consumers[0].credits > 0
+	}
+	for end := time.Now().Add(most); !ready() && ctx.Err() == nil && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // take gives the results of a frame to its job. The sink's lock must be held.
@@ -154,8 +187,8 @@ func (s *Stage) take(j *job, a *answer) error {
 
 // Stats returns the counters.
 func (s *Stage) Stats() (st StageStats) {
-	if s.sink != nil {
-		st.Stats = s.sink.Stats()
+	if k := s.sink.Load(); k != nil {
+		st.Stats = k.Stats()
 	}
 	st.Answered, st.Without, st.Late = s.counts.answered.Load(), s.counts.without.Load(), s.counts.late.Load()
 	st.Latency, st.Waited = s.latency.Percentiles(), time.Duration(s.counts.waited.Load())
@@ -164,10 +197,10 @@ func (s *Stage) Stats() (st StageStats) {
 
 // Close ends the connection and removes the socket. Process must not run.
 func (s *Stage) Close() error {
-	if s.sink == nil {
-		return nil
+	if k := s.sink.Load(); k != nil {
+		return k.Close()
 	}
-	return s.sink.Close()
+	return nil
 }
 
 // A job waits for the results of a frame. It is the fence of the frame that is passed on.
@@ -198,7 +231,7 @@ func (j *job) Wait(ctx context.Context) error {
 	select {
 	case <-j.done:
 	case <-late.C:
-		s.sink.expire(j)
+		s.sink.Load().expire(j)
 		<-j.done // ends: expire has ended it
 	case <-ctx.Done():
 		return ctx.Err()

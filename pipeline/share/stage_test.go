@@ -66,7 +66,7 @@ func newTheatre(t testing.TB, c StageConfig) *theatre {
 	}
 	c.Name, c.Socket, c.Logger = "model", filepath.Join(t.TempDir(), "s"), slog.New(slog.DiscardHandler)
 	var slots []pipeline.Slot
-	for range c.Holds(f) + 140 {
+	for range c.Holds(f.Rate) + 140 {
 		b, err := memory.AllocHost(f.Size(), cudahost.Mapped|cudahost.Shared)
 		if err != nil {
 			t.Fatal(err)
@@ -87,7 +87,7 @@ func newTheatre(t testing.TB, c StageConfig) *theatre {
 	if s.output, err = graph.Attach(pipeline.OutputConfig{Name: "front", From: "model", Sink: s, Depth: 64}); err != nil {
 		t.Fatal(err)
 	}
-	s.sink = stage.sink
+	s.sink = stage.sink.Load()
 	go func() { s.done <- graph.Run(context.Background()) }()
 	<-graph.Started()
 	t.Cleanup(func() {
@@ -129,7 +129,7 @@ func (s *theatre) dial(policy pipeline.Policy) *Client {
 func TestResultsReachTheirFrame(t *testing.T) {
 	s := newTheatre(t, StageConfig{Frames: 4, Deadline: MaxDeadline})
 	k := s.dial(pipeline.Block)
-	await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+	await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 	began := time.Unix(1700000000, 3)
 	tensors := []pipeline.Tensor{
 		{Name: "scores", Type: "float32", Shape: []int{1, 2}, Data: []byte{1, 2, 3, 4, 5, 6, 7, 8}}, {Name: "none", Type: "uint8", Shape: []int{0}, Data: []byte{}},
@@ -190,7 +190,7 @@ func TestFramesGoOnWithoutResults(t *testing.T) {
 	s.seenOf(4)
 	got := make(chan *SharedFrame, 1)
 	go func() { got <- next(t, k) }()
-	await(t, "it asks", func() bool { return s.stage.sink.consumersReady() })
+	await(t, "it asks", func() bool { return s.sink.consumersReady() })
 	emit()
 	f := <-got
 	s.seenOf(5) // after the deadline
@@ -215,7 +215,7 @@ func TestEndsBeforeTheDeadline(t *testing.T) {
 	begin := time.Now()
 	for n := 1; n <= 100; n++ {
 		k := s.dial(pipeline.Block)
-		await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 		s.camera.next <- func(*pipeline.Frame) {}
 		f := next(t, k)
 		if n%2 == 0 {
@@ -242,7 +242,7 @@ func TestEndsBeforeTheDeadline(t *testing.T) {
 func TestFramesWithoutResultsAreDropped(t *testing.T) {
 	s := newTheatre(t, StageConfig{Frames: 1, Deadline: MaxDeadline, Drop: true})
 	k := s.dial(pipeline.Block)
-	await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+	await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 	for n := range 10 {
 		s.camera.next <- func(*pipeline.Frame) {}
 		f := next(t, k)
@@ -254,9 +254,29 @@ func TestFramesWithoutResultsAreDropped(t *testing.T) {
 		if err := f.Release(); err != nil {
 			t.Fatal(err)
 		}
-		await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 	}
 	await(t, "half of them are dropped", func() bool { st := s.output.Stats(); return st.Delivered == 5 && st.Dropped["model/stage"] == 5 })
+}
+
+// TestSourceThatWaits checks that frames of a source that waits for its consumers wait until the process is ready.
+func TestSourceThatWaits(t *testing.T) {
+	const frames = 60
+	s := newTheatre(t, StageConfig{Frames: 1, Deadline: MaxDeadline, Waits: true})
+	k := s.dial(pipeline.Latest)
+	for range frames {
+		s.camera.next <- func(*pipeline.Frame) {}
+	}
+	for range frames {
+		f := next(t, k)
+		if err := errors.Join(f.Respond(pipeline.Result{}), f.Release()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.seenOf(frames)
+	if st := s.stage.Stats(); st.Answered != frames || st.Lost > 0 {
+		t.Errorf("%+v", st)
+	}
 }
 
 // TestWrongResults checks that a process that returns invalid results, or results for a frame that it does not have, is
@@ -288,14 +308,17 @@ func TestWrongResults(t *testing.T) {
 		{tensor("uint8", "[3]", "A*AA"), "base64"},
 	} {
 		k := s.dial(pipeline.Block)
-		await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 		s.camera.next <- func(*pipeline.Frame) {}
 		f := next(t, k)
 		a := answer{lease: f.lease, text: []byte(c.text)}
 		if err := k.send(a.append(nil)); err != nil {
 			t.Fatal(err)
 		}
-		_, _, err := k.receive(t.Context())
+		err := f.Release() // may be too early for the end, and may come after it
+		for err == nil {
+			_, err = k.Next(t.Context())
+		}
 		var end *EndError
 		if !errors.As(err, &end) || end.Code != CodeBroken || !strings.Contains(end.Reason, c.says) || !strings.Contains(end.Reason, fmt.Sprintf("frame %d", f.Sequence)) {
 			t.Errorf("%.60s: %v, want %q", c.text, err, c.says)
@@ -326,7 +349,7 @@ func TestResultsForOtherLeases(t *testing.T) {
 		func(f *SharedFrame) error { return f.client.send([]byte{kindAnswer, 0, 0, 0, 0, 0, 0, 0}) },
 	} {
 		k := s.dial(pipeline.Block)
-		await(t, "it is ready", func() bool { return s.stage.sink.consumersReady() })
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
 		s.camera.next <- func(*pipeline.Frame) {}
 		if err := lie(next(t, k)); err != nil && !errors.Is(err, ErrClosed) {
 			t.Fatal(err)
@@ -355,7 +378,7 @@ func TestWhoConnectsWhere(t *testing.T) {
 	refused(o.sink.cfg.Socket, true, CodeRefused, "external stage")
 	refused(s.stage.config.Socket, false, CodeRefused, "subscribe with them")
 	s.dial(pipeline.Latest)
-	refused(s.stage.config.Socket, true, CodeBusy, "1 consumers")
+	refused(s.stage.config.Socket, true, CodeBusy, "another process")
 }
 
 // FuzzResult checks that a result from a consumer is either rejected or one that JSON can represent, within the limits and the frame.

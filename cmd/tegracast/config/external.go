@@ -16,10 +16,10 @@ import (
 // returns.
 type External struct {
 	Name     string   `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which outputs refer to it, and which its results carry."`
-	From     string   `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, or of a kernel that makes frames (default: the first isp, or, without one, the first source)."`
+	From     string   `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, of a kernel that makes frames, or of an external stage above this one (default: the first isp, or, without one, the first source)."`
 	Pixels   string   `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format of the frames, if they come from an isp (default uyvy). The outputs behind the stage send the same pixels."`
 	Socket   string   `yaml:"socket" jsonschema:"minLength=1" jsonschema_description:"Path of the Unix socket that the process connects to, such as /run/tegracast/model."`
-	Deadline Duration `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms, at most 2s)."`
+	Deadline Duration `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms, at most 1s, and 60 frames)."`
 	Policy   string   `yaml:"policy,omitempty" jsonschema:"enum=pass,enum=drop" jsonschema_description:"What becomes of a frame without results: pass (default) passes it on without them, drop drops it."`
 	Frames   int      `yaml:"frames,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many frames the process may hold (default 2)."`
 	Mode     string   `yaml:"mode,omitempty" jsonschema:"pattern=^0?[0-7]{3}$" jsonschema_description:"Mode of the socket, in quotes (default '0660')."`
@@ -28,6 +28,7 @@ type External struct {
 
 	pixel  pipeline.PixelFormat // the pixel format that it gets from a stage; 0 if it reads from a source
 	turned bool                 // it gets Turned pictures
+	waits  bool                 // the source waits
 }
 
 func (c *External) head() (name, from *string) { return &c.Name, &c.From }
@@ -37,7 +38,7 @@ func (c *External) Config() share.StageConfig {
 	mode, _ := strconv.ParseUint(c.Mode, 8, 9) // resolve has checked it
 	return share.StageConfig{
 		Name: c.Name, Pixels: c.pixel, Turned: c.turned, Socket: c.Socket, Mode: fs.FileMode(mode), Users: IDs(c.Users), Groups: IDs(c.Groups),
-		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop",
+		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop", Waits: c.waits,
 	}
 }
 
@@ -59,8 +60,6 @@ func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 		return at.Key("from").Errorf("%q outputs results, not pictures: give this stage the same from as that one", c.From)
 	case c.Pixels != "" && !in.Any:
 		return at.Key("pixels").Errorf("%q delivers its frames as they are: leave pixels out", c.From)
-	case c.Deadline.V < 0 || c.Deadline.V > share.MaxDeadline:
-		return at.Key("deadline").Errorf("%v: must be more than 0, and at most %v", c.Deadline.V, share.MaxDeadline)
 	case in.Any:
 		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true, Turned: in.Turned}
 		c.pixel = in.Pixel
@@ -69,9 +68,18 @@ func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	}
 	source := r.out.Source(r.out.origin(c.From))
 	source.Shared = true
-	cfg := c.Config()
-	s.Pictures, s.wants, s.Holds, s.Passes, s.OpenAt = in, in.Pixel, cfg.Holds(source.Format), true, at.Key("socket").Place()
-	c.turned = in.Turned
+	c.turned, c.waits = in.Turned, false
+	if played, is := source.Kind.(*Recording); is {
+		c.waits = played.Unpaced()
+	}
+	cfg, rate := c.Config(), source.Format.Rate
+	if !source.FormatKnown {
+		rate = pipeline.Rate{Num: 60, Den: 1} // the most that is usual
+	}
+	s.Pictures, s.wants, s.Holds, s.Passes, s.OpenAt = in, in.Pixel, cfg.Holds(rate), true, at.Key("socket").Place()
+	if err := cfg.CheckDeadline(source.Format.Rate); err != nil {
+		return at.Key("deadline").Errorf("%w", err)
+	}
 	return nil
 }
 

@@ -22,6 +22,9 @@ func (c *FPGAStream) resolve(r *resolver, at yamlfile.Section, o *Output) (trait
 	if source == nil || source.Card.Name == "" {
 		return traits{}, at.Key("card").Errorf("%q is not a source with an FPGA", c.Card)
 	}
+	if s := r.out.Stage(o.From); s != nil && s.Passes {
+		return traits{}, at.Errorf("the FPGA needs memory of its own, and %q passes on that of %q: read from %q", s.Name, s.From, s.From)
+	}
 	if first, taken := r.taken.take(fmt.Sprintf("fpga %s %d", source.Card.Name, c.Channel), at); taken {
 		return traits{}, at.Errorf("channel %d of %q is used by %s already", c.Channel, c.Card, first)
 	}

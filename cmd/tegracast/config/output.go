@@ -142,6 +142,8 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 	switch {
 	case o.shown && o.color != pipeline.ColorNone:
 		want.Color = o.color
+	case !o.shown && o.pixels == pipeline.Grey && in.Pixel != o.pixels: // a picture (Format.As)
+		want.Color = pipeline.BT709Limited
 	case !o.shown && in.Pixel == o.pixels: // nothing converts them
 		want.Color = in.Color
 	}

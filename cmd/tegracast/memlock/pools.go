@@ -71,7 +71,7 @@ func stagePools(a *config.Appliance, s *config.Stage) (list []Pool) {
 			continue
 		}
 		if want == (pipeline.Format{}) {
-			want = input(a, s)
+			want = input(a, a.Stage(o.From))
 		}
 		add(want, o.Depth+holding(o, own), pins(a, o))
 	}

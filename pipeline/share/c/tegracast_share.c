@@ -62,26 +62,6 @@ static uint64_t get64(const uint8_t *from)
 	return get32(from) | (uint64_t)get32(from + 4) << 32;
 }
 
-static int tell(struct tgsh *s, const uint8_t *text, size_t length)
-{
-	ssize_t n;
-
-	do
-		n = send(s->fd, text, length, MSG_NOSIGNAL);
-	while (n < 0 && errno == EINTR);
-	return n == (ssize_t)length ? 0 : errno == EPIPE || errno == ECONNRESET ? TGSH_ENDED : -errno;
-}
-
-static int tell_ready(struct tgsh *s, uint32_t more, uint64_t lease)
-{
-	uint8_t text[16];
-
-	put32(text, READY);
-	put32(text + 4, more);
-	put64(text + 8, lease);
-	return tell(s, text, sizeof(text));
-}
-
 /* Receives a message. *fd is a descriptor that came with it and belongs to the caller, or -1. It returns the length or an error. */
 static int receive(struct tgsh *s, int *fd)
 {
@@ -113,6 +93,44 @@ static int receive(struct tgsh *s, int *fd)
 		*fd = -1;
 	}
 	return n;
+}
+
+/* Sends a message of two parts. If the program has ended the connection, tgsh_reason says why. */
+static int tell_parts(struct tgsh *s, const void *head, size_t size, const void *rest, size_t length)
+{
+	struct iovec parts[] = {{(void *)head, size}, {(void *)rest, length}};
+	struct msghdr m = {.msg_iov = parts, .msg_iovlen = 2};
+	ssize_t n;
+	int err, fd;
+
+	do
+		n = sendmsg(s->fd, &m, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	if (n == (ssize_t)(size + length))
+		return 0;
+	if (errno != EPIPE && errno != ECONNRESET)
+		return -errno;
+	do { /* what was sent before the end, up to the reason */
+		err = receive(s, &fd);
+		if (fd >= 0)
+			close(fd);
+	} while (err >= 0 || err == -EINTR);
+	return TGSH_ENDED;
+}
+
+static int tell(struct tgsh *s, const uint8_t *text, size_t length)
+{
+	return tell_parts(s, text, length, NULL, 0);
+}
+
+static int tell_ready(struct tgsh *s, uint32_t more, uint64_t lease)
+{
+	uint8_t text[16];
+
+	put32(text, READY);
+	put32(text + 4, more);
+	put64(text + 8, lease);
+	return tell(s, text, sizeof(text));
 }
 
 static int begin(struct tgsh *s, const char *path, uint32_t every)
@@ -150,7 +168,7 @@ static int begin(struct tgsh *s, const char *path, uint32_t every)
 	return s->policy == TGSH_BLOCK ? tell_ready(s, s->holds, 0) : 0;
 }
 
-int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint32_t every, char *reason, size_t room)
+int tgsh_open(struct tgsh **out, const char *path, unsigned policy, uint32_t every, char *reason, size_t room)
 {
 	struct tgsh *s = calloc(1, sizeof(*s));
 	int err;
@@ -258,17 +276,16 @@ int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds)
 
 int tgsh_respond(struct tgsh *s, const struct tgsh_frame *f, const char *json, size_t length, int64_t began, int64_t ended)
 {
-	uint8_t text[ANSWER_SIZE + TGSH_MAX_ANSWER];
+	uint8_t head[ANSWER_SIZE];
 
 	if (length > TGSH_MAX_ANSWER)
 		return -EMSGSIZE;
-	put32(text, ANSWER);
-	put32(text + 4, (uint32_t)length);
-	put64(text + 8, f->lease);
-	put64(text + 16, (uint64_t)began);
-	put64(text + 24, (uint64_t)ended);
-	memcpy(text + ANSWER_SIZE, json, length);
-	return tell(s, text, ANSWER_SIZE + length);
+	put32(head, ANSWER);
+	put32(head + 4, (uint32_t)length);
+	put64(head + 8, f->lease);
+	put64(head + 16, (uint64_t)began);
+	put64(head + 24, (uint64_t)ended);
+	return tell_parts(s, head, sizeof(head), json, length);
 }
 
 int tgsh_release(struct tgsh *s, const struct tgsh_frame *f)

@@ -59,15 +59,15 @@ struct tgsh_frame {
 	uint64_t memory_length;
 };
 
-/* Connects and subscribes to every n-th frame. It returns 0, and a connection that tgsh_close ends, or an error; then *out is NULL
+/* Connects and subscribes to every n-th frame. policy is one of enum tgsh_policy, with TGSH_RESULTS added to return results. It returns 0, and a connection that tgsh_close ends, or an error; then *out is NULL
  * and, with TGSH_ENDED, reason has what the program says. reason may be NULL. */
-int tgsh_open(struct tgsh **out, const char *path, enum tgsh_policy policy, uint32_t every, char *reason, size_t room);
+int tgsh_open(struct tgsh **out, const char *path, unsigned policy, uint32_t every, char *reason, size_t room);
 
 /* Waits for a frame for so many milliseconds; -1: without end. It returns 1, 0 when no frame came or a signal did,
  * or an error. */
 int tgsh_next(struct tgsh *s, struct tgsh_frame *f, int milliseconds);
 
-/* Returns the results of a frame, once and before tgsh_release: length bytes of JSON (docs/share.md), at most TGSH_MAX_ANSWER. began and
+/* Returns the results of a frame, once and before tgsh_release: length bytes of JSON (docs/inference.md), at most TGSH_MAX_ANSWER. began and
  * ended are when the work on it began and ended, in ns since 1970; 0: not known. It returns 0 or an error. */
 int tgsh_respond(struct tgsh *s, const struct tgsh_frame *f, const char *json, size_t length, int64_t began, int64_t ended);
 

@@ -17,6 +17,7 @@ PADDED, UNVERIFIED, CRC, NO_RESULTS = 1, 2, 1 << 16, 1 << 17
 
 _SUBSCRIBE, _READY, _ANSWER, _WELCOME, _FRAME, _BYE = 1, 2, 3, 17, 18, 19
 _VERSION, _ANSWERS, _MAX, _MAX_ANSWER = 1, 2, 152 + (16 << 10), 48 << 10
+_TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
 _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2
 _welcome = struct.Struct("<6I6I")
 _frame = struct.Struct("<2I4Q6I7q4I2Q")
@@ -45,32 +46,40 @@ class Frame:
         self.device = client._devices[self.slot] + self.offset if self.slot in client._devices else None
         self.shape, self.typestr, self.strides = _layout(self.pixel, self.width, self.height, self.stride, length)
         self.taken = time.time_ns()
-        self._client = client
+        self._client, self._mapping, self._released = client, self.memory, False  # arrays refer to the frame, and it to its memory
 
     def array(self):
         """The pixels as a read-only NumPy array: height x width of samples, x 3 of RGB, x 2 of UYVY. Packed samples, 10-bit 4:2:2 and
         4:2:0 are lines of stride bytes."""
         import numpy
+        self._check()
         return numpy.ndarray(self.shape, self.typestr, self.buffer, strides=self.strides)
 
     def respond(self, regions=(), numbers=None, tags=None, tensors=None, bins=(), began=0, ended=0):
         """Returns the results of this frame to the stage that the client is connected to: once, before release. regions are dicts with x,
         y, width, height in pixels, and optionally label and score; numbers, tags and tensors are dicts by name. began and ended are in ns
         since 1970; by default when the frame was taken, and now."""
+        self._check()
         text = {"regions": list(regions), "numbers": numbers or {}, "tags": tags or {}, "bins": list(bins), "tensors": [
             _tensor(name, value) for name, value in (tensors or {}).items()]}
         text = json.dumps({k: v for k, v in text.items() if v}, allow_nan=False, default=lambda v: v.item()).encode()
         if len(text) > _MAX_ANSWER:
             raise ValueError(f"results of {len(text)} bytes, and at most {_MAX_ANSWER} are allowed")
         head = struct.pack("<2IQ2q", _ANSWER, len(text), self.lease, began or self.taken, ended or time.time_ns())
-        self._client.socket.send(head + text)
+        self._client._send(head + text)
+
+    def _check(self):
+        if self._released:
+            raise ValueError("the frame was given back")
 
     @property
     def __array_interface__(self):
+        self._check()
         return {"version": 3, "shape": self.shape, "typestr": self.typestr, "strides": self.strides, "data": (_address(self.buffer), True)}
 
     @property
     def __cuda_array_interface__(self):
+        self._check()
         if self.device is None:
             raise AttributeError("the client has no cuda")
         # PyTorch takes no arrays that are marked as read-only.
@@ -79,13 +88,21 @@ class Frame:
     def __dlpack_device__(self):
         return (1, 0) if self.device is None else (2, self._client._ordinal)
 
-    def __dlpack__(self, **_):
+    def __dlpack__(self, dl_device=None, copy=None, **_):
+        self._check()
+        if copy or dl_device not in (None, self.__dlpack_device__()):
+            raise BufferError("a frame is not copied")
         return _capsule(self)
 
     def release(self):
-        """Gives the frame back. Its bytes must not be read any more."""
-        self.buffer = self.memory = None
-        self._client._release(self.lease)
+        """Gives the frame back. Its bytes must not be read any more. That the connection has ended is what the next next() says."""
+        if self._released:
+            return
+        self._released, self.buffer, self.memory, self.device = True, None, None, None
+        try:
+            self._client._release(self.lease)
+        except Ended:
+            pass
 
     def __enter__(self):
         return self
@@ -97,11 +114,11 @@ class Frame:
 class Client:
     """Takes every n-th frame of an output: the newest one (LATEST), or each as long as the process keeps up (BLOCK). With results it
     connects to an external stage instead, and returns results for its frames. cuda is the name of NVIDIA's library, libcuda.so.1: then
-    frames have an address for the GPU of the calling thread's CUDA context, which must exist, as after torch.cuda.init()."""
+    frames have an address for the GPU of the calling thread's CUDA context, which must exist, as after torch.zeros(1, device="cuda")."""
 
     def __init__(self, path, policy=LATEST, every=1, results=False, cuda=None):
         self._slots, self._policy, self._asked, self._held = {}, policy, False, 0
-        self._devices, self._ordinal, self._cuda = {}, 0, None
+        self._devices, self._ordinal, self._cuda, self._reason = {}, 0, None, None
         if cuda:
             ordinal = ctypes.c_int()
             self._cuda = ctypes.CDLL(cuda)
@@ -148,15 +165,22 @@ class Client:
         return frame
 
     def _receive(self):
-        text, rights, flags, _ = self.socket.recvmsg(_MAX + 1, socket.CMSG_SPACE(4))
+        if self._reason:
+            raise Ended(self._reason)
+        try:
+            text, rights, flags, _ = self.socket.recvmsg(_MAX + 1, socket.CMSG_SPACE(4))
+        except ConnectionResetError:  # it comes before the messages that are left
+            text, rights, flags, _ = self.socket.recvmsg(_MAX + 1, socket.CMSG_SPACE(4))
         fd = None
         for level, kind, data in rights:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fd = struct.unpack_from("i", data)[0]
         if len(text) >= 8 and struct.unpack_from("<I", text)[0] == _BYE:
-            raise Ended(text[8:].decode(errors="replace"))
+            self._reason = text[8:].decode(errors="replace")
+            raise Ended(self._reason)
         if not text:
-            raise Ended("the program has gone")
+            self._reason = "the program has gone"
+            raise Ended(self._reason)
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
             raise ValueError("a message that is cut: has this process as many open files as it may?")
         return text, fd
@@ -169,14 +193,27 @@ class Client:
             if self._cuda:
                 pointer, at = ctypes.c_uint64(), ctypes.c_void_p(_address(memory))
                 self._call("cuMemHostRegister_v2", at, ctypes.c_size_t(len(memory)), 0x08 | 0x02)  # read-only, mapped for the device
-                self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(pointer), at, 0)
+                try:
+                    self._call("cuMemHostGetDevicePointer_v2", ctypes.byref(pointer), at, 0)
+                except OSError:
+                    self._cuda.cuMemHostUnregister(at)
+                    raise
                 self._devices[slot] = pointer.value
             self._slots[slot] = memory
         finally:
             os.close(fd)
 
+    def _send(self, text):
+        try:
+            self.socket.send(text)
+        except (BrokenPipeError, ConnectionResetError):
+            while True:  # what was sent before the end, up to the reason
+                _, fd = self._receive()
+                if fd is not None:
+                    os.close(fd)
+
     def _ready(self, more, lease):
-        self.socket.send(struct.pack("<2IQ", _READY, more, lease))
+        self._send(struct.pack("<2IQ", _READY, more, lease))
 
     def _release(self, lease):
         self._held -= 1
@@ -185,14 +222,15 @@ class Client:
     def _call(self, name, *arguments):
         code = getattr(self._cuda, name)(*arguments)
         if code:
-            raise OSError(f"{name}: CUDA error {code}" + (": make a context first, such as by torch.cuda.init()" if code in (3, 201) else ""))
+            raise OSError(f"{name}: CUDA error {code}" + (": make a context first, such as by torch.zeros(1, device='cuda')" if code in (3, 201) else ""))
 
     def close(self):
         """Ends the connection, which gives all frames back. Neither this process nor its GPU may read them any more. Memory is unmapped
         when nothing refers to it."""
         self.socket.close()
-        for slot in self._devices:
-            self._call("cuMemHostUnregister", ctypes.c_void_p(_address(self._slots[slot])))
+        self._reason = self._reason or "the client is closed"
+        for slot in self._devices:  # that fails in a thread without the context, and then the slot stays registered
+            self._cuda.cuMemHostUnregister(ctypes.c_void_p(_address(self._slots[slot])))
         self._slots, self._devices = {}, {}
 
     def __enter__(self):
@@ -220,6 +258,8 @@ def _tensor(name, value):
         value = value.detach().cpu()
     array = numpy.ascontiguousarray(value)
     array = array.astype(array.dtype.newbyteorder("<"), copy=False).reshape(numpy.shape(value))
+    if array.dtype.name not in _TYPES:
+        raise ValueError(f"tensor {name}: {array.dtype.name} must be one of {', '.join(_TYPES)}")
     return {"name": name, "type": array.dtype.name, "shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}
 
 
