@@ -110,7 +110,7 @@ func TestRecordLs(t *testing.T) {
 	if status, _, errw := runs(t, "record", "export", path, "--to", "+2", "-o", video); status != exitOK {
 		t.Fatal(errw)
 	}
-	const why = "error: mp4: its pictures are not in fragments: it is no recording: open it with"
+	const why = "error: mp4: its pictures are not in fragments: it is not a recording made by tegracast: open it with"
 	if status, out, _ := runs(t, "record", "ls", video); status != exitFailure || !strings.Contains(out, why) {
 		t.Errorf("status %d\n%s", status, out)
 	}

@@ -27,7 +27,7 @@ func inspectVideo(ctx context.Context, in *os.File, size int64, path string, ver
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", path, err)
 	case inside:
-		r.Trouble = fmt.Sprintf("from byte %d on it is damaged, and the pictures behind that cannot be found", f.Whole)
+		r.Trouble = fmt.Sprintf("from byte %d on it is damaged, and the pictures after that point cannot be found", f.Whole)
 	}
 	if n == 0 {
 		return r, nil

@@ -86,7 +86,7 @@ const triggerSchema = `{"title":"tegracast/Trigger","type":"object","required":[
 	`"at_us":{"type":"integer","description":"the same in µs, which a double holds"},` +
 	`"frame":{"type":"integer","description":"sequence number of the newest frame then"},` +
 	`"before":{"type":"integer","description":"ns before the trigger that were asked for"},` +
-	`"after":{"type":"integer","description":"ns behind it"}}}`
+	`"after":{"type":"integer","description":"ns after it"}}}`
 
 // A TriggerNote is a trigger as stored in the file.
 type TriggerNote struct {

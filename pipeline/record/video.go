@@ -21,7 +21,7 @@ const VideoExtension = ".mp4"
 
 const (
 	maxQueued   = 64 << 20 // maximum bytes of pictures that wait for the disk
-	maxFragment = 32 << 20 // bytes of pictures and notes from which on a fragment is written
+	maxFragment = 32 << 20 // bytes of pictures and notes at which a fragment is written
 )
 
 // MaxKept is the maximum number of bytes of pictures that are kept for a trigger.

@@ -571,7 +571,7 @@ func TestVideoDamageIsReported(t *testing.T) {
 		"a table without end":             {change(second-4, "\xff\xff\xff\xff"), "from byte", false, 0},
 		"one in a file that is not ended": {change(second-4, "\xff\xff\xff\xff")[:f.Whole], "from byte", false, 0},
 		"a note":                          {change(note, "x"), "the note of picture 25 is damaged", true, 0},
-		"another program's":               {bytes.ReplaceAll(whole, []byte("emsg"), []byte("free")), "it is no recording", true, 0},
+		"another program's":               {bytes.ReplaceAll(whole, []byte("emsg"), []byte("free")), "it is not a recording", true, 0},
 		"whole":                           {whole, "", true, 0},
 		"cut":                             {whole[:len(whole)-2000], "", true, 0},
 		"a hole behind it":                {whole, "from byte", false, 5 << 30},

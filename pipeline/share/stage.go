@@ -54,8 +54,8 @@ func (c *StageConfig) CheckDeadline(r pipeline.Rate) error {
 	return nil
 }
 
-// spare is how many frames may wait besides those that come until the deadline, because frames do not come at equal
-// distances.
+// spare is the number of frames that may wait besides those that come until the deadline, because frames do not come at
+// equal distances.
 const spare = 4
 
 // waiting returns how many frames may wait for results.

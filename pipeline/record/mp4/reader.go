@@ -21,7 +21,7 @@ const (
 )
 
 // ErrForeign means that a file is MP4, but not as a Writer writes it, and this package cannot read it.
-var ErrForeign = errors.New("it is no recording: open it with a player or ffprobe")
+var ErrForeign = errors.New("it is not a recording made by tegracast: open it with a player or ffprobe")
 
 // Read finds the pictures of a file of size bytes, without reading them. A file that was cut, is damaged or is still
 // being written is read up to its last whole fragment, which may be none. Read returns an error if the file cannot be
