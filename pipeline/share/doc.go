@@ -14,12 +14,12 @@
 // The consumer sends subscribe first, and after that ready. subscribe has 20 bytes, or 24 in version 2:
 //   - 0: 1
 //   - 4: the characters TGSH
-//   - 8: version: 1, or 2 to return results, to the socket of a Stage
+//   - 8: version: 1 for an output, 2 for a Stage
 //   - 12: policy: 0 latest, 1 block
 //   - 16: every n-th frame, 1 to 1,048,576
 //   - 20: in version 2 only: 1
 //
-// ready has 16 bytes. Leases held and frames requested are at most as many together as the welcome says:
+// ready has 16 bytes. Leases held plus frames requested must not exceed the number in welcome:
 //   - 0: 2
 //   - 4: how many more frames the consumer takes
 //   - 8: a lease that it gives back, 8 bytes; 0: none
@@ -31,7 +31,7 @@
 //   - 8: lease, 8 bytes
 //   - 16, 24: when the work on the frame began and ended, by the consumer's clock
 //
-// The program replies to subscribe with welcome, sends a frame whenever the consumer is ready for one, and bye at the
+// The program replies to subscribe with welcome or bye, sends a frame whenever the consumer is ready for one, and bye at the
 // end. welcome has 48 bytes and the name of the output:
 //   - 0: 17
 //   - 4: version, 1
@@ -60,5 +60,5 @@
 //
 // bye has 8 bytes and the reason as text, at most 512 bytes:
 //   - 0: 19
-//   - 4: a Code
+//   - 4: 0 the output ends, 1 invalid message, 2 busy, 3 refused, 4 no subscription in time
 package share

@@ -68,8 +68,8 @@ func (c *StageConfig) waiting(r pipeline.Rate) int {
 }
 
 // A Stage is a pipeline.Stage whose work another process does: it passes frames on with the results that the process
-// returns for them. A frame waits for its results until the deadline, and never if there is no process, or if that is
-// busy with others. At most one process is connected.
+// returns for them. A frame waits for its results until the deadline. It does not wait if no process is connected. If the
+// process is busy, it waits until a newer frame comes (Latest), or not at all (Block). At most one process is connected.
 type Stage struct {
 	config StageConfig
 	in     pipeline.Format

@@ -87,10 +87,10 @@ func (x namedExternal) collect(emit func(name, help, label, value string, kind p
 	emit("external_frames_with_results_total", "Frames of an external stage that got results.", "stage", x.name,
 		prometheus.CounterValue, float64(st.Answered))
 	emit("external_frames_without_results_total",
-		"Frames of an external stage that got no results until the deadline, or because the process was busy or absent.",
+		"Frames of an external stage that went on, or were dropped, without results.",
 		"stage", x.name, prometheus.CounterValue, float64(st.Without))
 	emit("external_late_results_total", "Results that came after the deadline, and were dropped.", "stage", x.name,
 		prometheus.CounterValue, float64(st.Late))
-	emit("external_answer_seconds_total", "Sum of the times from the offer of a frame until its results came, also late ones.", "stage", x.name,
+	emit("external_answer_seconds_total", "Sum of the times from the offer of a frame until its results came, including late ones.", "stage", x.name,
 		prometheus.CounterValue, st.Waited.Seconds())
 }

@@ -15,16 +15,16 @@ import (
 // External is a stage whose work another process does. It passes its frames on with the results that the process
 // returns.
 type External struct {
-	Name     string   `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which outputs refer to it, and which its results carry."`
+	Name     string   `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, used by outputs and in its results."`
 	From     string   `yaml:"from,omitempty" jsonschema_description:"Name of a source, of an isp, of a kernel that makes frames, or of an external stage above this one (default: the first isp, or, without one, the first source)."`
 	Pixels   string   `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=uyvp,enum=rgb24,enum=grey,enum=i420,enum=nv12" jsonschema_description:"Pixel format of the frames, if they come from an isp (default uyvy). The outputs behind the stage send the same pixels."`
 	Socket   string   `yaml:"socket" jsonschema:"minLength=1" jsonschema_description:"Path of the Unix socket that the process connects to, such as /run/tegracast/model."`
-	Deadline Duration `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms, at most 1s, and 60 frames)."`
-	Policy   string   `yaml:"policy,omitempty" jsonschema:"enum=pass,enum=drop" jsonschema_description:"What becomes of a frame without results: pass (default) passes it on without them, drop drops it."`
+	Deadline Duration `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms; at most 1s, and 60 frame periods)."`
+	Policy   string   `yaml:"policy,omitempty" jsonschema:"enum=pass,enum=drop" jsonschema_description:"What becomes of a frame without results: with pass (default) it goes on without them, with drop it is dropped."`
 	Frames   int      `yaml:"frames,omitempty" jsonschema:"minimum=1,maximum=16" jsonschema_description:"How many frames the process may hold (default 2)."`
 	Mode     string   `yaml:"mode,omitempty" jsonschema:"pattern=^0?[0-7]{3}$" jsonschema_description:"Mode of the socket, in quotes (default '0660')."`
-	Users    []int    `yaml:"users,omitempty" jsonschema_description:"Numbers of the users whose process may connect, of those that the mode allows (default: all)."`
-	Groups   []int    `yaml:"groups,omitempty" jsonschema_description:"Numbers of the groups whose process may connect."`
+	Users    []int    `yaml:"users,omitempty" jsonschema_description:"Numbers of the users that may connect, of those that the mode allows (default: all)."`
+	Groups   []int    `yaml:"groups,omitempty" jsonschema_description:"Numbers of the primary groups that may connect."`
 
 	pixel  pipeline.PixelFormat // the pixel format that it gets from a stage; 0 if it reads from a source
 	turned bool                 // it gets Turned pictures

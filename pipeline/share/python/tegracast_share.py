@@ -38,7 +38,7 @@ class Frame:
          self.exposure_start, self.exposure_end, self.uncertainty, self.captured, self.processed, self.replayed, self.sent,
          self.flags, self.crc, results, _, self.offered, self.lost) = values
         if len(text) != _frame.size + results or self.slot not in slots or self.offset + length > len(slots[self.slot]):
-            raise ValueError("a message that cannot be")
+            raise ValueError("an invalid message")
         self.pixel = struct.pack("<I", pixel).decode("latin-1")
         self.results = json.loads(text[_frame.size:]) if results else []
         self.memory = slots[self.slot]
@@ -95,7 +95,7 @@ class Frame:
         return _capsule(self)
 
     def release(self):
-        """Gives the frame back. Its bytes must not be read any more. That the connection has ended is what the next next() says."""
+        """Gives the frame back. Its bytes must not be read any more. If the connection has ended, the next next() raises Ended."""
         if self._released:
             return
         self._released, self.buffer, self.memory, self.device = True, None, None, None
@@ -134,7 +134,7 @@ class Client:
             text, _ = self._receive()
             kind, version, self.holds, num, den, length = _welcome.unpack_from(text)[:6]
             if kind != _WELCOME or version != _VERSION:
-                raise ValueError("a message that cannot be")
+                raise ValueError("an invalid message")
             self.rate, self.name = (num, den), text[_welcome.size:_welcome.size + length].decode()
             if policy == BLOCK:
                 self._ready(self.holds, 0)
@@ -143,9 +143,9 @@ class Client:
             raise
 
     def next(self, timeout=None):
-        """Waits for a frame; None when none came in so many seconds."""
+        """Waits for a frame; returns None after timeout seconds."""
         if self._held == self.holds:
-            raise RuntimeError("as many frames are held as may be: release one")
+            raise RuntimeError("all allowed frames are held: release one")
         if self._policy == LATEST and not self._asked:
             self._ready(1, 0)
             self._asked = True
@@ -157,7 +157,7 @@ class Client:
         finally:
             self.socket.settimeout(None)
         if len(text) < _frame.size or struct.unpack_from("<I", text)[0] != _FRAME:
-            raise ValueError("a message that cannot be")
+            raise ValueError("an invalid message")
         if fd is not None:
             self._keep(struct.unpack_from("<I", text, 4)[0], fd)
         frame = Frame(self, text, self._slots)
@@ -182,13 +182,13 @@ class Client:
             self._reason = "the program has gone"
             raise Ended(self._reason)
         if flags & (socket.MSG_TRUNC | socket.MSG_CTRUNC):
-            raise ValueError("a message that is cut: has this process as many open files as it may?")
+            raise ValueError("a truncated message: is the limit of open files reached?")
         return text, fd
 
     def _keep(self, slot, fd):
         try:
             if slot in self._slots or not fcntl.fcntl(fd, _F_GET_SEALS) & _F_SEAL_SHRINK:
-                raise ValueError("a slot that cannot be")
+                raise ValueError("an invalid slot")
             memory = memoryview(mmap.mmap(fd, os.fstat(fd).st_size, mmap.MAP_SHARED, mmap.PROT_READ))
             if self._cuda:
                 pointer, at = ctypes.c_uint64(), ctypes.c_void_p(_address(memory))
