@@ -58,7 +58,8 @@ func (n *stageNode) passFrame(ctx context.Context, in *Frame) {
 
 // handOn hands frames on when the stage has finished with them, until run closes n.retired. If it finishes with several
 // at once, they are handed on at the distances at which they came, or 3/4 of a frame period if that is less, so that
-// consumers that keep up with the source lose none. A frame that the stage keeps for a fixed time at most is not delayed beyond that.
+// consumers that keep up with the source lose none. A frame that the stage keeps for a fixed time at most is not delayed
+// beyond that.
 func (n *stageNode) handOn(ctx context.Context) {
 	q, space := n.consumer.queue, n.from.format.Rate.Period()*3/4
 	if n.from.waits {

@@ -43,7 +43,8 @@ type Stage interface {
 	Plan(in Format, want []Format) error
 	// Process reads in and writes outs, which have the order of Plan's want. An element is nil if no consumer wants
 	// that format of this frame; the others already have in's Sequence, Times, Flags and Results. Process sets
-	// Times.Processed, unless it passes frames on, and appends to Results. A stage that works asynchronously sets the Ready fence of outs.
+	// Times.Processed, unless it passes frames on, and appends to Results. A stage that works asynchronously sets the
+	// Ready fence of outs.
 	Process(ctx context.Context, in *Frame, outs []*Frame) error
 }
 

@@ -34,7 +34,7 @@ func filmAfterCut(t *testing.T, m *vjetson.Machine, synced int) {
 			t.Logf("%s is empty", path)
 			continue
 		}
-		notes, finished := filmNotes(t, path)
+		notes, finished := notesIn(t, path)
 		if !newest && !finished {
 			t.Errorf("%s is not finished, and not the newest of %v", path, paths)
 		}
@@ -53,8 +53,8 @@ func filmAfterCut(t *testing.T, m *vjetson.Machine, synced int) {
 	t.Logf("%d pictures were synced, %d are there, in %d files; %d were not recorded", synced, pictures, len(paths), lost)
 }
 
-// filmNotes returns the notes of the pictures in a file.
-func filmNotes(t *testing.T, path string) (notes []record.Note, finished bool) {
+// notesIn returns the notes of the pictures in an MP4 file.
+func notesIn(t *testing.T, path string) (notes []record.Note, finished bool) {
 	t.Helper()
 	in, err := os.Open(path)
 	if err != nil {
@@ -103,7 +103,7 @@ func filmOpens(t *testing.T, path string, n int, finished bool) {
 	if status, said, errw := runs(t, "record", "repair", path); status != exitOK || strings.Contains(said, "nothing to repair") != finished {
 		t.Errorf("repair: status %d: %s%s", status, said, errw)
 	}
-	if notes, finished := filmNotes(t, path); !finished || len(notes) != n || byFFprobe(t, path) != n {
+	if notes, finished := notesIn(t, path); !finished || len(notes) != n || byFFprobe(t, path) != n {
 		t.Errorf("%s, repaired: finished %v, %d pictures, want %d", path, finished, len(notes), n)
 	}
 }

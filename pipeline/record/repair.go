@@ -66,11 +66,16 @@ func repairFile(ctx context.Context, path string) (Repaired, error) {
 	if err != nil {
 		return Repaired{}, err
 	}
-	r, err := Repaired{}, error(nil)
-	if filepath.Ext(path) == VideoExtension {
-		r, err = repairVideo(ctx, file)
-	} else {
-		r, err = repair(ctx, file)
+	r := Repaired{}
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+	case info.Size() == 0:
+		err = errNothing
+	case filepath.Ext(path) == VideoExtension:
+		r, err = repairVideo(ctx, file, info.Size())
+	default:
+		r, err = repair(ctx, file, info.Size())
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
 		err = fmt.Errorf("%s: %w", path, err)
@@ -108,21 +113,14 @@ func openUnused(path string) (*os.File, error) {
 	return file, nil
 }
 
-func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
-	info, err := file.Stat()
-	if err == nil && info.Size() == 0 {
-		err = errNothing
-	}
-	if err != nil {
-		return r, err
-	}
-	f, err := mcap.Open(ctx, file, info.Size())
+func repair(ctx context.Context, file *os.File, size int64) (r Repaired, err error) {
+	f, err := mcap.Open(ctx, file, size)
 	if err != nil || f.Finished {
 		r.Finished = err == nil
 		return r, err
 	}
-	gaps, err := tornGaps(f, info.Size())
-	if err == nil && info.Size()-f.End > maxCut {
+	gaps, err := tornGaps(f, size)
+	if err == nil && size-f.End > maxCut {
 		err = errInside
 	}
 	if err != nil {
@@ -145,7 +143,7 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 	if err != nil {
 		return r, err
 	}
-	r.Chunks, r.Left, r.Cut = w.Chunks(), left, info.Size()-f.End
+	r.Chunks, r.Left, r.Cut = w.Chunks(), left, size-f.End
 	for _, g := range gaps { // first, because a file that has an end is not repaired again
 		r.Skipped += g.To - g.From
 		if _, err := file.WriteAt(mcap.PaddingHead(g.To-g.From), g.From); err != nil {
@@ -157,7 +155,7 @@ func repair(ctx context.Context, file *os.File) (r Repaired, err error) {
 			return r, err
 		}
 	}
-	return r, replaceTail(file, f.End, w.End(tail), info.Size())
+	return r, replaceTail(file, f.End, w.End(tail), size)
 }
 
 // tornGaps returns the damaged places between chunks that a killed process leaves: it writes up to Holds frames at a time,
@@ -218,15 +216,8 @@ func replaceTail(file *os.File, at int64, tail []byte, size int64) error {
 }
 
 // repairVideo is repair for MP4. What is behind the last whole fragment is cut off, if that is a part of one fragment.
-func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
-	info, err := file.Stat()
-	if err == nil && info.Size() == 0 {
-		err = errNothing
-	}
-	if err != nil {
-		return r, err
-	}
-	f, err := mp4.Read(file, info.Size())
+func repairVideo(ctx context.Context, file *os.File, size int64) (r Repaired, err error) {
+	f, err := mp4.Read(file, size)
 	if err != nil || f.Finished {
 		r.Finished = err == nil
 		return r, err
@@ -236,7 +227,7 @@ func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
 			return r, err
 		}
 	}
-	inside, err := damagedInside(ctx, f, info.Size())
+	inside, err := damagedInside(ctx, f, size)
 	if err == nil && inside {
 		err = errInside
 	}
@@ -250,8 +241,8 @@ func repairVideo(ctx context.Context, file *os.File) (r Repaired, err error) {
 	if err := f.Finish(&tail); err != nil {
 		return r, err
 	}
-	r.Chunks, r.Cut = f.Fragments(), info.Size()-f.Whole
-	return r, replaceTail(file, f.Whole, tail.Bytes(), info.Size())
+	r.Chunks, r.Cut = f.Fragments(), size-f.Whole
+	return r, replaceTail(file, f.Whole, tail.Bytes(), size)
 }
 
 // damagedInside reports whether a file of size bytes has other damage than a torn fragment at its end.

@@ -218,16 +218,9 @@ func (g *videoFile) direct(b []byte, at int64) error {
 	return err
 }
 
-// endFile writes the pending pictures and the index, and closes the file. end is the time of the next picture, or zero
-// if it is unknown: then the last picture lasts as long as the one before it.
-func (v *Video) endFile(g *videoFile, end time.Time) error {
-	if end.IsZero() {
-		end = g.newest.Add(lastDuration(g))
-	}
-	err := v.fragment(g, end)
-	if err == nil {
-		err = g.writer.Close()
-	}
+// endFile writes the index behind the last fragment, and closes the file.
+func (v *Video) endFile(g *videoFile) error {
+	err := g.writer.Close()
 	v.waits.begin(ending)
 	defer v.waits.end(ending)
 	if err == nil {

@@ -124,7 +124,8 @@ func full(c *VideoConfig, g *videoFile, p *videoPicture) bool {
 	return c.Duration > 0 && p.at.Sub(g.first) >= c.Duration || c.Size > 0 && g.end+g.waiting >= c.Size || g.pictures >= c.limits.pictures
 }
 
-// end ends the current file, if there is one; see endFile.
+// end ends the current file, if there is one, with the pending pictures. at is the time of the next picture, or zero if
+// it is unknown: then the last picture lasts as long as the one before it.
 func (r *videoRun) end(at time.Time) error {
 	g := r.file
 	if g == nil {
@@ -137,7 +138,7 @@ func (r *videoRun) end(at time.Time) error {
 		return err
 	}
 	r.file = nil
-	return r.video.endFile(g, at)
+	return r.video.endFile(g)
 }
 
 // abandon closes the current file after an error. It keeps its whole fragments. The pictures that were not written are

@@ -208,17 +208,18 @@ type job struct {
 	stage   *Stage
 	out     *pipeline.Frame
 	offered time.Time
-	ended   atomic.Bool
+	ended   bool             // guarded by the sink's lock
 	result  *pipeline.Result // nil: there is none; valid after done is closed
 	done    chan struct{}
 }
 
-// end ends the wait, with the frame's results or with nil. It returns false if the wait was over. j may be nil.
+// end ends the wait, with the frame's results or with nil. It returns false if the wait was over. j may be nil. The sink's
+// lock must be held.
 func (j *job) end(r *pipeline.Result) bool {
-	if j == nil || j.ended.Swap(true) {
+	if j == nil || j.ended {
 		return false
 	}
-	j.result = r
+	j.ended, j.result = true, r
 	close(j.done)
 	return true
 }

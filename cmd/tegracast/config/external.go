@@ -4,8 +4,6 @@ package config
 
 import (
 	"cmp"
-	"io/fs"
-	"strconv"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
@@ -35,22 +33,22 @@ func (c *External) head() (name, from *string) { return &c.Name, &c.From }
 
 // Config returns the stage's configuration.
 func (c *External) Config() share.StageConfig {
-	mode, _ := strconv.ParseUint(c.Mode, 8, 9) // resolve has checked it
 	return share.StageConfig{
-		Name: c.Name, Pixels: c.pixel, Turned: c.turned, Socket: c.Socket, Mode: fs.FileMode(mode), Users: IDs(c.Users), Groups: IDs(c.Groups),
+		Name: c.Name, Pixels: c.pixel, Turned: c.turned, Socket: c.Socket, Mode: c.socket().FileMode(), Users: IDs(c.Users), Groups: IDs(c.Groups),
 		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop", Waits: c.waits,
 	}
 }
 
+// socket returns the keys about the socket, which are those of Share.
+func (c *External) socket() *Share {
+	return &Share{Socket: c.Socket, Mode: c.Mode, Users: c.Users, Groups: c.Groups}
+}
+
 func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
-	c.Frames, c.Deadline.V, c.Policy = cmp.Or(c.Frames, defaultFrames), cmp.Or(c.Deadline.V, share.DefaultDeadline), cmp.Or(c.Policy, "pass")
-	socket := Share{Socket: c.Socket, Mode: cmp.Or(c.Mode, defaultMode), Users: c.Users, Groups: c.Groups}
-	c.Mode = socket.Mode
-	if err := socket.verify(at); err != nil {
+	c.Frames, c.Mode = cmp.Or(c.Frames, defaultFrames), cmp.Or(c.Mode, defaultMode)
+	c.Deadline.V, c.Policy = cmp.Or(c.Deadline.V, share.DefaultDeadline), cmp.Or(c.Policy, "pass")
+	if err := c.socket().claim(r, at); err != nil {
 		return err
-	}
-	if first, taken := r.taken.take("socket "+c.Socket, at.Key("socket")); taken {
-		return at.Key("socket").Errorf("%s is %s already: give it another path", c.Socket, first)
 	}
 	in, ok := r.out.pictures(c.From)
 	switch {

@@ -59,13 +59,21 @@ func (c *Share) verify(at yamlfile.Section) error {
 	return nil
 }
 
-func (c *Share) resolve(r *resolver, at yamlfile.Section, _ *Output) (traits, error) {
-	c.setDefaults()
+// claim refuses invalid values, and a socket that something else has.
+func (c *Share) claim(r *resolver, at yamlfile.Section) error {
 	if err := c.verify(at); err != nil {
-		return traits{}, err
+		return err
 	}
 	if first, taken := r.taken.take("socket "+c.Socket, at.Key("socket")); taken {
-		return traits{}, at.Key("socket").Errorf("%s is %s already: give it another path", c.Socket, first)
+		return at.Key("socket").Errorf("%s is %s already: give it another path", c.Socket, first)
+	}
+	return nil
+}
+
+func (c *Share) resolve(r *resolver, at yamlfile.Section, _ *Output) (traits, error) {
+	c.setDefaults()
+	if err := c.claim(r, at); err != nil {
+		return traits{}, err
 	}
 	return traits{OpenAt: at.Place(), recorded: true, shared: true, Holds: c.Holds()}, nil
 }

@@ -11,7 +11,6 @@ import torchvision
 
 import tegracast_share
 
-torch.cuda.init()
 torch.zeros(1, device="cuda")  # makes the context
 model = torchvision.models.detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None).eval().cuda()
 weights = 2 ** torch.arange(48, device="cuda")
