@@ -46,7 +46,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if e := growing; e.State != BeingWritten || e.Frames > 20 || e.Error != "" || e.Width != 64 || !e.First.Equal(moment(0)) ||
+	if e := growing; e.State != BeingWritten || e.Frames > 21 || e.Error != "" || e.Width != 64 || !e.First.Equal(moment(0)) ||
 		!e.Last.Equal(moment(e.Frames-1)) || e.Bytes < int64(10*64*96) {
 		t.Errorf("growing: %+v", e)
 	}
