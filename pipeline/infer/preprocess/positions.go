@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package preprocess
+
+import "github.com/tegracast/tegracast/pipeline"
+
+// A position is between two pixels of the crop, part/of of the way from the first to the second.
+type position struct{ first, second, part, of int }
+
+// positions returns the position of each of n pixels along a side of the crop.
+func positions(side, n int) []position {
+	list := make([]position, n)
+	for i := range list {
+		p := position{of: 2 * n}
+		switch at := (2*i+1)*side - n; { // in units of 1/of
+		case at < 0:
+		case at >= (side-1)*p.of:
+			p.first, p.second = side-1, side-1
+		default:
+			p.first, p.part = at/p.of, at%p.of
+			p.second = p.first + 1
+		}
+		list[i] = p
+	}
+	return list
+}
+
+// whole returns the weight of the second pixel in units of 2^-14.
+func (p position) whole() int { return (p.part<<15 + p.of) / (2 * p.of) }
+
+// fraction returns the weight of the second pixel.
+func (p position) fraction() float32 { return float32(p.part) / float32(p.of) }
+
+const (
+	group    = 8       // pixels that a kernel makes at a time
+	tapBytes = 16      // that it reads for each pixel from each line
+	one      = 1 << 14 // the sum of a pixel's horizontal weights
+	nothing  = 0x80    // in a mask: 0
+)
+
+// taps say what eight pixels need from a line. For every pixel sixteen bytes are read at an offset, and its mask puts its
+// samples into 16-bit lanes: those of the first and the second neighbour, for three channels (see lane). weight has the
+// horizontal weights of the lanes. Masks and weights of the pixels are in the order of slot.
+type taps struct {
+	offset [group]int32
+	mask   [group][tapBytes]byte
+	weight [group][8]int16
+}
+
+// slot returns the place of a pixel's mask and weights: pixels 0 and 4 are neighbours, as in the halves of a register of
+// AVX2, then 1 and 5, and so on.
+func slot(pixel int) int { return 2*(pixel%4) + pixel/4 }
+
+// newTaps returns the taps of the pixels from x on, for lines of length bytes whose first pixel is shift pixels to the left
+// of the crop. It repeats the last pixel.
+func newTaps(columns []position, layout pipeline.PixelFormat, x, shift, length int) (t taps) {
+	for i := range group {
+		at := columns[min(x+i, len(columns)-1)]
+		weights := [2]int16{int16(one - at.whole()), int16(at.whole())}
+		samples := [2][3]int{samplesAt(layout, shift+at.first), samplesAt(layout, shift+at.second)}
+		offset := length - tapBytes
+		for _, s := range samples {
+			for _, b := range s {
+				if b >= 0 {
+					offset = min(offset, b)
+				}
+			}
+		}
+		t.offset[i] = int32(offset)
+		for k, s := range samples {
+			for channel, b := range s {
+				l := lane(channel, k)
+				t.weight[slot(i)][l] = weights[k]
+				if t.mask[slot(i)][2*l] = nothing; b >= 0 {
+					t.mask[slot(i)][2*l] = byte(b - offset)
+				}
+			}
+		}
+		for l := range t.weight[slot(i)] {
+			t.mask[slot(i)][2*l+1] = nothing
+		}
+	}
+	return t
+}
+
+// samplesAt returns the positions in a line of the samples of pixel x, -1 for none: R, G and B, or Y, Cb and Cr.
+func samplesAt(layout pipeline.PixelFormat, x int) [3]int {
+	switch layout {
+	case pipeline.RGB24:
+		return [3]int{3 * x, 3*x + 1, 3*x + 2}
+	case pipeline.UYVY:
+		return [3]int{2*x + 1, x / 2 * 4, x/2*4 + 2}
+	}
+	return [3]int{x, -1, -1}
+}
