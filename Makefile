@@ -13,7 +13,7 @@ UNITS = $(shell go list ./... | grep -v -e /cmd/ -e /kmodtest)
 PACKAGES := ffmpeg fio gstreamer1.0-tools gstreamer1.0-plugins-base gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gcc g++ libc6-dev \
 	qemu-system-arm qemu-system-x86 qemu-user gcc-aarch64-linux-gnu dcraw libraw-bin chromium firefox-esr fonts-dejavu-core make iproute2 e2fsprogs zsh fish \
 	dkms kmod ethtool groff-base curl xz-utils xfsprogs libucx0 ucx-utils libucx-dev \
-	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck crun skopeo umoci prometheus verilator yosys python3-numpy
+	libopenh264-7 libopenh264-dev libturbojpeg0 gstreamer1.0-nice python3-gi gir1.2-gst-plugins-bad-1.0 nats-server mosquitto mosquitto-clients nginx-light caddy haproxy lintian mandoc shellcheck crun skopeo umoci prometheus verilator yosys python3-numpy python3-opencv
 # What go test says, and at the end what was skipped, and what each test needs. Tests that run make get none of this make's flags.
 gotest = env -u MAKEFLAGS go test -json $(1) | go -C $(CURDIR)/.ci/tools run ./skipped
 test-units test-programs test-unraced test-module test-short: SHELL := /bin/bash
