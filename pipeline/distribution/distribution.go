@@ -52,6 +52,12 @@ var (
 		[...]string{"", "libucx0", "libucx0", "", "libucx0", "libucx0"},
 		"install NVIDIA's (package ucx of DOCA)",
 	}
+	ONNXRuntime = Library{
+		"ONNX Runtime",
+		[...]string{"", "", "libonnxruntime1.21", "", "", ""},
+		"copy lib/libonnxruntime*.so* of its release for this processor (https://github.com/microsoft/onnxruntime/releases), " +
+			"or of a build with CUDA and TensorRT for this JetPack, to /usr/local/lib",
+	}
 )
 
 // Table returns the packages of all libraries on all releases, for the help.

@@ -11,7 +11,7 @@ import (
 )
 
 // libraries are all libraries of the table.
-var libraries = []Library{OpenH264, TurboJPEG, UCX}
+var libraries = []Library{OpenH264, TurboJPEG, UCX, ONNXRuntime}
 
 // machine returns the files of a machine with a release.
 func machine(r release) fstest.MapFS {
@@ -32,6 +32,8 @@ func TestAdvice(t *testing.T) {
 		{TurboJPEG, "debian", "12", "apt-get install libturbojpeg0", "libturbojpeg0"},
 		{UCX, "ubuntu", "22.04", "apt-get install libucx0", "libucx0"},
 		{UCX, "debian", "11", "", "Debian 11 has no package of UCX that is new enough: install NVIDIA's (package ucx of DOCA)"},
+		{ONNXRuntime, "debian", "13", "apt-get install libonnxruntime1.21", "libonnxruntime1.21"},
+		{ONNXRuntime, "ubuntu", "22.04", "", "new enough: copy lib/libonnxruntime*.so* of its release"},
 		{UCX, "fedora", "42", "", "install UCX by this distribution's package manager"},
 		{UCX, "debian", "", "", "install UCX by this distribution's package manager"},
 	} {
@@ -61,19 +63,24 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestRecommends checks that the package recommends each library, by the names of all releases.
+// TestRecommends checks that the package recommends each library, by the names of all releases. It suggests ONNX Runtime,
+// which few need.
 func TestRecommends(t *testing.T) {
 	text, err := os.ReadFile("../../systemd/deb/tegracast.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, line, _ := strings.Cut(string(text), "\nrecommends: ")
-	line, _, _ = strings.Cut(line, "\n")
 	for _, l := range libraries {
+		field := "recommends"
+		if l == ONNXRuntime {
+			field = "suggests"
+		}
+		_, line, _ := strings.Cut(string(text), "\n"+field+": ")
+		line, _, _ = strings.Cut(line, "\n")
 		names := slices.DeleteFunc(slices.Sorted(slices.Values(l.packages[:])), func(s string) bool { return s == "" })
 		slices.Reverse(names)
 		if want := strings.Join(slices.Compact(names), " | "); !strings.Contains(line, `"`+want) {
-			t.Errorf("systemd/deb/tegracast.yaml does not recommend %q: %s", want, line)
+			t.Errorf("systemd/deb/tegracast.yaml: %s lacks %q: %s", field, want, line)
 		}
 	}
 }
