@@ -40,6 +40,10 @@ var may = map[string][]string{
 	"pipeline/record/mp4": {},
 	"pipeline/bus":        {"pipeline"},
 
+	"pipeline/infer/onnx":        {"pipeline", "pipeline/infer/infertest"},
+	"pipeline/infer/onnxruntime": {"pipeline", "pipeline/infer/onnx", "pipeline/infer/infertest", "cudahost/headertest"},
+	"pipeline/infer/infertest":   {"pipeline", "board/vjetson"},
+
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
 	"cmd/tegracast/lines":           {"board", "capture", "pipeline", "cmd/tegracast/config", "cmd/tegracast/programtest"},
