@@ -50,6 +50,8 @@ var versions = map[string]string{
 	"nats.go":                   module(".", "github.com/nats-io/nats.go"),
 	"nginx":                     deb("nginx-light"),
 	"NumPy":                     deb("python3-numpy"),
+	"ONNX":                      "echo 1.17.0",
+	"ONNX Runtime":              "echo 1.17.3, 1.21.0 and 1.30.0",
 	"OpenCV":                    deb("python3-opencv"),
 	"OpenH264":                  deb("libopenh264-7"),
 	"OpenH264, other releases":  "echo 2.2.0 and 2.6.0",
@@ -76,6 +78,7 @@ const (
 	isp      = "pipeline/isp"
 	mcap     = "pipeline/record/mcap"
 	mp4      = "pipeline/record/mp4"
+	ort      = "pipeline/infer/onnxruntime"
 	record   = "pipeline/record"
 	rtsp     = "pipeline/rtp/rtsp"
 	send     = "pipeline/rtp/send"
@@ -179,6 +182,11 @@ var table = []row{
 	{"NumPy", "its array is the shared frame", share, "TestDevicesOfOtherLanguages"},
 	{"OpenCV", "finds the rectangles of random heat maps", infer + "/postprocess", "TestHeatMapIsOpenCVs"},
 	{"OpenCV", "keeps the same boxes of random ones", infer + "/postprocess", "TestNMSIsOpenCVs"},
+	{"ONNX Runtime", "runs models of PaddleOCR, each release with the same numbers", ort, "TestReleases"},
+	{"ONNX Runtime", "runs a model on an emulated arm64, with the same numbers", ort, "TestARM64"},
+	{"ONNX Runtime", "finds the inputs and outputs that are read from the models' files", ort, "TestTheLibraryFindsTheSameModel"},
+	{"ONNX", "the models of its tests are described alike by the library and from their files, and compute its numbers", ort, "TestONNXsOwnModels"},
+	{"OpenCV", "computes what ONNX Runtime does, by its own operators", ort, "TestOpenCV"},
 	{"OpenH264", "encodes H.264; FFmpeg decodes every picture, in order", codec, "TestH264"},
 	{"OpenH264, other releases", "encodes H.264; FFmpeg decodes every picture, in order", codec, "TestH264Releases"},
 	{"Paho MQTT for Go", "receives every result, in order", bus, "TestCutLink/mosquitto"},
