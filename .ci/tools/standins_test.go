@@ -28,6 +28,7 @@ var noStandIns = map[string]string{
 	"cmd/tegracast/programtest":       "builds and starts the program",
 	"cudahost/headertest":             "compares what Go passes with a C header",
 	"pipeline/arm64test":              "runs tests in QEMU's processor",
+	"pipeline/infer/infertest":        "fetches libraries and models of others, and builds models",
 	"pipeline/rtp/rtptest":            "pictures, ports and networks; MediaMTX is the real one",
 	"pipeline/ucx/perftest":           "measures UCX",
 	"pipeline/rtp/webrtc/livekittest": "LiveKit's own server and SDK",

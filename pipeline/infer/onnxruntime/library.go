@@ -2,8 +2,9 @@
 
 // Package onnxruntime runs ONNX models by the C API of ONNX Runtime 1.17 and later, which it opens at run time. A fault of
 // the library ends the process, and a model can keep it busy or make it fill the memory: it belongs in a process of its
-// own. The library reads the model and the files beside it again after package onnx has checked them, so nobody else may
-// write there. No libraries with custom operators are loaded.
+// own, whose environment has no ORT_ variables, as these change what the library does. It reads the model and the files
+// beside it again after package onnx has checked them, so nobody else may write there. No libraries with custom operators
+// are loaded.
 package onnxruntime
 
 import (

@@ -3,6 +3,7 @@
 package onnxruntime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 )
 
 // load loads a model. With TensorRT it prepares the folder of the engines, and reports while one is being made. Engines
-// that do not load, as those of another release of TensorRT, are removed once.
+// with which the model does not load, as those of another release of TensorRT, are removed once.
 func (r *Runtime) load(c SessionConfig) (*Session, error) {
 	if c.Provider != TensorRT || c.Cache == "" {
 		return r.newSession(c, "")
@@ -41,7 +42,7 @@ func (r *Runtime) load(c SessionConfig) (*Session, error) {
 		}
 		s, err := r.newSession(c, folder)
 		stop()
-		if err == nil || !made {
+		if status := (*StatusError)(nil); !made || !errors.As(err, &status) || status.Call != names[createSession] {
 			return s, err
 		}
 		log.Warn("TensorRT's engines are removed and made again, as the model does not load with them", "err", err)
@@ -58,7 +59,8 @@ func every(period time.Duration, do func(elapsed time.Duration)) (stop func()) {
 		defer close(ended)
 		t := time.NewTicker(period)
 		defer t.Stop()
-		for do(0); ; {
+		do(0)
+		for {
 			select {
 			case <-end:
 				return
