@@ -24,7 +24,7 @@ var may = map[string][]string{
 	"pipeline":            {},
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
-	"pipeline/infer":      {"pipeline", "cudahost"},
+	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/infer/...", "pipeline/isp"},                                 // tests of preprocess have its colours
 	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                         // its tests encode
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
@@ -40,9 +40,9 @@ var may = map[string][]string{
 	"pipeline/record/mp4": {},
 	"pipeline/bus":        {"pipeline"},
 
-	"pipeline/infer/onnx":        {"pipeline", "pipeline/infer/infertest"},
-	"pipeline/infer/onnxruntime": {"pipeline", "pipeline/infer/onnx", "pipeline/infer/infertest", "cudahost/headertest"},
-	"pipeline/infer/infertest":   {"pipeline", "board/vjetson"},
+	"pipeline/infer/onnx":        {"pipeline/infer", "pipeline/infer/infertest"},
+	"pipeline/infer/onnxruntime": {"pipeline", "pipeline/infer", "pipeline/infer/onnx", "pipeline/infer/infertest", "cudahost/headertest"},
+	"pipeline/infer/infertest":   {"pipeline/infer", "board/vjetson"},
 
 	"cmd/tegracast/config":          {"tegra", "fpga", "board", "capture", "pipeline/...", "cmd/tegracast/config/yamlfile", "cmd/tegracast/programtest"},
 	"cmd/tegracast/config/yamlfile": {},
