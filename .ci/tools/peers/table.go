@@ -50,6 +50,7 @@ var versions = map[string]string{
 	"nats.go":                   module(".", "github.com/nats-io/nats.go"),
 	"nginx":                     deb("nginx-light"),
 	"NumPy":                     deb("python3-numpy"),
+	"OpenCV":                    "echo 4.6.0",
 	"OpenH264":                  deb("libopenh264-7"),
 	"OpenH264, other releases":  "echo 2.2.0 and 2.6.0",
 	"Paho MQTT for Go":          module(".", "github.com/eclipse/paho.mqtt.golang"),
@@ -71,6 +72,7 @@ const (
 	bus      = "pipeline/bus"
 	codec    = "pipeline/codec"
 	export   = "pipeline/record/export"
+	infer    = "pipeline/infer/preprocess"
 	isp      = "pipeline/isp"
 	mcap     = "pipeline/record/mcap"
 	mp4      = "pipeline/record/mp4"
@@ -175,6 +177,8 @@ var table = []row{
 	{"nats.go", "reads the program's results, events and health from JetStream", program, "TestBus"},
 	{"nginx", proxying, program, "TestBehindProxies/nginx(_plain)?"},
 	{"NumPy", "its array is the shared frame", share, "TestDevicesOfOtherLanguages"},
+	{"NumPy", "its float64 gives the same input tensors of models", infer, "TestTensorAgainstOpenCV"},
+	{"OpenCV", "cvtColor, resize and blobFromImage give the same input tensors of models", infer, "TestTensorAgainstOpenCV"},
 	{"OpenH264", "encodes H.264; FFmpeg decodes every picture, in order", codec, "TestH264"},
 	{"OpenH264, other releases", "encodes H.264; FFmpeg decodes every picture, in order", codec, "TestH264Releases"},
 	{"Paho MQTT for Go", "receives every result, in order", bus, "TestCutLink/mosquitto"},
