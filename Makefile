@@ -191,6 +191,7 @@ gpu-test: build ## the tests that need a GPU: builds bin/gpu-test and its kin, o
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-cufile ./cudahost/cufile
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-isp ./pipeline/isp/cuda
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-kernel ./pipeline/kernel
+	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-infer ./pipeline/infer/preprocess
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-record ./pipeline/record/cuda
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-share ./pipeline/share
 	CGO_ENABLED=0 go test -c -ldflags '-s -w' -o bin/gpu-test-loopback ./cmd/tegracast/loopback

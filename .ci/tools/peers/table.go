@@ -180,6 +180,8 @@ var table = []row{
 	{"nats.go", "reads the program's results, events and health from JetStream", program, "TestBus"},
 	{"nginx", proxying, program, "TestBehindProxies/nginx(_plain)?"},
 	{"NumPy", "its array is the shared frame", share, "TestDevicesOfOtherLanguages"},
+	{"NumPy", "its float64 gives the same input tensors of models", infer + "/preprocess", "TestTensorAgainstOpenCV"},
+	{"OpenCV", "cvtColor, resize and blobFromImage give the same input tensors of models", infer + "/preprocess", "TestTensorAgainstOpenCV"},
 	{"OpenCV", "finds the rectangles of random heat maps", infer + "/postprocess", "TestHeatMapIsOpenCVs"},
 	{"OpenCV", "keeps the same boxes of random ones", infer + "/postprocess", "TestNMSIsOpenCVs"},
 	{"ONNX Runtime", "runs models of PaddleOCR, each release with the same numbers", ort, "TestReleases"},

@@ -17,7 +17,7 @@ import (
 
 // TestTwins compares this machine's kernels with those in Go, bit by bit, with inaccessible memory behind frame and tensor.
 func TestTwins(t *testing.T) {
-	for i := range 1500 {
+	for i := range 400 {
 		t.Run("", func(t *testing.T) { twins(t, uint64(i)) })
 	}
 }
@@ -42,18 +42,25 @@ func twins(t *testing.T, seed uint64) {
 	}
 }
 
-// TestWritesEveryByte checks that nothing remains of what was in the tensor before.
-func TestWritesEveryByte(t *testing.T) {
+// TestNothingRemains checks that a tensor depends neither on what its memory was, nor on an earlier frame.
+func TestNothingRemains(t *testing.T) {
 	for i := range 100 {
 		rnd := rand.New(rand.NewPCG(uint64(i), 3))
-		p := preprocessor(t, randomConfig(rnd, 60))
-		pixels := make([]byte, p.config.Format.Size())
+		c := randomConfig(rnd, 60)
+		p := preprocessor(t, c)
+		earlier, pixels := make([]byte, c.Format.Size()), make([]byte, c.Format.Size())
+		noise(rnd, earlier)
 		noise(rnd, pixels)
-		a, b := make([]byte, p.bytes), bytes.Repeat([]byte{canary}, p.bytes)
-		p.Process(pixels, a)
-		p.Process(pixels, b)
-		if !bytes.Equal(a, b) {
-			t.Fatalf("%+v: the tensor depends on what it was before", p.config)
+		got, want := bytes.Repeat([]byte{canary}, p.bytes), make([]byte, p.bytes)
+		p.Process(earlier, got)
+		p.Process(pixels, got)
+		preprocessor(t, c).Process(pixels, want)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%+v: the tensor depends on what was before", c)
+		}
+		got = bytes.Repeat([]byte{canary}, p.bytes)
+		if p.Process(pixels, got); !bytes.Equal(got, want) {
+			t.Fatalf("%+v: not every byte was written", c)
 		}
 	}
 }
