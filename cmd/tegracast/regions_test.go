@@ -4,15 +4,21 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/cmd/tegracast/verdict"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 	"github.com/tegracast/tegracast/pipeline/share"
@@ -59,7 +65,10 @@ func findsRegions(ctx context.Context, t *testing.T, socket string) {
 				return // the end, which may be the appliance's
 			}
 			n := int(f.Sequence)
-			r := pipeline.Region{X: n % stampBlocks * stampBlock, Y: regionTop, Width: 48, Height: regionHeight, Label: strings.Repeat("x", 1<<20), Score: 0.5}
+			r := pipeline.Region{
+				X: n % stampBlocks * stampBlock % f.Format.Width, Y: min(regionTop, f.Format.Height-regionHeight), Width: 48, Height: regionHeight,
+				Label: strings.Repeat("x", 1<<20), Score: 0.5,
+			}
 			if err := f.Respond(pipeline.Result{Regions: []pipeline.Region{r}}); err == nil || !strings.Contains(err.Error(), "at most 49152 are allowed") {
 				t.Errorf("a label of 1 MiB: %v", err)
 			}
@@ -69,6 +78,45 @@ func findsRegions(ctx context.Context, t *testing.T, socket string) {
 			}
 		}
 	}()
+}
+
+// TestProbeCountsRegions checks that probe receives results by RTP, also of a description that has them beside the video, and
+// counts the frames with results and their regions.
+func TestProbeCountsRegions(t *testing.T) {
+	p, dir := rtptest.EvenPorts(t, 2), t.TempDir()
+	socket := filepath.Join(dir, "model")
+	text := fmt.Sprintf(`
+web: {listen: none}
+rtsp: {listen: none}
+sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+isp: [{name: isp, workers: 1}]
+external: [{name: model, pixels: uyvy, socket: %s, deadline: 1s}]
+outputs:
+  - {name: raw, from: model, rtp: {payload: raw, destinations: ["127.0.0.1:%d"]}}
+  - {name: found, from: model, rtp: {payload: results, destinations: ["127.0.0.1:%d"], session: raw, checksum: true}}
+`, socket, p[0], p[1])
+	serve := programtest.StartProgram(t, "serve", "--config", programtest.Write(t, "config.yaml", text), "--sdp-dir", dir)
+	findsRegions(t.Context(), t, socket)
+	programtest.Await(t, filepath.Join(dir, "raw.sdp"))
+	probe := programtest.StartProgram(t, "probe", filepath.Join(dir, "raw.sdp"), "--duration", "700ms", "--json", "--save", filepath.Join(dir, "pictures"))
+	probe.Wait(t, time.Minute) // its status reports losses
+	var video, found verdict.Stream
+	reports := json.NewDecoder(strings.NewReader(probe.Out.String()))
+	if err := errors.Join(reports.Decode(&video), reports.Decode(&found)); err != nil {
+		t.Fatalf("%v: %s", err, probe.Out.String())
+	}
+	if video.Frames == 0 || video.Results != 0 || found.Frames == 0 || found.Results == 0 || found.Regions != found.Results || found.Matched == 0 || found.Mismatched > 0 {
+		t.Errorf("%+v\n%+v", video, found)
+	}
+	if size, err := os.Stat(filepath.Join(dir, "pictures")); err != nil || size.Size() != int64(video.Frames)*320*240*2 {
+		t.Errorf("%v, %d frames are saved as %d bytes", err, video.Frames, size.Size())
+	}
+	probe = programtest.StartProgram(t, "probe", filepath.Join(dir, "found.sdp"), "--duration", "300ms")
+	probe.Wait(t, time.Minute)
+	if out := probe.Out.String(); !strings.HasPrefix(out, "results from 127.0.0.1") || !regexp.MustCompile(`(?m)^results     in [1-9]\d* frames, with [1-9]\d* regions$`).MatchString(out) {
+		t.Errorf("%s", out)
+	}
+	serve.Stop(t)
 }
 
 // readRegions stores, for each frame that the page draws, the page's number, the numbers in the pixels, and the left edge of
