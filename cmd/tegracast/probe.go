@@ -26,7 +26,8 @@ const probeUsage = `Usage: tegracast probe FILE.sdp [FILE.sdp ...] [--duration D
                        [--save FILE]
 
 Receives streams and checks them: packets, losses, reordering, jitter, complete
-frames, the CRC of the pixels against the sender's (checksum: true), and the
+frames, the CRC of the pixels against the sender's (checksum: true), of results
+(payload: results) the frames that have some and the regions in them, and the
 latency from the frame's timestamp (the start of its exposure, if the camera
 tells it) to the complete frame. If the sender is another machine, the latency
 is right only when both clocks are synchronised. Several streams, of several
@@ -56,15 +57,19 @@ func probe(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	if *save != "" && len(streams) > 1 {
+	filmed := slices.DeleteFunc(slices.Clone(streams), func(s *probed) bool { return s.media.Payload == rtp.Results })
+	if *save != "" && len(filmed) != 1 {
 		return terminal.UsageError{Err: fmt.Errorf("--save %s: saves the pictures of one stream, and there are %d: run one probe for each",
-			*save, len(streams))}
+			*save, len(filmed))}
 	}
 	if *nic != "" && !slices.ContainsFunc(streams, func(s *probed) bool { return s.media.Address.IsMulticast() || s.media.Address.IsLinkLocalUnicast() }) {
 		return terminal.UsageError{Err: fmt.Errorf("--interface %s: no stream is multicast or link-local: leave --interface out", *nic)}
 	}
 	cfg := receive.Config{Interface: *nic, Logger: e.Log}
-	finish, err := saveTo(*save, streams[0].media, &cfg)
+	finish, err := func() error { return nil }, error(nil)
+	if *save != "" {
+		finish, err = saveTo(*save, filmed[0].media, &cfg)
+	}
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
@@ -101,11 +106,8 @@ func judge(e env, streams []*probed, cut verdict.Cut, asJSON bool) error {
 }
 
 // saveTo makes cfg write every picture of the stream to a file. finish must be called at the end: it closes the file
-// and returns the first error of writing. With an empty path both do nothing.
+// and returns the first error of writing.
 func saveTo(path string, m rtp.Media, cfg *receive.Config) (finish func() error, err error) {
-	if path == "" {
-		return func() error { return nil }, nil
-	}
 	if filepath.Ext(path) == ".y4m" {
 		return saveY4M(path, m, cfg)
 	}
@@ -164,8 +166,11 @@ func receiveAll(ctx context.Context, e env, cfg receive.Config, streams []*probe
 	var running sync.WaitGroup
 	failed := make([]error, len(streams))
 	for i, s := range streams {
-		cfg.Media = s.media
-		if s.receiver, failed[i] = receive.New(cfg); failed[i] != nil {
+		own := cfg
+		if own.Media = s.media; own.Media.Payload == rtp.Results {
+			own.OnFrame = nil // it has no pictures
+		}
+		if s.receiver, failed[i] = receive.New(own); failed[i] != nil {
 			cancel()
 			break
 		}

@@ -3,6 +3,7 @@
 package rtp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"math"
@@ -95,11 +96,14 @@ func TestResultsBesideVideo(t *testing.T) {
 		t.Errorf("%s", both)
 	}
 	list, err := ParseSDP(both)
-	if err != nil || len(list) != 1 || list[0].Port != 5004 {
+	if err != nil || len(list) != 2 || list[0].Port != 5004 || list[1].Port != 5008 || list[1].Payload != Results || list[1].PayloadType != 97 {
 		t.Errorf("%v %+v", err, list)
 	}
-	if _, err := ParseSDP(results); !errors.Is(err, ErrSDP) {
-		t.Errorf("without video: %v", err)
+	if list, err := ParseSDP(results); err != nil || len(list) != 1 || list[0].Payload != Results {
+		t.Errorf("without video: %v %+v", err, list)
+	}
+	if _, err := ParseSDP(bytes.ReplaceAll(results, []byte(resultsEncoding), []byte("x-other"))); !errors.Is(err, ErrSDP) {
+		t.Errorf("another application: %v", err)
 	}
 	if _, err := JoinSDP(video, []byte("nothing")); !errors.Is(err, ErrSDP) {
 		t.Errorf("%v", err)

@@ -69,10 +69,10 @@ func (t sdpText) at(m int, prefix, format string, a ...any) error {
 	return fmt.Errorf("%w: line %d: %s", ErrSDP, max(first, 1), fmt.Sprintf(format, a...))
 }
 
-// ParseSDP returns the video streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in
-// YCbCr-4:2:2 with 8 or 10 bits and RGB with 8 bits, JPEG (RFC 2435), and H.264 (RFC 6184, modes 0 and 1). It ignores
-// media other than video. It returns an error that wraps ErrSDP if there is no video stream, or one that cannot be
-// received.
+// ParseSDP returns the streams of an SDP (RFC 8866) that package receive can receive: raw (RFC 4175) in YCbCr-4:2:2 with 8
+// or 10 bits and RGB with 8 bits, JPEG (RFC 2435), H.264 (RFC 6184, modes 0 and 1), and results (docs/results-output.md). It
+// ignores media other than video and results. It returns an error that wraps ErrSDP if there is none of these, or a video
+// stream that cannot be received.
 func ParseSDP(b []byte) ([]Media, error) {
 	if len(b) > maxSDP {
 		return nil, fmt.Errorf("%w: %d bytes: more than %d cannot be a session description", ErrSDP, len(b), maxSDP)
@@ -84,10 +84,10 @@ func ParseSDP(b []byte) ([]Media, error) {
 	}
 	var out []Media
 	for i, m := range d.MediaDescriptions {
-		if m.MediaName.Media != "video" {
+		p := mediaParser{text: text, section: i + 1, desc: m, session: d}
+		if m.MediaName.Media != "video" && !p.hasResults() {
 			continue
 		}
-		p := mediaParser{text: text, section: i + 1, desc: m, session: d}
 		media, err := p.parse()
 		if err != nil {
 			return nil, err
@@ -231,10 +231,22 @@ func (p *mediaParser) encoding() error {
 	case strings.EqualFold(name, "h264/90000"):
 		p.media.Payload = H264
 		return p.h264()
+	case p.hasResults():
+		p.media.Payload = Results
+		return nil
 	case name == "":
 		return p.bad("m=", "payload type %d has no a=rtpmap line", p.media.PayloadType)
 	}
 	return p.bad("a=rtpmap:", "encoding %q: only raw/90000, JPEG/90000 and H264/90000 are received", name)
+}
+
+// hasResults reports whether the first payload type is that of results.
+func (p *mediaParser) hasResults() bool {
+	return slices.ContainsFunc(p.desc.Attributes, func(a sdp.Attribute) bool {
+		pt, name, _ := strings.Cut(a.Value, " ")
+		return a.Key == "rtpmap" && slices.Contains(p.desc.MediaName.Formats[:min(1, len(p.desc.MediaName.Formats))], pt) &&
+			strings.EqualFold(strings.TrimSpace(name), resultsEncoding+"/90000")
+	})
 }
 
 // attribute returns the value of the attribute key for the payload type, which precedes the value, or "" if there is

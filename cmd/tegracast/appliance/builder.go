@@ -75,7 +75,10 @@ func (b *builder) addOutput(c *config.Output) error {
 	if err != nil {
 		return err
 	}
-	o := &output{name: c.Name, config: c, from: c.From, view: c.View(f.source.Format())}
+	o := &output{name: c.Name, config: c, from: c.From}
+	if o.view, o.viewFrom = c.View(f.source.Format()); o.viewFrom != 0 && !preview.Shows(o.viewFrom) {
+		o.view = pipeline.Format{}
+	}
 	sink, err := b.sinks.open(f, o, c, own)
 	if err != nil {
 		b.sinks.streams.Remove(c.Name)

@@ -56,9 +56,10 @@ type stage interface {
 // output is an output of a flow.
 type output struct {
 	name     string
-	config   *config.Output  // with which it will be reopened
-	from     string          // the source or stage that it reads from
-	view     pipeline.Format // its format for viewing; zero: it cannot be viewed
+	config   *config.Output       // with which it will be reopened
+	from     string               // the source or stage that it reads from
+	view     pipeline.Format      // its format for viewing; zero: it cannot be viewed
+	viewFrom pipeline.PixelFormat // 0: the stage makes such pictures; otherwise they are made of its frames, which have these pixels
 	attached *pipeline.Output
 	stream   *stream        // nil: not RTP
 	files    *cufile.Driver // nil: not a recording

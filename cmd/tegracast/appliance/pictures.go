@@ -50,9 +50,12 @@ func (p *pictures) attachView(name string) (preview.Source, error) {
 	if err != nil {
 		return preview.Source{}, err
 	}
-	sink := preview.New(o.view, encoder)
+	sink, want := preview.New(o.view, encoder), o.view
+	if o.viewFrom != 0 {
+		want = pipeline.Format{}
+	}
 	attached, err := f.graph.Attach(pipeline.OutputConfig{
-		Name: name + " view", Sink: sink, From: o.from, Format: o.view, Rate: pipeline.Rate{Num: viewRate, Den: 1}, Depth: 1,
+		Name: name + " view", Sink: sink, From: o.from, Format: want, Rate: pipeline.Rate{Num: viewRate, Den: 1}, Depth: 1,
 	})
 	if err != nil {
 		return preview.Source{}, errors.Join(fmt.Errorf("%w", oneLine{err}), encoder.Close())

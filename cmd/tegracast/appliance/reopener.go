@@ -25,7 +25,7 @@ func (r *reopener) reopenOutput(ctx context.Context, f *flow, o *output, own pip
 		if err := o.close(); err != nil {
 			r.log.Warn("an output that failed was closed with errors", "output", o.name, "error", err)
 		}
-		next := &output{name: o.name, from: o.from, view: o.view, config: o.config}
+		next := &output{name: o.name, from: o.from, view: o.view, viewFrom: o.viewFrom, config: o.config}
 		sink, err := r.sinks.open(f, next, o.config, own)
 		if err != nil {
 			next.free, next.stream = nil, nil

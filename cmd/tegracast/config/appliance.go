@@ -226,11 +226,13 @@ type Output struct {
 	Kind   OutputKind
 	At     yamlfile.Place
 
-	turned   bool           // From delivers Turned pictures
-	shown    bool           // From is an isp, which can make a picture for viewing
-	asIs     bool           // it takes the frames of a source or a kernel as they are, since these are not made for it
-	packed   bool           // the isp may lay out its pictures as packets, because nothing else reads them
-	beforeAt yamlfile.Place // place of the key before of the trigger of Video
+	turned   bool                 // From delivers Turned pictures
+	shown    bool                 // From is an isp, which can make a picture for viewing
+	passed   bool                 // From is a stage that passes pictures on, or makes one format only
+	passes   pipeline.PixelFormat // of these pictures; 0: the source's
+	asIs     bool                 // it takes the frames of a source or a kernel as they are, since these are not made for it
+	packed   bool                 // the isp may lay out its pictures as packets, because nothing else reads them
+	beforeAt yamlfile.Place       // place of the key before of the trigger of Video
 	section  *OutputSection
 }
 

@@ -85,7 +85,7 @@ outputs:
 			if want, _, err := a.Output(name).Formats(in); err != nil || want.Width != size[0] || want.Height != size[1] {
 				t.Errorf("%s: output %s: %v, %v, want %v", c.turn, name, want, err, size)
 			}
-			if v := a.Output(name).View(in); v.Pixel != 0 && (v.Width > v.Height) == c.turned {
+			if v, _ := a.Output(name).View(in); v.Pixel != 0 && (v.Width > v.Height) == c.turned {
 				t.Errorf("%s: output %s is viewed as %v", c.turn, name, v)
 			}
 		}

@@ -199,19 +199,26 @@ func (o *Output) Size(in pipeline.Format) (width, height int) {
 // viewWidth is the width in pixels above which pictures for viewing are smaller than the output's own, if they can be.
 const viewWidth = 960
 
-// View returns the format for viewing what the output sends when its source delivers frames of format in. It is zero if
+// View returns the format for viewing what the output sends when its source delivers frames of format in. from is 0 if From
+// makes such pictures, as an isp does, or else the pixel format of the frames of which they have to be made. view is zero if
 // the output cannot be viewed.
-func (o *Output) View(in pipeline.Format) pipeline.Format {
+func (o *Output) View(in pipeline.Format) (view pipeline.Format, from pipeline.PixelFormat) {
 	width, height := o.Size(in)
+	if o.passed {
+		by := (width + viewWidth - 1) / viewWidth
+		if view, err := pipeline.NewFormat(pipeline.I420, width/by&^1, height/by&^1, in.Rate); err == nil {
+			return view, cmp.Or(o.passes, in.Pixel)
+		}
+	}
 	by := o.shrink()
 	for by < 4 && width/by > viewWidth && width%(4*by) == 0 && height%(4*by) == 0 {
 		by *= 2
 	}
 	f, err := pipeline.NewFormat(pipeline.I420, width/by, height/by, in.Rate)
 	if !o.shown || err != nil {
-		return pipeline.Format{}
+		return pipeline.Format{}, 0
 	}
-	return f
+	return f, 0
 }
 
 // smallest returns the format of the smallest picture that a stage can make from frames of format in to carry results:

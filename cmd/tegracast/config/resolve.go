@@ -164,7 +164,10 @@ func (r *resolver) output(at yamlfile.Section, c *OutputSection) (Output, error)
 	if o.shared {
 		r.out.Source(o.Source).Shared = true
 	}
-	o.shown, o.turned = in.Any, in.Turned
+	o.shown, o.turned, o.passed = in.Any, in.Turned, r.out.Stage(c.From) != nil && !in.Any && !in.None
+	if in.Known {
+		o.passes = in.Pixel
+	}
 	o.asIs = o.results && !in.Any && !in.None || o.recorded && r.out.Source(r.out.MemoryOf(c.From)) != nil
 	if o.recorded && in.Known && !in.Any {
 		o.pixels = in.Pixel // a kernel's format

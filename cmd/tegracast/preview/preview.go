@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,13 +23,23 @@ type Picture struct {
 	Sequence uint64    // of the frame
 	Time     time.Time // when it was made
 	JPEG     []byte
+	Width    int // of the frame in pixels, to which the regions of Found refer
+	Height   int
+	Found    []Found // what stages found in the frame
+}
+
+// Found has the regions that a stage found in a frame, in the JSON of pipeline.Result.
+type Found struct {
+	Stage   string            `json:"stage"` // name of the stage
+	Regions []pipeline.Region `json:"regions"`
 }
 
 // A Sink keeps the newest picture. It encodes a frame only if a viewer has waited for one since the picture before.
 // Slow viewers miss pictures and delay nobody else.
 type Sink struct {
 	encoder rtp.JPEGEncoder
-	room    []byte // memory for one encoded picture
+	picture pipeline.Frame // a picture made of a frame with another format
+	room    []byte         // memory for one encoded picture
 
 	mu     sync.Mutex
 	newest *Picture      // nil: none yet
@@ -37,9 +48,10 @@ type Sink struct {
 	ended  bool
 }
 
-// New returns a sink for frames of a format, which must be I420.
+// New returns a sink that makes pictures of a format, which must be I420 with the colours of JPEG, of frames that have it or
+// whose pixels it Shows.
 func New(f pipeline.Format, encoder rtp.JPEGEncoder) *Sink {
-	return &Sink{encoder: encoder, room: make([]byte, 0, 4*f.Size()+4<<10), next: make(chan struct{})}
+	return &Sink{encoder: encoder, picture: pipeline.Frame{Format: f}, room: make([]byte, 0, 4*f.Size()+4<<10), next: make(chan struct{})}
 }
 
 // Needs implements pipeline.Sink.
@@ -57,14 +69,39 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 			q.Done(f)
 			continue
 		}
-		file, err := s.encoder.Encode(s.room, f)
+		file, err := s.encoder.Encode(s.room, s.convert(f))
 		if err != nil {
 			q.Fail(f, pipeline.DropSink, err)
 			continue
 		}
-		s.publishPicture(&Picture{Sequence: f.Sequence, Time: time.Now(), JPEG: bytes.Clone(file)})
+		s.publishPicture(&Picture{
+			Sequence: f.Sequence, Time: time.Now(), JPEG: bytes.Clone(file), Width: f.Format.Width, Height: f.Format.Height, Found: found(f.Results),
+		})
 		q.Done(f)
 	}
+}
+
+// convert returns a frame as a picture, which is valid until the next call.
+func (s *Sink) convert(f *pipeline.Frame) *pipeline.Frame {
+	if to := s.picture.Format; f.Format.Pixel == to.Pixel && f.Format.Color == to.Color && f.Format.Width == to.Width && f.Format.Height == to.Height {
+		return f
+	}
+	if s.picture.Bytes == nil {
+		s.picture.Bytes = make([]byte, s.picture.Format.Size())
+	}
+	s.picture.Sequence = f.Sequence
+	convert(&s.picture, f)
+	return &s.picture
+}
+
+// found returns the regions of results.
+func found(results []pipeline.Result) (all []Found) {
+	for i := range results {
+		if r := &results[i]; len(r.Regions) > 0 {
+			all = append(all, Found{r.Stage, slices.Clone(r.Regions)})
+		}
+	}
+	return all
 }
 
 // isAsked reports whether a viewer wants a picture, or there is none yet.

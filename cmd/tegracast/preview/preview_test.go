@@ -28,6 +28,7 @@ func (stamp) Encode(dst []byte, f *pipeline.Frame) ([]byte, error) {
 type camera struct {
 	format  pipeline.Format
 	numbers chan uint64
+	results []pipeline.Result // of each frame
 }
 
 // Format implements pipeline.Source.
@@ -44,7 +45,7 @@ func (c *camera) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 		if err != nil {
 			return err
 		}
-		f.Sequence = n
+		f.Sequence, f.Results = n, append(f.Results, c.results...)
 		emit(f)
 	}
 	return nil
@@ -65,7 +66,7 @@ func TestNewestPicture(t *testing.T) {
 		t.Fatal(err)
 	}
 	g := pipeline.NewGraph(pipeline.GraphConfig{Logger: slog.New(slog.DiscardHandler)})
-	c, s := &camera{format, make(chan uint64)}, New(format, stamp{})
+	c, s := &camera{format: format, numbers: make(chan uint64)}, New(format, stamp{})
 	if err := g.AddSource("camera", c); err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,10 @@ func Print(w io.Writer, name string, m rtp.Media, st receive.Stats, cut Cut, asJ
 	if name != "" {
 		name += ": "
 	}
+	results := ""
+	if m.Payload == rtp.Results {
+		results = fmt.Sprintf("results     in %d frames, with %d regions\n", st.Results, st.Regions)
+	}
 	interlaced := ""
 	if st.Interlaced {
 		interlaced = " (interlaced video is not received)"
@@ -133,9 +137,9 @@ pixels      CRC right in %d frames, wrong in %d, not checked in %d
 jitter      %s
 latency     %s
 buffer      %d bytes, datagrams dropped here %s
-`, printable.Text(name), m.Payload, m.Address, m.Port, printable.Text(verdict),
+%s`, printable.Text(name), m.Payload, m.Address, m.Port, printable.Text(verdict),
 		st.Packets, st.Lost, st.Reordered, st.Duplicates, st.Late, st.Malformed, interlaced, st.Foreign,
-		last, st.Frames, st.Damaged, st.SourceDamaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here)
+		last, st.Frames, st.Damaged, st.SourceDamaged, st.Matched, st.Mismatched, st.Unverified, jitter, latency, st.Buffer, here, results)
 	return nil
 }
 

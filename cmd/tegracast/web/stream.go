@@ -29,6 +29,10 @@ type PictureNotice struct {
 	Sequence uint64    `json:"sequence"` // of the frame
 	Time     time.Time `json:"time"`     // when the picture was made
 	URL      string    `json:"url"`      // relative to the page
+	// Width and Height are those of the frame, to which the regions of Results refer.
+	Width   int             `json:"width"`
+	Height  int             `json:"height"`
+	Results []preview.Found `json:"results,omitempty"` // regions that stages found in the frame
 }
 
 // streamState returns a handler that sends the state as it changes (text/event-stream, HTML Living Standard §9.2): each
@@ -187,9 +191,10 @@ func announcePictures(ctx context.Context, view View, name string, every time.Du
 		if p, err = fresh(ctx, view, p); err != nil {
 			return
 		}
-		at := url.PathEscape(name) + ".jpg?picture=" + strings.Trim(pictureTag(p), `"`)
+		notice := PictureNotice{Output: name, Sequence: p.Sequence, Time: p.Time, Width: p.Width, Height: p.Height, Results: p.Found}
+		notice.URL = url.PathEscape(name) + ".jpg?picture=" + strings.Trim(pictureTag(p), `"`)
 		select {
-		case notices <- PictureNotice{Output: name, Sequence: p.Sequence, Time: p.Time, URL: at}:
+		case notices <- notice:
 		case <-ctx.Done():
 			return
 		}

@@ -88,6 +88,8 @@ func newDepacketizer(m rtp.Media, f pipeline.Format) depacketizer {
 		return &jpegDepacketizer{media: m, huffman: rtp.HuffmanTables()}
 	case rtp.H264:
 		return &h264Depacketizer{}
+	case rtp.Results:
+		return &resultsDepacketizer{}
 	}
 	return &rawDepacketizer{group: f.Pixel.Group(), line: f.Pixel.LineBytes(f.Width), height: f.Height}
 }

@@ -22,8 +22,8 @@ type Config struct {
 	Media     rtp.Media // a result of rtp.ParseSDP
 	Interface string    // name of the interface for multicast and link-local addresses; empty: determined by the route
 	Buffer    int       // requested receive buffer of the socket in bytes; 0: a raw frame's size, limited to 8 to 64 MiB
-	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, or a byte stream of
-	// H.264 (Annex B). The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of
+	// OnFrame, if not nil, is called with each complete frame: lines without padding, a JFIF file, a byte stream of
+	// H.264 (Annex B), or the JSON of results. The bytes are valid until it returns. Packets that arrive meanwhile are kept in up to 64 MiB of
 	// memory, and then in the socket's buffer.
 	OnFrame func(picture []byte, info FrameInfo)
 	Logger  *slog.Logger // nil: slog.Default
@@ -85,6 +85,8 @@ type Stats struct {
 	Matched          uint64               `json:"crc_matched"`            // complete frames whose checksum equals the sender's
 	Mismatched       uint64               `json:"crc_mismatched"`         // complete frames whose checksum differs from the sender's
 	Unverified       uint64               `json:"crc_unverified"`         // complete frames without a checksum from the sender
+	Results          uint64               `json:"results,omitempty"`      // frames with results, of a stream of results
+	Regions          uint64               `json:"regions,omitempty"`      // regions in these results
 	Latency          pipeline.Percentiles `json:"latency"`                // from the capture to the complete frame
 	Buffer           int                  `json:"buffer_bytes"`           // receive buffer of the socket
 	LastPacket       time.Time            `json:"last_packet"`            // arrival of the last RTP packet; zero if there was none

@@ -319,6 +319,9 @@ func (s *stream) complete(a *assembly, now time.Time) {
 	s.stats.Frames++
 	picture, crc, bytes := s.depack.frame(a)
 	s.verify.frame(check{timestamp: a.timestamp, crc: crc, bytes: bytes})
+	if s.media.Payload == rtp.Results {
+		s.count(picture)
+	}
 	if !s.sr.at.IsZero() {
 		ticks := int64(int32(a.timestamp - s.sr.rtp))
 		s.latency.Observe(now.Sub(rtp.FromNTP(s.sr.ntp).Add(time.Duration(ticks * 1e5 / 9))))

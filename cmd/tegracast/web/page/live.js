@@ -18,30 +18,35 @@ function wantedPictures() {
   return { pictures: new Map(shown && !watch && pictured.has(shown) ? [[shown, 0]] : []) };
 }
 
-// An Easel shows pictures in an image. While one loads, only the newest of those that come is kept. One that does not come is given up.
+// An Easel shows pictures in an image. While one loads, only the newest of those that come is kept. One that does not come within patience
+// is given up. The appliance may send a newer picture than the one that is asked for: seen is called with the tag of the picture shown.
 class Easel {
   constructor(image) {
     this.image = image;
-    image.addEventListener("load", () => this.done());
-    image.addEventListener("error", () => this.done());
   }
 
   show(url, seen) {
     this.next = { url, seen };
-    if (!this.loading || performance.now() - this.begun > patience) this.load();
+    if (!this.loading) this.load();
   }
 
-  load() {
-    this.loading = this.next;
+  async load() {
+    const { url, seen } = this.loading = this.next, mine = this.loading;
     this.next = null;
-    this.begun = performance.now();
-    this.image.src = this.loading.url;
-  }
-
-  done() {
-    const { seen } = this.loading || {};
+    let picture;
+    try {
+      const r = await fetch(url, { signal: AbortSignal.timeout(patience) });
+      if (!r.ok) throw new Error(r.statusText);
+      picture = URL.createObjectURL(await r.blob());
+      if (mine === this.loading) {
+        this.image.src = picture;
+        await this.image.decode();
+        if (mine === this.loading) seen(tagOf(r.headers.get("ETag")));
+      }
+    } catch {} // the next one may come
+    if (picture) URL.revokeObjectURL(picture);
+    if (mine !== this.loading) return;
     this.loading = null;
-    if (seen && this.image.naturalWidth) seen();
     if (this.next) this.load();
   }
 
@@ -49,6 +54,25 @@ class Easel {
     this.next = this.loading = null;
     this.image.removeAttribute("src");
   }
+}
+
+// tagOf returns the tag of a picture, which begins with the frame's number, from its ETag or its URL.
+const tagOf = (text) => (/\d+-[0-9a-f]+(?="?$)/.exec(text) || [""])[0];
+
+const keptNotices = 64;
+const notices = new Map(); // of the output that is shown, by the tag of their picture
+let stillTag = ""; // of the picture that is shown
+
+// markStill shows the picture on a canvas with the regions that were found in its frame, if there are any and the notice has come.
+function markStill() {
+  const picture = get("picture"), canvas = get("canvas"), notice = notices.get(stillTag), found = Boolean(notice && notice.results);
+  picture.dataset.frame = stillTag.split("-")[0];
+  picture.hidden = found;
+  canvas.hidden = !found;
+  if (!found) return;
+  [canvas.width, canvas.height] = [picture.naturalWidth, picture.naturalHeight];
+  canvas.getContext("2d").drawImage(picture, 0, 0);
+  drawReport(canvas, { frame: notice.sequence, ...notice });
 }
 
 const easel = new Easel(get("picture"));
@@ -60,10 +84,14 @@ function showPicture(p) {
     const e = easels.get(p.output);
     if (e) e.easel.show(p.url, () => { e.at = performance.now(); });
   } else if (p.output === shown && !watch) {
-    easel.show(p.url, () => {
+    const tag = tagOf(p.url);
+    notices.set(tag, p);
+    if (notices.size > keptNotices) notices.delete(notices.keys().next().value);
+    if (tag === stillTag) markStill();
+    easel.show(p.url, (shownTag) => {
       still = performance.now();
-      get("picture").hidden = false;
-      get("picture").dataset.frame = p.sequence;
+      stillTag = shownTag;
+      markStill();
     });
   }
 }
@@ -95,6 +123,8 @@ function show(name, pictures) {
   else {
     const only = !pictured.has(name), stream = playable(name) && (only || !pictures);
     easel.clear();
+    notices.clear();
+    stillTag = "";
     if (other) {
       canvas.width = 300; // empties it
       delete canvas.dataset.frame;

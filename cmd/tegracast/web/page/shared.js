@@ -58,12 +58,24 @@ async function once(b, press) {
   }
 }
 
-// drawReport draws what was found in a frame over its picture: the frame's number, and regions.
+const longestLabel = 40; // characters of a region's label that are drawn
+
+// regionText returns what is drawn at a region: its label, of which the end may be left out, and its score.
+function regionText(r) {
+  const label = [...(r.label || "").slice(0, 4 * longestLabel).replace(/[\p{Cc}\p{Bidi_C}]/gu, "\ufffd")];
+  const text = label.length > longestLabel ? label.slice(0, longestLabel - 1).join("") + "…" : label.join("");
+  return [text, r.score && r.score.toFixed(2)].filter(Boolean).join(" ");
+}
+
+// drawReport draws what was found in a frame over its picture: the frame's number, and regions. Their pixels are those of the canvas, or of
+// a frame whose width and height are in the report.
 function drawReport(canvas, report) {
   const g = canvas.getContext("2d"), size = Math.max(12, Math.round(canvas.height / 40));
-  const label = (text, x, y) => {
+  const sx = report.width ? canvas.width / report.width : 1, sy = report.height ? canvas.height / report.height : 1;
+  const label = (text, left, y) => {
+    const width = g.measureText(text).width + size / 2, x = Math.max(0, Math.min(left, canvas.width - width));
     g.fillStyle = "rgba(0, 0, 0, 0.6)";
-    g.fillRect(x, y, g.measureText(text).width + size / 2, size * 1.3);
+    g.fillRect(x, y, width, size * 1.3);
     g.fillStyle = "#fff";
     g.fillText(text, x + size / 4, y + size);
   };
@@ -72,9 +84,9 @@ function drawReport(canvas, report) {
   g.strokeStyle = "#8fd14f";
   for (const found of report.results || [])
     for (const r of found.regions || []) {
-      g.strokeRect(r.x, r.y, r.width, r.height);
-      const text = [r.label, r.score && r.score.toFixed(2)].filter(Boolean).join(" ");
-      if (text) label(text, r.x, Math.max(0, r.y - size * 1.3));
+      g.strokeRect(r.x * sx, r.y * sy, r.width * sx, r.height * sy);
+      const text = regionText(r);
+      if (text) label(text, r.x * sx, Math.max(0, r.y * sy - size * 1.3));
     }
   label("frame " + report.frame, 0, 0);
   canvas.dataset.frame = report.frame;
