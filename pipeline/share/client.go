@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -43,6 +44,9 @@ func (e *EndError) Unwrap() error { return ErrClosed }
 // ClientConfig configures a Client.
 type ClientConfig struct {
 	Socket string // path
+	// Conn, if not nil, is the connection, in place of one to Socket: the process has inherited it (Stage.Connect). Dial
+	// closes it.
+	Conn *os.File
 	// Policy is pipeline.Latest to get the newest frame on each call of Next, or pipeline.Block to get every frame as
 	// long as the client keeps up. With Block it loses the frames that arrive while it holds its maximum.
 	Policy pipeline.Policy
@@ -100,8 +104,7 @@ type SharedFrame struct {
 
 // Dial connects and subscribes. The caller must close the Client.
 func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unixpacket", c.Socket)
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
@@ -110,6 +113,21 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
+}
+
+func (c *ClientConfig) connect(ctx context.Context) (net.Conn, error) {
+	if c.Conn == nil {
+		var d net.Dialer
+		return d.DialContext(ctx, "unixpacket", c.Socket)
+	}
+	conn, err := net.FileConn(c.Conn)
+	if err = errors.Join(err, c.Conn.Close()); err != nil {
+		return nil, err
+	}
+	if _, is := conn.(*net.UnixConn); !is {
+		return nil, errors.Join(fmt.Errorf("%s is no Unix socket", c.Conn.Name()), conn.Close())
+	}
+	return conn, nil
 }
 
 func (k *Client) subscribe(ctx context.Context, s subscribe) error {

@@ -31,6 +31,8 @@ type consumer struct {
 	cred *unix.Ucred
 	who  string
 
+	patience time.Duration // time limit for the subscription; 0: none
+
 	wants   subscribe
 	turn    uint32 // frames to skip before the next one that it wants
 	credits uint32
@@ -67,7 +69,7 @@ func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
 		return nil, err
 	}
 	who := fmt.Sprintf("process %d of user %d", cred.Pid, cred.Uid)
-	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, text: make([]byte, 0, frameSize)}, nil
+	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, patience: k.cfg.patience, text: make([]byte, 0, frameSize)}, nil
 }
 
 // serve waits for the subscription. After that, the sink reads the consumer's messages.
@@ -79,13 +81,15 @@ func (c *consumer) serve() {
 
 func (c *consumer) first() *bye {
 	var room [answersSize + 1]byte // one byte more than the longest message, to detect longer ones
-	if err := c.conn.SetReadDeadline(time.Now().Add(c.sink.cfg.patience)); err != nil {
-		return &bye{CodeEnd, err.Error()}
+	if c.patience > 0 {
+		if err := c.conn.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
+			return &bye{CodeEnd, err.Error()}
+		}
 	}
 	n, err := c.conn.Read(room[:])
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &bye{CodeSlow, fmt.Sprintf("no subscription in %s", c.sink.cfg.patience)}
+		return &bye{CodeSlow, fmt.Sprintf("no subscription in %s", c.patience)}
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, net.ErrClosed):
 		return &bye{CodeEnd, "the consumer has closed the connection"}
 	case err != nil:

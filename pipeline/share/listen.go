@@ -20,6 +20,14 @@ func CheckSocket(path string) error {
 	return nil
 }
 
+// checkSocket returns an error unless the configuration has a valid path, or none and is that of a stage.
+func (c *Config) checkSocket() error {
+	if c.Socket == "" && c.answers != nil {
+		return nil
+	}
+	return CheckSocket(c.Socket)
+}
+
 // may reports whether a process may have the frames. If no users or groups are configured, every process that can
 // connect may.
 func (c *Config) may(who *unix.Ucred) bool {

@@ -61,8 +61,8 @@ func Holds(consumers, frames int) int { return consumers*(frames+1) + 1 }
 type Sink struct {
 	cfg      Config
 	format   pipeline.Format
-	visits   *slog.Logger // for log messages about consumers; omits some if there are many
-	listener *net.UnixListener
+	visits   *slog.Logger      // for log messages about consumers; omits some if there are many
+	listener *net.UnixListener // nil: only Stage.Connect connects
 	watch    *watch
 	running  sync.WaitGroup
 	answers  *Stage // takes the results that consumers return; nil: they return none
@@ -87,25 +87,26 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 	if f.PacketPitch > 0 || f.Memory != pipeline.MemoryHost {
 		return nil, fmt.Errorf("%w: %s: frames must be plain, and in memory that the CPU reads", ErrFormat, f)
 	}
-	if err := CheckSocket(c.Socket); err != nil {
+	if err := c.checkSocket(); err != nil {
 		return nil, err
 	}
 	w, err := newWatch()
 	if err != nil {
 		return nil, err
 	}
-	l, err := accept.Unix(c.Socket, unix.SOCK_SEQPACKET, c.Mode)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("share: %w", err), w.file.Close())
-	}
 	k := &Sink{
-		cfg: c, format: f, visits: flood.Logger(c.Logger), listener: l, watch: w, answers: c.answers, connected: map[*consumer]struct{}{},
+		cfg: c, format: f, visits: flood.Logger(c.Logger), watch: w, answers: c.answers, connected: map[*consumer]struct{}{},
 		room: make([]byte, readySize+1),
 	}
 	if k.answers != nil {
 		k.room = make([]byte, answerSize+maxAnswer+1)
 	}
-	k.running.Go(k.accept)
+	if c.Socket != "" {
+		if k.listener, err = accept.Unix(c.Socket, unix.SOCK_SEQPACKET, c.Mode); err != nil {
+			return nil, errors.Join(fmt.Errorf("share: %w", err), w.file.Close())
+		}
+		k.running.Go(k.accept)
+	}
 	k.running.Go(k.listen)
 	return k, nil
 }
@@ -135,6 +136,18 @@ func (k *Sink) arrived(conn *net.UnixConn) *consumer {
 	}
 	k.connected[c] = struct{}{}
 	return c
+}
+
+// connect adds a connection of a process that this program has started, for which it waits as long as the process lives.
+// who describes the process.
+func (k *Sink) connect(conn *net.UnixConn, who string) error {
+	c := k.arrived(conn)
+	if c == nil {
+		return fmt.Errorf("%w: the stage ends", ErrClosed)
+	}
+	c.who, c.patience = who, 0
+	k.running.Go(c.serve)
+	return nil
 }
 
 // Needs implements pipeline.Sink.
@@ -242,7 +255,10 @@ func (k *Sink) remove(c *consumer, why bye) {
 // Close ends all connections and removes the socket. Run must have ended, or never have been called.
 func (k *Sink) Close() error {
 	k.endConnections()
-	err := errors.Join(k.listener.Close(), os.Remove(k.cfg.Socket), k.watch.file.Close())
+	err := k.watch.file.Close()
+	if k.listener != nil {
+		err = errors.Join(err, k.listener.Close(), os.Remove(k.cfg.Socket))
+	}
 	k.running.Wait()
 	return err
 }

@@ -9,8 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
+	"os"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
 )
@@ -27,7 +31,7 @@ type StageConfig struct {
 	Name     string
 	Pixels   pipeline.PixelFormat // what it takes of a stage before it; 0: it reads from a source
 	Turned   bool                 // that stage exchanges width and height
-	Socket   string
+	Socket   string               // "": none, processes are connected by Connect
 	Mode     fs.FileMode
 	Users    []uint32
 	Groups   []uint32
@@ -97,6 +101,9 @@ type StageStats struct {
 // NewStage returns a Stage, whose socket is created by Plan. The caller must close it.
 func NewStage(c StageConfig) (*Stage, error) {
 	c.Logger, c.Deadline = cmp.Or(c.Logger, slog.Default()), cmp.Or(c.Deadline, DefaultDeadline)
+	if c.Socket == "" {
+		return &Stage{config: c}, nil
+	}
 	return &Stage{config: c}, CheckSocket(c.Socket)
 }
 
@@ -132,6 +139,25 @@ func (s *Stage) Plan(in pipeline.Format, _ []pipeline.Format) error {
 	s.in = in
 	s.sink.Store(sink)
 	return nil
+}
+
+// Connect returns a connection for a process that the caller starts, and makes the other end the stage's. who describes
+// the process to users. Plan must have been called. The caller must close the file.
+func (s *Stage) Connect(who string) (*os.File, error) {
+	k := s.sink.Load()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("share: %w", err)
+	}
+	own, theirs := os.NewFile(uintptr(pair[0]), "frames"), os.NewFile(uintptr(pair[1]), "frames")
+	conn, err := net.FileConn(own)
+	if err = errors.Join(err, own.Close()); err == nil {
+		err = k.connect(conn.(*net.UnixConn), who)
+	}
+	if err != nil {
+		return nil, errors.Join(err, theirs.Close())
+	}
+	return theirs, nil
 }
 
 // Process implements pipeline.Stage. It offers the frame to the process, and does not wait unless the source does.
