@@ -24,7 +24,7 @@ var may = map[string][]string{
 	"pipeline":            {},
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
-	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/infer/...", "pipeline/isp"},                                 // tests of preprocess have its colours
+	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/share", "pipeline/infer/...", "pipeline/isp"},               // tests of preprocess have its colours
 	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                         // its tests encode
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson

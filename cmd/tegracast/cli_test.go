@@ -103,7 +103,7 @@ func TestConfigCommand(t *testing.T) {
 	if status != 0 {
 		t.Fatal(status)
 	}
-	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, ": OK (sources 1, isp 1, outputs 2)") {
+	if status, out, errw := runs(t, "config", "check", programtest.Write(t, "default.yaml", text)); status != 0 || !strings.Contains(out, ": OK (sources 1, stages 1, outputs 2)") {
 		t.Errorf("the default does not check: %s %s", out, errw)
 	}
 	if status, out, errw := runsWith(t, text+"nonsense: 1\n", "config", "check", "-"); status != exitUsage || !strings.Contains(errw, "standard input:") {

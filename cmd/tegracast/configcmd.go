@@ -155,7 +155,7 @@ func configCheck(_ context.Context, e env, args []string) error {
 		if path == "-" {
 			path = "standard input"
 		}
-		fmt.Fprintf(e.Out, "%s: OK (sources %d, isp %d, outputs %d)\n", printable.Text(path), len(c.Sources), c.ISPs(), len(c.Outputs))
+		fmt.Fprintf(e.Out, "%s: OK (sources %d, stages %d, outputs %d)\n", printable.Text(path), len(c.Sources), len(c.Stages), len(c.Outputs))
 	}
 	return err
 }

@@ -128,6 +128,7 @@ func commands() []word {
 		{name: "doctor", about: "list what this machine lacks for a real FPGA, and how to fix it", run: doctorCommand},
 		{name: "bind", about: "bind a PCI Express function to the kernel module", run: bindCommand},
 		choose("config", "Print the default configuration, check one, or make a certificate.", configWords),
+		{name: "infer", about: "run a model for serve, which starts this command itself", run: inferCommand},
 		{name: "version", about: "print version, commit and Go release", run: version},
 		{name: "completion", about: "print completions for bash, zsh or fish", run: completion, takes: []string{"bash", "fish", "zsh"}},
 		{name: "man", about: "print a manual page", run: manual, takes: []string{"tegracast", "tegracast.yaml"}},

@@ -27,7 +27,11 @@ type Check struct {
 // itself could not answer. It may also equal the section in shown: otherwise a text that was stored before the
 // installed file's section web changed could not be edited.
 func (s ConfigStore) Check(text []byte, page config.Web, shown string) (*config.Appliance, Check) {
-	c, err := s.parse(pageText, text)
+	installed, err := config.Load(s.Installed)
+	if err != nil {
+		installed = &config.Appliance{} // it has a mistake now, and allows no models
+	}
+	c, err := s.parse(pageText, text, installed)
 	if err == nil && !c.Web.Equal(page) && !saysWeb(shown, c.Web) {
 		err = yamlfile.At(pageText, lineOfWeb(text), "web").Errorf(
 			"the page cannot change its own section web: write that into the installed file, and reload")

@@ -65,7 +65,7 @@ func (s ConfigStore) Load(log *slog.Logger) (c *config.Appliance, kept bool, err
 		return installed, false, nil
 	}
 	if err == nil {
-		c, err = s.parse(s.File(), text)
+		c, err = s.parse(s.File(), text, installed)
 	}
 	if err != nil {
 		log.Error("the configuration stored by the page cannot be used: the installed one is used", "file", s.File(), "error", err)
@@ -95,9 +95,9 @@ func (s ConfigStore) Original() (*config.Appliance, error) {
 	return c, nil
 }
 
-// parse parses a text, which errors call name, and checks the limit of its memory.
-func (s ConfigStore) parse(name string, text []byte) (*config.Appliance, error) {
-	c, err := config.Parse(name, text)
+// parse parses a text from the page, which errors call name, and checks the limit of its memory.
+func (s ConfigStore) parse(name string, text []byte, installed *config.Appliance) (*config.Appliance, error) {
+	c, err := config.ParseFromPage(name, text, installed)
 	if err == nil {
 		err = s.Limit.Check(c)
 	}

@@ -20,12 +20,13 @@ type flow struct {
 	graph     *pipeline.Graph
 	timestamp uint32 // the initial RTP timestamp, common to its streams
 
-	mu        sync.Mutex // guards the next six fields, and output.stream, against readers in other goroutines
+	mu        sync.Mutex // guards the next seven fields, and output.stream, against readers in other goroutines
 	source    source
 	panel     *controlPanel
 	loops     []*controlLoop
 	kernels   []namedKernel
 	externals []namedExternal
+	models    []namedModel
 	outputs   []*output
 
 	stages  []func() error // functions that close the stages

@@ -162,6 +162,14 @@ func (fs *flows) externals() (list []namedExternal) {
 	return list
 }
 
+// models returns the open stages that run models.
+func (fs *flows) models() (list []namedModel) {
+	for f := range fs.read() {
+		list = append(list, f.models...)
+	}
+	return list
+}
+
 // quarantined returns the names of the kernels in quarantine.
 func (fs *flows) quarantined() (names []string) {
 	for f := range fs.read() {

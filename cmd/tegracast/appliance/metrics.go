@@ -70,6 +70,9 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 		for _, x := range f.externals {
 			x.collect(emit)
 		}
+		for _, x := range f.models {
+			x.collect(ch)
+		}
 		if c, ok := f.source.(*capture.FPGACamera); ok {
 			emit("source_clock_drift_ratio", "Rate error of the FPGA's clock against this machine's clock; positive when the FPGA's is fast.",
 				"source", f.name, prometheus.GaugeValue, c.Clock().Drift()/1e6)

@@ -143,6 +143,9 @@ func (a *Appliance) printSummary() {
 	for _, x := range a.flows.externals() {
 		fmt.Fprintf(a.env.Out, "%v\n", x)
 	}
+	for _, x := range a.flows.models() {
+		fmt.Fprintf(a.env.Out, "%v\n", x)
+	}
 	a.sinks.streams.Print(a.env.Out)
 	a.sinks.ucx.Print(a.env.Out)
 	a.sinks.shares.Print(a.env.Out)

@@ -41,6 +41,9 @@ func (s *status) view() terminal.View {
 	for _, x := range s.flows.externals() {
 		v.Loops = append(v.Loops, x.String())
 	}
+	for _, x := range s.flows.models() {
+		v.Loops = append(v.Loops, x.String())
+	}
 	if page := s.page(); page != nil {
 		v.Addresses = append(v.Addresses, "page: "+*page)
 	}

@@ -27,9 +27,6 @@ type Appliance struct {
 	file *File
 }
 
-// ISPs returns the number of isps.
-func (a *Appliance) ISPs() int { return len(a.file.ISP) }
-
 // Source returns the source called name, or nil if there is none.
 func (a *Appliance) Source(name string) *Source {
 	return byName(a.Sources, name, func(s *Source) string { return s.Name })
@@ -161,6 +158,7 @@ type Stage struct {
 	At       yamlfile.Place
 	OpenAt   yamlfile.Place // place for the error if it cannot be opened
 
+	digest  string // of the files that it reads, in which a change makes another stage; "": none
 	what    string // the kind's name in messages
 	wants   pipeline.PixelFormat
 	section yamlfile.Section
@@ -175,8 +173,10 @@ type Pictures struct {
 	Known  bool // if neither Any nor Known, Pixel is unknown until a file is opened
 }
 
-// Same reports whether the sections of two stages, with defaults filled in, are equal.
-func (s *Stage) Same(other *Stage) bool { return yamlfile.Same(s.Kind, other.Kind) }
+// Same reports whether the sections of two stages, with defaults filled in, and the models that they name are equal.
+func (s *Stage) Same(other *Stage) bool {
+	return s.digest == other.digest && yamlfile.Same(s.Kind, other.Kind)
+}
 
 // Adjusts reports whether two stages differ at most in values that can change while the stage runs.
 func (s *Stage) Adjusts(other *Stage) bool {

@@ -24,7 +24,12 @@ type External struct {
 	Users    []int    `yaml:"users,omitempty" jsonschema_description:"Numbers of the users that may connect, of those that the mode allows (default: all)."`
 	Groups   []int    `yaml:"groups,omitempty" jsonschema_description:"Numbers of the primary groups that may connect."`
 
-	pixel  pipeline.PixelFormat // the pixel format that it gets from a stage; 0 if it reads from a source
+	passed passed
+}
+
+// passed is what a stage that passes frames on gets.
+type passed struct {
+	pixel  pipeline.PixelFormat // of frames from a stage; 0 if it reads from a source
 	turned bool                 // it gets Turned pictures
 	waits  bool                 // the source waits
 }
@@ -34,8 +39,8 @@ func (c *External) head() (name, from *string) { return &c.Name, &c.From }
 // Config returns the stage's configuration.
 func (c *External) Config() share.StageConfig {
 	return share.StageConfig{
-		Name: c.Name, Pixels: c.pixel, Turned: c.turned, Socket: c.Socket, Mode: c.socket().FileMode(), Users: IDs(c.Users), Groups: IDs(c.Groups),
-		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop", Waits: c.waits,
+		Name: c.Name, Pixels: c.passed.pixel, Turned: c.passed.turned, Socket: c.Socket, Mode: c.socket().FileMode(), Users: IDs(c.Users), Groups: IDs(c.Groups),
+		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop", Waits: c.passed.waits,
 	}
 }
 
@@ -50,31 +55,46 @@ func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	if err := c.socket().claim(r, at); err != nil {
 		return err
 	}
-	in, ok := r.out.pictures(c.From)
+	in, err := c.passed.resolve(r, at, c.From, c.Pixels)
+	if err != nil {
+		return err
+	}
+	s.OpenAt = at.Key("socket").Place()
+	return c.passed.finish(r, at, s, c.From, in, c.Config())
+}
+
+// resolve finds the frames that a stage with these keys passes on.
+func (p *passed) resolve(r *resolver, at yamlfile.Section, from, pixels string) (Pictures, error) {
+	in, ok := r.out.pictures(from)
 	switch {
 	case !ok:
-		return at.Key("from").Errorf("there is no source and no stage above this one called %q", c.From)
+		return in, at.Key("from").Errorf("there is no source and no stage above this one called %q", from)
 	case in.None:
-		return at.Key("from").Errorf("%q outputs results, not pictures: give this stage the same from as that one", c.From)
-	case c.Pixels != "" && !in.Any:
-		return at.Key("pixels").Errorf("%q delivers its frames as they are: leave pixels out", c.From)
+		return in, at.Key("from").Errorf("%q outputs results, not pictures: give this stage the same from as that one", from)
+	case pixels != "" && !in.Any:
+		return in, at.Key("pixels").Errorf("%q delivers its frames as they are: leave pixels out", from)
 	case in.Any:
-		in = Pictures{Pixel: kernelPixels[c.Pixels], Known: true, Turned: in.Turned}
-		c.pixel = in.Pixel
-	case r.out.Source(r.out.MemoryOf(c.From)) == nil:
-		c.pixel = in.Pixel
+		in = Pictures{Pixel: kernelPixels[pixels], Known: true, Turned: in.Turned}
+		p.pixel = in.Pixel
+	case r.out.Source(r.out.MemoryOf(from)) == nil:
+		p.pixel = in.Pixel
 	}
-	source := r.out.Source(r.out.origin(c.From))
+	source := r.out.Source(r.out.origin(from))
 	source.Shared = true
-	c.turned, c.waits = in.Turned, false
+	p.turned, p.waits = in.Turned, false
 	if played, is := source.Kind.(*Recording); is {
-		c.waits = played.Unpaced()
+		p.waits = played.Unpaced()
 	}
-	cfg, rate := c.Config(), source.Format.Rate
-	if !source.FormatKnown {
-		rate = pipeline.Rate{Num: 60, Den: 1} // the most that is usual
+	return in, nil
+}
+
+// finish sets the fields of a stage that passes on the frames of from.
+func (p *passed) finish(r *resolver, at yamlfile.Section, s *Stage, from string, in Pictures, cfg share.StageConfig) error {
+	source, rate := r.out.Source(r.out.origin(from)), pipeline.Rate{Num: 60, Den: 1} // the most that is usual
+	if source.FormatKnown {
+		rate = source.Format.Rate
 	}
-	s.Pictures, s.wants, s.Holds, s.Passes, s.OpenAt = in, in.Pixel, cfg.Holds(rate), true, at.Key("socket").Place()
+	s.Pictures, s.wants, s.Holds, s.Passes = in, in.Pixel, cfg.Holds(rate), true
 	if err := cfg.CheckDeadline(source.Format.Rate); err != nil {
 		return at.Key("deadline").Errorf("%w", err)
 	}
@@ -83,6 +103,10 @@ func (c *External) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 
 // checkDeviceOnly implements StageKind.
 func (c *External) checkDeviceOnly(at yamlfile.Section, source string) error {
+	return c.passed.checkDeviceOnly(at, source)
+}
+
+func (p *passed) checkDeviceOnly(at yamlfile.Section, source string) error {
 	return at.Key("from").Errorf("the frames of %q are in write-combined memory, which the CPU of the other process cannot read fast: "+
 		"leave write_combined out, or read from an isp", source)
 }

@@ -40,6 +40,7 @@ type StageKinds struct {
 	ISP      []*ISP      `yaml:"isp,omitempty" jsonschema_description:"Stages that turn Bayer frames into pictures."`
 	Kernels  []*Kernel   `yaml:"kernels,omitempty" jsonschema_description:"Stages that are CUDA kernels of your own (docs/kernels/README.md)."`
 	External []*External `yaml:"external,omitempty" jsonschema_description:"Stages whose work another process does, such as one with PyTorch or TensorRT (docs/inference.md): frames go on with the results that it returns."`
+	Infer    []*Infer    `yaml:"infer,omitempty" jsonschema_description:"Stages that run an ONNX model on the frames (docs/inference.md)."`
 }
 
 // OutputSection is an output. Exactly one kind is given.

@@ -51,7 +51,15 @@ func readText(path string) ([]byte, error) {
 
 // Parse checks and resolves the text of a configuration file. path is the file's name in errors. Every error is an
 // *yamlfile.Error.
-func Parse(path string, text []byte) (a *Appliance, err error) {
+func Parse(path string, text []byte) (*Appliance, error) { return parseText(path, text, nil) }
+
+// ParseFromPage is Parse for a text that comes from the page: its models must be in the folder that the installed
+// configuration has for them.
+func ParseFromPage(path string, text []byte, installed *Appliance) (*Appliance, error) {
+	return parseText(path, text, installed)
+}
+
+func parseText(path string, text []byte, installed *Appliance) (a *Appliance, err error) {
 	defer func() { // a file must not end the program, whatever it makes the library do
 		if r := recover(); r != nil {
 			a, err = nil, yamlfile.Whole(path).Errorf("the YAML library cannot read this file: %v", r)
@@ -62,7 +70,7 @@ func Parse(path string, text []byte) (a *Appliance, err error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &resolver{file: f, out: &Appliance{file: f, Text: text}, names: register{}, taken: register{}}
+	r := &resolver{file: f, out: &Appliance{file: f, Text: text}, names: register{}, taken: register{}, installed: installed}
 	if err := r.resolve(root); err != nil {
 		return nil, err
 	}

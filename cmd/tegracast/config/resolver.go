@@ -17,6 +17,8 @@ type resolver struct {
 	out   *Appliance
 	names register // of sources, stages and outputs
 	taken register // addresses, channels and sockets used by outputs
+
+	installed *Appliance // what limits a text that comes from the page; nil: the text is a file's
 }
 
 // A register records the first section that uses a name, an address, a channel or a socket.

@@ -19,6 +19,7 @@ type Web struct {
 	Certificate    string   `yaml:"certificate,omitempty" jsonschema_description:"PEM file with the certificate for TLS. tegracast config tls makes it, the key and the password."`
 	Key            string   `yaml:"key,omitempty" jsonschema_description:"PEM file with the certificate's private key."`
 	PasswordFile   string   `yaml:"password_file,omitempty" jsonschema_description:"File with the page's password in its first line, at least 12 characters. Without one the page needs the token that serve makes."`
+	Models         string   `yaml:"models,omitempty" jsonschema_description:"Folder in which the models of a configuration that comes from the page must be (default /etc/tegracast/models)."`
 	Hosts          []string `yaml:"hosts,omitempty" jsonschema_description:"Further names by which browsers ask for the page, such as that of a reverse proxy. Addresses, localhost, the machine's name and the certificate's names are known."`
 	TrustedProxies []string `yaml:"trusted_proxies,omitempty" jsonschema_description:"Addresses or networks of reverse proxies, such as 192.0.2.7 or 10.0.0.0/24, which are let in without TLS and whose X-Forwarded-For is believed."`
 }
