@@ -40,7 +40,7 @@ var may = map[string][]string{
 	"pipeline/record/mp4": {},
 	"pipeline/bus":        {"pipeline"},
 
-	"pipeline/infer/onnx":        {"pipeline/infer", "pipeline/infer/infertest"},
+	"pipeline/infer/onnx":        {"pipeline", "pipeline/infer", "pipeline/infer/infertest"},
 	"pipeline/infer/onnxruntime": {"pipeline", "pipeline/infer", "pipeline/infer/onnx", "pipeline/infer/infertest", "cudahost/headertest"},
 	"pipeline/infer/infertest":   {"pipeline/infer", "board/vjetson"},
 

@@ -24,12 +24,12 @@ func ours(domain string) string {
 // domains are those whose operators ONNX Runtime contains.
 var domains = []string{"", "ai.onnx.ml", "com.microsoft"}
 
-// refused are operators of these domains that load files or libraries.
+// refused lists operators of these domains that load files or libraries, with the reason and the remedy.
 var refused = map[operator]string{
 	{domain: "com.microsoft", name: "EPContext"}: "it contains, or loads, an engine that was compiled for one machine: use the model that it was made from",
 }
 
-// A body is what a graph or function contains, with the graphs in its nodes.
+// A body holds the nodes of a graph or function, with those of the graphs in its nodes.
 type body struct {
 	nodes    int
 	calls    map[operator]int
@@ -62,7 +62,7 @@ func (p *parser) function(f field) error {
 	})
 	op.domain = ours(op.domain)
 	if p.functions[op] != nil {
-		err = errors.Join(err, fmt.Errorf("%w: it defines the function %s twice", ErrModel, op.name))
+		err = errors.Join(err, fmt.Errorf("%w: it defines the function %q twice", ErrModel, op.name))
 	}
 	p.functions[op] = b
 	return errors.Join(err, p.count())
@@ -93,15 +93,15 @@ func (p *parser) expandBody(b *body, what string, depth int) (int, error) {
 	}) {
 		f := p.functions[op]
 		if why := refused[op]; why != "" && f == nil {
-			return 0, fmt.Errorf("%w: its operator %s is refused: %s", ErrModel, op.name, why)
+			return 0, fmt.Errorf("%w: its operator %q is refused: %s", ErrModel, op.name, why)
 		}
 		if f == nil && !slices.Contains(domains, op.domain) {
-			return 0, fmt.Errorf("%w: it needs custom operators of domain %q (%s), which are not loaded: export it without them", ErrModel, op.domain, op.name)
+			return 0, fmt.Errorf("%w: it needs custom operators of domain %q (%q), which are not loaded: export it without them", ErrModel, op.domain, op.name)
 		}
 		if f == nil {
 			continue
 		}
-		n, err := p.expandBody(f, fmt.Sprintf("its function %s", strings.TrimPrefix(op.domain+"."+op.name, ".")), depth+1)
+		n, err := p.expandBody(f, fmt.Sprintf("its function %q", strings.TrimPrefix(op.domain+"."+op.name, ".")), depth+1)
 		if err != nil {
 			return 0, err
 		}

@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tegracast/tegracast/pipeline/infer/infertest"
 	"github.com/tegracast/tegracast/pipeline/infer/tensor"
 )
 
@@ -16,11 +15,11 @@ func mkfifo(path string) error { return unix.Mkfifo(path, 0o600) }
 
 // FuzzParse checks that a file is read or refused, and that what is read is within the limits.
 func FuzzParse(f *testing.F) {
-	f.Add(infertest.Build(in, out, relu))
-	f.Add(infertest.Build(in, out, relu, weights(data24)))
-	f.Add(infertest.Build(in, out, relu, outside("location", "w.bin", "offset", "0", "length", "24")))
-	f.Add(infertest.Build(infertest.Value(infertest.FieldInput, "scalar", tensor.Int64), out, infertest.Node(infertest.FieldNode, "If", nil, []string{"out"}, infertest.Sub(5, infertest.Sub(1, "then_branch"), infertest.Sub(6, relu)))))
-	f.Add(append(infertest.Build(in, out, infertest.Node(infertest.FieldNode, "F", nil, []string{"out"}, infertest.Sub(7, "own"))), infertest.Sub(25, infertest.Sub(1, "F"), infertest.Sub(10, "own"), infertest.Node(7, "Add", nil, []string{"b"}))...))
+	f.Add(build(in, out, relu))
+	f.Add(build(in, out, relu, weights(data24)))
+	f.Add(build(in, out, relu, outside("location", "w.bin", "offset", "0", "length", "24")))
+	f.Add(build(value(fieldInput, "scalar", tensor.Int64), out, node(fieldNode, "If", nil, []string{"out"}, sub(5, text(1, "then_branch"), sub(6, relu)))))
+	f.Add(append(build(in, out, node(fieldNode, "F", nil, []string{"out"}, text(7, "own"))), sub(25, text(1, "F"), text(10, "own"), node(7, "Add", nil, []string{"b"}))...))
 	dir := f.TempDir()
 	f.Fuzz(func(t *testing.T, model []byte) {
 		m, err := parsedIn(t, dir, model)

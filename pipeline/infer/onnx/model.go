@@ -33,7 +33,7 @@ type Limits struct {
 	Depth int   // of graphs in the nodes of graphs, and of functions that call functions; default 32
 }
 
-// A Model is what a file says of its model.
+// A Model describes a model by its file.
 type Model struct {
 	Inputs, Outputs []tensor.Info     // Dynamic: a dimension with a name, or with none; a nil Shape of an output: it is left open
 	OutputOperators map[string]string // by output: the operator of the node that makes it ("Softmax", "Gemm")
@@ -126,7 +126,7 @@ func (p *parser) digestFiles(name string) error {
 	return nil
 }
 
-// beginnings are the first bytes of files that are taken for models.
+// beginnings lists the first bytes of files that are taken for models.
 var beginnings = []struct{ bytes, is string }{
 	{"version https://git-lfs", "a pointer of Git LFS, not the model: git lfs pull fetches it"},
 	{"PK\x03\x04", "a ZIP file, as PyTorch's models are: export it with torch.onnx.export"},

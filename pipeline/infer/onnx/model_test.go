@@ -145,46 +145,57 @@ func TestMutationsDoNoHarm(t *testing.T) {
 	}
 }
 
+// Short names of the functions that build models, and of fields of a GraphProto.
 var (
-	in   = infertest.Value(infertest.FieldInput, "in", tensor.Float32, "batch", 4)
-	out  = infertest.Value(infertest.FieldOutput, "out", tensor.Float32, "batch", 4)
-	relu = infertest.Node(infertest.FieldNode, "Relu", []string{"in"}, []string{"out"})
+	build, value, node = infertest.Build, infertest.Value, infertest.Node
+	integer, sub, text = infertest.Integer, infertest.Sub[[]byte], infertest.Sub[string]
+)
+
+const (
+	fieldNode, fieldInput         = infertest.FieldNode, infertest.FieldInput
+	fieldInitializer, fieldOutput = infertest.FieldInitializer, infertest.FieldOutput
+)
+
+var (
+	in   = value(fieldInput, "in", tensor.Float32, "batch", 4)
+	out  = value(fieldOutput, "out", tensor.Float32, "batch", 4)
+	relu = node(fieldNode, "Relu", []string{"in"}, []string{"out"})
 )
 
 // weights returns an initialiser w: float32 [2 3] with more fields.
 func weights(more ...[]byte) []byte {
-	return infertest.Sub(infertest.FieldInitializer, append([][]byte{infertest.Integer(1, 2), infertest.Integer(1, 3), infertest.Integer(2, 1), infertest.Sub(8, "w")}, more...)...)
+	return sub(fieldInitializer, append([][]byte{integer(1, 2), integer(1, 3), integer(2, 1), text(8, "w")}, more...)...)
 }
 
 // outside returns weights whose data is in a file.
 func outside(pairs ...string) []byte {
-	more := [][]byte{infertest.Integer(14, 1)}
+	more := [][]byte{integer(14, 1)}
 	for i := 0; i < len(pairs); i += 2 {
-		more = append(more, infertest.Sub(13, infertest.Sub(1, pairs[i]), infertest.Sub(2, pairs[i+1])))
+		more = append(more, sub(13, text(1, pairs[i]), text(2, pairs[i+1])))
 	}
 	return weights(more...)
 }
 
-var data24 = infertest.Sub(9, make([]byte, 24))
+var data24 = sub(9, make([]byte, 24))
 
 // TestGoodModels reads models whose parts are in unusual places.
 func TestGoodModels(t *testing.T) {
-	scalar := infertest.Value(infertest.FieldInput, "scalar", tensor.Int64)
-	function := infertest.Sub(25, infertest.Sub(1, "Twice"), infertest.Sub(10, "own"), infertest.Node(7, "Add", []string{"a", "a"}, []string{"b"}))
+	scalar := value(fieldInput, "scalar", tensor.Int64)
+	function := sub(25, text(1, "Twice"), text(10, "own"), node(7, "Add", []string{"a", "a"}, []string{"b"}))
 	for name, model := range map[string][]byte{
-		"plain":                         infertest.Build(in, out, relu),
-		"weights":                       infertest.Build(in, out, relu, weights(data24)),
-		"weights as floats":             infertest.Build(in, out, relu, weights(infertest.Sub(4, make([]byte, 24)))),
-		"dimensions, packed":            infertest.Build(in, out, relu, infertest.Sub(infertest.FieldInitializer, infertest.Sub(1, []byte{2, 3}), infertest.Integer(2, 1), data24)),
-		"4 bits":                        infertest.Build(in, out, relu, infertest.Sub(infertest.FieldInitializer, infertest.Integer(1, 3), infertest.Integer(2, 22), infertest.Sub(9, make([]byte, 2)))),
-		"texts":                         infertest.Build(in, out, relu, infertest.Sub(infertest.FieldInitializer, infertest.Integer(1, 2), infertest.Integer(2, 8), infertest.Sub(6, "a"), infertest.Sub(6, "b"))),
-		"an input that is a weight":     infertest.Build(in, infertest.Value(infertest.FieldInput, "w", tensor.Float32, 2, 3), out, relu, weights(data24)),
-		"an empty tensor":               infertest.Build(in, out, relu, infertest.Sub(infertest.FieldInitializer, infertest.Integer(1, 0), infertest.Integer(1, 1<<40), infertest.Integer(2, 1))),
-		"a scalar":                      infertest.Build(in, scalar, out, relu),
-		"a function":                    append(infertest.Build(in, out, infertest.Node(infertest.FieldNode, "Twice", []string{"in"}, []string{"out"}, infertest.Sub(7, "own"))), function...),
-		"ONNX by its name":              infertest.Build(in, out, infertest.Node(infertest.FieldNode, "Relu", []string{"in"}, []string{"out"}, infertest.Sub(7, "ai.onnx"))),
-		"graph in a node":               infertest.Build(in, out, infertest.Node(infertest.FieldNode, "If", []string{"in"}, []string{"out"}, infertest.Sub(5, infertest.Sub(1, "then_branch"), infertest.Sub(6, relu)))),
-		"a field of a later onnx.proto": append(infertest.Build(in, out, relu), infertest.Sub(99, "new")...),
+		"plain":                         build(in, out, relu),
+		"weights":                       build(in, out, relu, weights(data24)),
+		"weights as floats":             build(in, out, relu, weights(sub(4, make([]byte, 24)))),
+		"dimensions, packed":            build(in, out, relu, sub(fieldInitializer, sub(1, []byte{2, 3}), integer(2, 1), data24)),
+		"4 bits":                        build(in, out, relu, sub(fieldInitializer, integer(1, 3), integer(2, 22), sub(9, make([]byte, 2)))),
+		"texts":                         build(in, out, relu, sub(fieldInitializer, integer(1, 2), integer(2, 8), text(6, "a"), text(6, "b"))),
+		"an input that is a weight":     build(in, value(fieldInput, "w", tensor.Float32, 2, 3), out, relu, weights(data24)),
+		"an empty tensor":               build(in, out, relu, sub(fieldInitializer, integer(1, 0), integer(1, 1<<40), integer(2, 1))),
+		"a scalar":                      build(in, scalar, out, relu),
+		"a function":                    append(build(in, out, node(fieldNode, "Twice", []string{"in"}, []string{"out"}, text(7, "own"))), function...),
+		"ONNX by its name":              build(in, out, node(fieldNode, "Relu", []string{"in"}, []string{"out"}, text(7, "ai.onnx"))),
+		"graph in a node":               build(in, out, node(fieldNode, "If", []string{"in"}, []string{"out"}, sub(5, text(1, "then_branch"), sub(6, relu)))),
+		"a field of a later onnx.proto": append(build(in, out, relu), text(99, "new")...),
 	} {
 		m, err := parsed(t, model)
 		if err != nil {
@@ -204,14 +215,15 @@ func TestGoodModels(t *testing.T) {
 func TestBadModelsAreRefused(t *testing.T) {
 	nested := relu
 	for range 9 {
-		nested = infertest.Node(infertest.FieldNode, "If", nil, []string{"out"}, infertest.Sub(5, infertest.Sub(6, nested)))
+		nested = node(fieldNode, "If", nil, []string{"out"}, sub(5, sub(6, nested)))
 	}
 	var many [][]byte
 	for range 2500 {
 		many = append(many, relu)
 	}
-	sparse := infertest.Sub(15, infertest.Sub(1, infertest.Integer(1, 1), infertest.Integer(2, 1), infertest.Sub(9, make([]byte, 4))), infertest.Sub(2, infertest.Integer(1, 1), infertest.Integer(2, 7), infertest.Sub(9, make([]byte, 8))), infertest.Integer(3, 1<<22))
-	custom := infertest.Node(infertest.FieldNode, "Magic", []string{"in"}, []string{"out"}, infertest.Sub(7, "acme"))
+	sparse := sub(15, sub(1, integer(1, 1), integer(2, 1), sub(9, make([]byte, 4))),
+		sub(2, integer(1, 1), integer(2, 7), sub(9, make([]byte, 8))), integer(3, 1<<22))
+	custom := node(fieldNode, "Magic", []string{"in"}, []string{"out"}, text(7, "acme"))
 	for want, model := range map[string][]byte{
 		"is empty":                                        {},
 		"git lfs pull":                                    []byte("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n"),
@@ -220,32 +232,32 @@ func TestBadModelsAreRefused(t *testing.T) {
 		"is text":                                         []byte("ir_version: 8\ngraph {}\n"),
 		"byte 0, in a ModelProto, begins no":              {0x07, 0x01, 0x00},
 		"begins no number":                                bytes.Repeat([]byte{0xff}, 40),
-		"has no graph":                                    infertest.Integer(1, 8),
-		"which version of ONNX's operators":               infertest.Sub(7, in, out, relu),
-		"1 inputs and 0 outputs":                          infertest.Build(in, relu),
-		"0 inputs and 1 outputs":                          infertest.Build(out, relu),
-		"has its field 7 twice":                           append(infertest.Build(in, out, relu), infertest.Sub(7, relu)...),
-		"to a depth of more than 8":                       infertest.Build(in, out, nested),
-		"are more than 4096":                              infertest.Build(append(many, in, out, many[0])...),
-		`custom operators of domain "acme" (Mag`:          infertest.Build(in, out, custom),
-		"EPContext is refused":                            infertest.Build(in, out, infertest.Node(infertest.FieldNode, "EPContext", nil, []string{"out"}, infertest.Sub(7, "com.microsoft"))),
-		`input "in" has texts`:                            infertest.Build(infertest.Value(infertest.FieldInput, "in", 8, 1), out, relu),
-		`output "out" has elements of type 17`:            infertest.Build(in, infertest.Value(infertest.FieldOutput, "out", 17, 1), relu),
-		"type 4 of a TypeProto":                           infertest.Build(infertest.Sub(infertest.FieldInput, infertest.Sub(1, "in"), infertest.Sub(2, infertest.Sub(4, ""))), out, relu),
-		`input "in" is no tensor`:                         infertest.Build(infertest.Sub(infertest.FieldInput, infertest.Sub(1, "in")), out, relu),
-		`shape of its input "in" is not known`:            infertest.Build(infertest.Sub(infertest.FieldInput, infertest.Sub(1, "in"), infertest.Sub(2, infertest.Sub(1, infertest.Integer(1, 1)))), out, relu),
-		"more than 64 dimensions":                         infertest.Build(infertest.Value(infertest.FieldInput, "in", 1, dims(65)...), out, relu),
-		"[2 3] needs 6 elements of data, and there are 0": infertest.Build(in, out, relu, weights()),
-		"[2 3] needs 24 bytes of data, and there are 23":  infertest.Build(in, out, relu, weights(infertest.Sub(9, make([]byte, 23)))),
-		"[2 3] needs 6 elements of data, and there are 5": infertest.Build(in, out, relu, weights(infertest.Sub(4, make([]byte, 20)))),
-		"[2 3] needs 24 bytes of data, and there are 30":  infertest.Build(in, out, relu, weights(data24, infertest.Sub(4, make([]byte, 24)))),
-		"TensorProto has its field 9 twice":               infertest.Build(in, out, relu, weights(data24, data24)),
-		"elements of type 99":                             infertest.Build(in, out, relu, infertest.Sub(infertest.FieldInitializer, infertest.Integer(2, 99))),
-		"a segment of one":                                infertest.Build(in, out, relu, weights(data24, infertest.Sub(3, infertest.Integer(1, 1)))),
-		"is negative, or has more than":                   infertest.Build(in, out, relu, weights(data24, infertest.Integer(1, 1<<62), infertest.Integer(1, 1<<62))),
-		"shape [2 3 -1]":                                  infertest.Build(in, out, relu, weights(data24, infertest.Integer(1, -1))),
-		"a tensor has more than 64":                       infertest.Build(in, out, relu, weights(data24, infertest.Sub(1, make([]byte, 100)))),
-		"shape [4194304] is negative, or":                 infertest.Build(in, out, relu, sparse),
+		"has no graph":                                    integer(1, 8),
+		"which version of ONNX's operators":               sub(7, in, out, relu),
+		"1 inputs and 0 outputs":                          build(in, relu),
+		"0 inputs and 1 outputs":                          build(out, relu),
+		"has its field 7 twice":                           append(build(in, out, relu), sub(7, relu)...),
+		"to a depth of more than 8":                       build(in, out, nested),
+		"are more than 4096":                              build(append(many, in, out, many[0])...),
+		`custom operators of domain "acme" ("Mag`:         build(in, out, custom),
+		`"EPContext" is refused`:                          build(in, out, node(fieldNode, "EPContext", nil, []string{"out"}, text(7, "com.microsoft"))),
+		`input "in" has texts`:                            build(value(fieldInput, "in", 8, 1), out, relu),
+		`output "out" has elements of type 17`:            build(in, value(fieldOutput, "out", 17, 1), relu),
+		"type 4 of a TypeProto":                           build(sub(fieldInput, text(1, "in"), sub(2, text(4, ""))), out, relu),
+		`input "in" is no tensor`:                         build(sub(fieldInput, text(1, "in")), out, relu),
+		`shape of its input "in" is not known`:            build(sub(fieldInput, text(1, "in"), sub(2, sub(1, integer(1, 1)))), out, relu),
+		"more than 64 dimensions":                         build(value(fieldInput, "in", 1, dims(65)...), out, relu),
+		"[2 3] needs 6 elements of data, and there are 0": build(in, out, relu, weights()),
+		"[2 3] needs 24 bytes of data, and there are 23":  build(in, out, relu, weights(sub(9, make([]byte, 23)))),
+		"[2 3] needs 6 elements of data, and there are 5": build(in, out, relu, weights(sub(4, make([]byte, 20)))),
+		"[2 3] needs 24 bytes of data, and there are 30":  build(in, out, relu, weights(data24, sub(4, make([]byte, 24)))),
+		"TensorProto has its field 9 twice":               build(in, out, relu, weights(data24, data24)),
+		"elements of type 99":                             build(in, out, relu, sub(fieldInitializer, integer(2, 99))),
+		"a segment of one":                                build(in, out, relu, weights(data24, sub(3, integer(1, 1)))),
+		"is negative, or has more than":                   build(in, out, relu, weights(data24, integer(1, 1<<62), integer(1, 1<<62))),
+		"shape [2 3 -1]":                                  build(in, out, relu, weights(data24, integer(1, -1))),
+		"a tensor has more than 64":                       build(in, out, relu, weights(data24, sub(1, make([]byte, 100)))),
+		"shape [4194304] is negative, or":                 build(in, out, relu, sparse),
 	} {
 		if _, err := parsed(t, model); !errors.Is(err, ErrModel) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -264,17 +276,17 @@ func dims(n int) []any {
 // TestFunctionsAreBounded checks functions that call one another.
 func TestFunctionsAreBounded(t *testing.T) {
 	call := func(field protowire.Number, name string) []byte {
-		return infertest.Node(field, name, []string{"in"}, []string{"out"}, infertest.Sub(7, "own"))
+		return node(field, name, []string{"in"}, []string{"out"}, text(7, "own"))
 	}
 	function := func(name string, calls ...string) []byte {
-		parts := [][]byte{infertest.Sub(1, name), infertest.Sub(10, "own")}
+		parts := [][]byte{text(1, name), text(10, "own")}
 		for _, c := range calls {
 			parts = append(parts, call(7, c))
 		}
-		return infertest.Sub(25, parts...)
+		return sub(25, parts...)
 	}
 	model := func(functions ...[]byte) []byte {
-		return append(infertest.Build(in, out, call(infertest.FieldNode, "F0")), bytes.Join(functions, nil)...)
+		return append(build(in, out, call(fieldNode, "F0")), bytes.Join(functions, nil)...)
 	}
 	var bomb, chain [][]byte
 	for i := range 30 {
@@ -283,11 +295,11 @@ func TestFunctionsAreBounded(t *testing.T) {
 	}
 	bomb, chain = append(bomb[:5], function("F5", strings.Fields(strings.Repeat(" F6", 120))...), function("F6")), append(chain, function("F30"))
 	for want, m := range map[string][]byte{
-		"become more than 4096":         model(bomb...),
-		"to a depth of more than 8":     model(chain...),
-		"own.F0 calls itself":           model(function("F0", "F1"), function("F1", "F0")),
-		`operators of domain "own"`:     model(function("F0", "F1")),
-		"defines the function F0 twice": model(function("F0"), function("F0")),
+		"become more than 4096":           model(bomb...),
+		"to a depth of more than 8":       model(chain...),
+		`"own.F0" calls itself`:           model(function("F0", "F1"), function("F1", "F0")),
+		`operators of domain "own"`:       model(function("F0", "F1")),
+		`defines the function "F0" twice`: model(function("F0"), function("F0")),
 	} {
 		if _, err := parsed(t, m); !errors.Is(err, ErrModel) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", want, err)
@@ -328,20 +340,29 @@ func TestWeightsInOtherFiles(t *testing.T) {
 		{outside("location", filepath.Join(parent, "secret")), "not below the model's folder"},
 		{outside("location", "*/_ORT_MEM_ADDR_/*", "offset", "4096"), "not below the model's folder"},
 		{outside("location", "w.bin\x00"), "not below the model's folder"},
+		{outside("location", "w.bin\x1b[2J"), "not below the model's folder"},
 		{outside("location", "out.bin"), "escapes"},
 		{outside("location", "zero"), "escapes"},
 		{outside("location", "fifo"), "no regular file"},
 		{outside("location", "sub"), "no regular file"},
 		{outside("location", "missing"), "no such file"},
 	} {
-		model := infertest.Build(in, out, relu, c.weights)
+		model := build(in, out, relu, c.weights)
 		m, err := parsedIn(t, dir, model)
-		if c.want == "" && (err != nil || len(m.Files) != 1 || m.Size != int64(len(model)+48)) || c.want != "" && (!errors.Is(err, ErrModel) || !strings.Contains(err.Error(), c.want)) {
+		switch {
+		case c.want == "" && (err != nil || len(m.Files) != 1 || m.Size != int64(len(model)+48)):
+			t.Errorf("%+v %v", m, err)
+		case c.want != "" && (!errors.Is(err, ErrModel) || !strings.Contains(err.Error(), c.want)):
 			t.Errorf("%q: %v", c.want, err)
 		}
 	}
+}
+
+// TestTheDigestCoversAllFiles changes the weights in another file, and bounds the size of both.
+func TestTheDigestCoversAllFiles(t *testing.T) {
+	dir := t.TempDir()
 	at := filepath.Join(dir, "m.onnx")
-	if err := os.WriteFile(at, infertest.Build(in, out, relu, outside("location", "w.bin")), 0o644); err != nil {
+	if err := os.WriteFile(at, build(in, out, relu, outside("location", "w.bin")), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	digests := map[string]bool{}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/pipeline/infer/tensor"
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
 // A parser collects what a file says. Field numbers in its methods are those of onnx.proto.
@@ -62,7 +63,7 @@ func (p *parser) read(m *message) error {
 		}
 		return err
 	})
-	p.model.Producer = strings.TrimSpace(name + " " + version)
+	p.model.Producer = printable.Text(strings.TrimSpace(name + " " + version))
 	return err
 }
 

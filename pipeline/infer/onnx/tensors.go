@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/tegracast/tegracast/pipeline/printable"
 )
 
 const (
@@ -45,7 +47,7 @@ var elements = [...]struct {
 	23: {int32Data, 4, 2}, 24: {int32Data, 8, 4}, 25: {int32Data, 2, 1}, 26: {int32Data, 2, 1},
 }
 
-// A proto is what a TensorProto says.
+// A proto holds a TensorProto, with the sizes of its data in place of the data.
 type proto struct {
 	name     string
 	dims     []int64
@@ -200,7 +202,7 @@ func (p *parser) locate(t *proto, bytes int64) error {
 	if t.kind == typeString || name == "" {
 		return fmt.Errorf("%w: external data without a file, or with texts", ErrModel)
 	}
-	if !filepath.IsLocal(name) || slices.Contains(strings.Split(name, "/"), "..") || strings.HasPrefix(name, "*") || strings.Contains(name, "\x00") {
+	if !filepath.IsLocal(name) || slices.Contains(strings.Split(name, "/"), "..") || strings.HasPrefix(name, "*") || printable.Text(name) != name {
 		return fmt.Errorf("%w: its data is in %q, which is not below the model's folder", ErrModel, name)
 	}
 	size, err := p.size(filepath.Clean(name))

@@ -49,7 +49,7 @@ type Runtime struct {
 	env, allocator uintptr // OrtEnv, OrtAllocator
 }
 
-// patterns are where the library is, besides the folders of the dynamic linker. The file of Debian's package has the
+// patterns match the library outside the folders of the dynamic linker. The file of Debian's package has the
 // release in its name.
 var patterns = []string{"/usr/local/lib/libonnxruntime.so*", "/usr/lib/*-linux-gnu/libonnxruntime.so*", "/usr/lib/libonnxruntime.so*"}
 

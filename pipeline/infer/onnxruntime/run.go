@@ -100,8 +100,8 @@ func (s *Session) Run(ctx context.Context) ([]tensor.Tensor, error) {
 			return nil, fmt.Errorf("input %s is not bound", in)
 		}
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, context.Cause(ctx)
+	if ctx.Err() != nil {
+		return nil, interrupted(ctx)
 	}
 	s.release()
 	if err := s.rebind(); err != nil {
@@ -119,11 +119,15 @@ func (s *Session) Run(ctx context.Context) ([]tensor.Tensor, error) {
 	}
 	switch {
 	case err != nil && asked:
-		return nil, fmt.Errorf("the model was interrupted: %w", context.Cause(ctx))
+		return nil, interrupted(ctx)
 	case err != nil:
 		return nil, err
 	}
 	return s.outcome()
+}
+
+func interrupted(ctx context.Context) error {
+	return fmt.Errorf("the model was interrupted: %w", context.Cause(ctx))
 }
 
 // rebind binds again what a run would not see. For a GPU, the library copies an input from the memory of the CPU when it is
