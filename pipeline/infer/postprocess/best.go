@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A candidate is what may become a region, or a class with a number.
+// A candidate may become a region, or a class with a number.
 type candidate struct {
 	score  float32
 	order  int // of two with the same score the one with the lower order comes first
