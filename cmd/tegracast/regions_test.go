@@ -113,7 +113,8 @@ outputs:
 	}
 	probe = programtest.StartProgram(t, "probe", filepath.Join(dir, "found.sdp"), "--duration", "300ms")
 	probe.Wait(t, time.Minute)
-	if out := probe.Out.String(); !strings.HasPrefix(out, "results from 127.0.0.1") || !regexp.MustCompile(`(?m)^results     in [1-9]\d* frames, with [1-9]\d* regions$`).MatchString(out) {
+	counted := regexp.MustCompile(`(?s)^results from 127\.0\.0\.1.*\nresults     in [1-9]\d* frames, with [1-9]\d* regions\n$`)
+	if out := probe.Out.String(); !counted.MatchString(out) {
 		t.Errorf("%s", out)
 	}
 	serve.Stop(t)

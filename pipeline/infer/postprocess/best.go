@@ -9,7 +9,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A candidate is what may become a region, or a class with a number.
+// A candidate may become a region, or a class with a number.
 type candidate struct {
 	score  float32
 	order  int // of two with the same score the one with the lower order comes first
@@ -26,7 +26,7 @@ func compare(a, b candidate) int {
 type best struct {
 	most    int // to be kept
 	list    []candidate
-	cut     bool // list[:most] is sorted, and what is worse than its last one is left out
+	cut     bool // list[:most] is sorted, and what is worse than the last one of these is left out
 	leftOut int
 }
 
@@ -36,7 +36,11 @@ func (b *best) reset() {
 
 // wants reports whether a candidate with this score may be among the best. It counts one that is not.
 func (b *best) wants(score float32, order int) bool {
-	if b.cut && compare(b.list[b.most-1], candidate{score: score, order: order}) < 0 {
+	if !b.cut {
+		return true
+	}
+	last := &b.list[b.most-1]
+	if score < last.score || score == last.score && order > last.order {
 		b.leftOut++
 		return false
 	}

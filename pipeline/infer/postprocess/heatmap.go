@@ -48,11 +48,14 @@ func (p *Postprocessor) heatMap(at tensor.Placement) {
 	scaleX, scaleY := float64(at.Width)/float64(width), float64(at.Height)/float64(height)
 	end := func(c *component) {
 		score := float32(c.sum / float64(c.pixels))
+		if !p.found.wants(score, c.first) {
+			return
+		}
 		w, h := float64(c.x1-c.x0), float64(c.y1-c.y0)
 		grow := p.c.Expand * w * h / (2 * (w + h))
 		x0, y0 := at.Frame((float64(c.x0)-grow)*scaleX, (float64(c.y0)-grow)*scaleY)
 		x1, y1 := at.Frame((float64(c.x1)+grow)*scaleX, (float64(c.y1)+grow)*scaleY)
-		if r, ok := p.region(at, [4]float64{x0, y0, x1, y1}); ok && p.found.wants(score, c.first) {
+		if r, ok := p.region(at, [4]float64{x0, y0, x1, y1}); ok {
 			p.found.add(candidate{score: score, order: c.first, region: r})
 		}
 	}

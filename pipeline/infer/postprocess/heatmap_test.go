@@ -41,6 +41,7 @@ func TestHeatMapHasRegions(t *testing.T) {
 			[]pipeline.Region{{X: 10, Y: 20, Width: 20, Height: 40, Label: "text", Score: 0.75}},
 		},
 		"arms join":        {Config{}, square, []string{"x.x.x", "x.x.x", "xxxxx"}, []pipeline.Region{{Width: 100, Height: 100, Score: 0.75}}},
+		"an arm is longer": {Config{}, square, []string{"....x", "x...x", "x...x", "xxxxx"}, []pipeline.Region{{Width: 100, Height: 100, Score: 0.75}}},
 		"grown by a half":  {Config{Expand: 2}, square, []string{"....", ".xx.", ".xx.", "...."}, []pipeline.Region{{Width: 100, Height: 100, Score: 0.75}}},
 		"grown by quarter": {Config{Expand: 1}, square, []string{"....", "....", "..x.", "...."}, []pipeline.Region{{X: 44, Y: 44, Width: 37, Height: 37, Score: 0.75}}},
 		"clipped": {

@@ -130,6 +130,7 @@ func TestOutputsThatAreRefused(t *testing.T) {
 			`output "boxes": the model returned "" float32 [2 5] with 40 bytes, and kind detections needs boxes: float32 [? 4]`,
 		},
 		{detections, with(1, short), square, `output "boxes": the model returned "" float32 [2 4] with 28 bytes`},
+		{detections, with(1, floats("", make([]float32, 9), 2, 4)), square, `output "boxes": the model returned "" float32 [2 4] with 36 bytes`},
 		{detections, with(1, floats("", nil, -2, 4)), square, `output "boxes": the model returned "" float32 [-2 4] with 0 bytes`},
 		{detections, with(1, huge), square, `output "boxes": the model returned "" float32 [9223372036854775807 9223372036854775807] with 0 bytes`},
 		{detections, with(2, double), square, `output "scores": the model returned "" float64 [2] with 16 bytes`},
