@@ -150,7 +150,7 @@ func (w *worker) serve(ctx context.Context, frames *os.File) (err error) {
 
 // answer returns the results of a frame. An error ends the process.
 func (w *worker) answer(ctx context.Context, f *share.SharedFrame) error {
-	ctx, cancel := context.WithTimeout(ctx, longest)
+	limited, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	hangs := time.AfterFunc(longest+grace, func() {
 		w.log.Error("the model hangs: its process ends", "frame", f.Sequence, "provider", w.provider)
@@ -158,8 +158,11 @@ func (w *worker) answer(ctx context.Context, f *share.SharedFrame) error {
 	})
 	defer hangs.Stop()
 	r := pipeline.Result{Began: time.Now()}
-	outputs, err := w.run(ctx, f)
+	outputs, err := w.run(limited, f)
 	w.steps.Frames++
+	if ctx.Err() != nil {
+		return nil // the stage ends
+	}
 	if err != nil {
 		_ = w.reports.send(report{Failed: &failed{w.provider, err.Error()}}) // the process ends in any case
 		return fmt.Errorf("frame %d: %w", f.Sequence, err)
