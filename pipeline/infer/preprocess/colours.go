@@ -8,18 +8,20 @@ import (
 )
 
 // colours has, for each of the tensor's channels, the constants k0 to k3 of the definition, and low and high. Each is there
-// eight times, for vectors.
+// eight times, for vectors. In mixed, which is 0 or 1, 0 is for channels that depend on the sample of the same number alone.
 type colours struct {
 	factor [3][4][8]float32
 	bounds [3][2][8]float32
+	mixed  uint8
 }
 
 // newColours returns the constants, and the values of the fill.
 func newColours(c *Config) (k colours, fill [3]float32, err error) {
 	rows := matrix(c.Format)
-	if c.Channels == 1 {
+	switch {
+	case c.Channels == 1:
 		rows[0] = luma(c.Format)
-	} else if c.BGR {
+	case c.BGR && c.ycc():
 		rows[0], rows[2] = rows[2], rows[0]
 	}
 	for i := range c.Channels {
@@ -43,6 +45,9 @@ func newColours(c *Config) (k colours, fill [3]float32, err error) {
 		row := rows[i]
 		spread(&k.factor[i][3], value(row[3]))
 		for j := range 3 {
+			if j != i && row[j] != 0 {
+				k.mixed = 1
+			}
 			spread(&k.factor[i][j], row[j]*scale/one)
 		}
 		spread(&k.bounds[i][0], low)
@@ -75,15 +80,12 @@ func ranges(c pipeline.Colorimetry) (black, luma, chroma float64) {
 	return 0, 1, 1
 }
 
-// matrix returns the conversion of a format's samples to R'G'B' from 0 to 255: for each the factors of the three samples,
-// and what is added.
+// matrix returns the conversion of a format's samples to R'G'B' from 0 to 255, or of those of R'G'B' in any order to the same
+// range: for each the factors of the three samples, and what is added.
 func matrix(f pipeline.Format) [3][4]float64 {
 	black, y, c := ranges(f.Color)
 	switch f.Pixel {
-	case pipeline.Grey:
-		all := [4]float64{y, 0, 0, -black * y}
-		return [3][4]float64{all, all, all}
-	case pipeline.RGB24:
+	case pipeline.Grey, pipeline.RGB24:
 		return [3][4]float64{{y, 0, 0, -black * y}, {0, y, 0, -black * y}, {0, 0, y, -black * y}}
 	}
 	red, blue := primaries(f.Color)

@@ -57,13 +57,10 @@ func NewKernel(device *cudahost.Device, compiler *cudahost.Compiler, c Config) (
 
 // options returns the compiler's options.
 func options(c *Config) []string {
-	nhwc := 0
-	if c.NHWC {
-		nhwc = 1
-	}
+	flag := map[bool]int{true: 1}
 	return []string{
 		"--fmad=false", fmt.Sprintf("-DFORMAT=%d", slices.Index(formats, c.Format.Pixel)), fmt.Sprintf("-DTYPE=%d", c.Type),
-		fmt.Sprintf("-DCHANNELS=%d", c.Channels), fmt.Sprintf("-DNHWC=%d", nhwc),
+		fmt.Sprintf("-DCHANNELS=%d", c.Channels), fmt.Sprintf("-DNHWC=%d", flag[c.NHWC]), fmt.Sprintf("-DREVERSED=%d", flag[c.reversed()]),
 	}
 }
 

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// Two pixels, first and first+4, of the taps at R8: the bytes of both lines, as samples, times the horizontal weights, then
-// the lines' weights. to gets the float32s of a pixel's three channels and one more in each half.
+// Two pixels, first and first+4, of the taps at R8: the samples of both lines times the horizontal weights, then the lines'
+// weights. to gets the float32s of a pixel's three channels, and one more, in each half.
 #define PIXELS(first, to) \
 	MOVL        (4*first)(R8), AX; \
 	MOVL        (4*first+16)(R8), BX; \
@@ -23,18 +23,47 @@
 	VMULPS      Y15, Y1, Y1; \
 	VADDPS      Y1, Y0, to
 
-// One channel of the tensor, number k, out of the samples in Y0, Y1 and Y2.
-#define CHANNEL(k, to) \
-	VMULPS  (128*k)(R9), Y0, Y3; \
-	VMULPS  (128*k+32)(R9), Y1, Y4; \
-	VADDPS  Y4, Y3, Y3; \
-	VMULPS  (128*k+64)(R9), Y2, Y4; \
-	VADDPS  Y4, Y3, Y3; \
-	VADDPS  (128*k+96)(R9), Y3, Y3; \
-	VMAXPS  (384+64*k)(R9), Y3, Y3; \
-	VMINPS  (416+64*k)(R9), Y3, Y3; \
-	VMOVUPS Y3, (to); \
+// The same with the upper line alone.
+#define UPPER(first, to) \
+	MOVL        (4*first)(R8), AX; \
+	MOVL        (4*first+16)(R8), BX; \
+	VMOVDQU     (SI)(AX*1), X0; \
+	VINSERTI128 $1, (SI)(BX*1), Y0, Y0; \
+	VPSHUFB     (32+32*first)(R8), Y0, Y0; \
+	VPMADDWD    (160+32*first)(R8), Y0, Y0; \
+	VCVTDQ2PS   Y0, to
+
+// The samples of eight pixels, Y0, Y1 and Y2, out of Y4 to Y7.
+#define CHANNELS \
+	VUNPCKLPS Y5, Y4, Y8; \
+	VUNPCKHPS Y5, Y4, Y9; \
+	VUNPCKLPS Y7, Y6, Y10; \
+	VUNPCKHPS Y7, Y6, Y11; \
+	VUNPCKLPD Y10, Y8, Y0; \
+	VUNPCKHPD Y10, Y8, Y1; \
+	VUNPCKLPD Y11, Y9, Y2
+
+// Adds the last constant of the tensor's channel k, limits, and stores.
+#define STORE(k, v, to) \
+	VADDPS  (128*k+96)(R9), v, v; \
+	VMAXPS  (384+64*k)(R9), v, v; \
+	VMINPS  (416+64*k)(R9), v, v; \
+	VMOVUPS v, (to); \
 	ADDQ    $32, to
+
+// The tensor's channel k out of three samples.
+#define MIXED(k, to) \
+	VMULPS (128*k)(R9), Y0, Y3; \
+	VMULPS (128*k+32)(R9), Y1, Y4; \
+	VADDPS Y4, Y3, Y3; \
+	VMULPS (128*k+64)(R9), Y2, Y4; \
+	VADDPS Y4, Y3, Y3; \
+	STORE(k, Y3, to)
+
+// The tensor's channel k out of its own sample.
+#define OWN(k, v, to) \
+	VMULPS (160*k)(R9), v, v; \
+	STORE(k, v, to)
 
 // func sampleAVX2(out0, out1, out2 *float32, a, b *byte, groups *taps, n int, k *colours, weight float32)
 TEXT ·sampleAVX2(SB), NOSPLIT, $0-68
@@ -46,25 +75,34 @@ TEXT ·sampleAVX2(SB), NOSPLIT, $0-68
 	MOVQ         groups+40(FP), R8
 	MOVQ         n+48(FP), CX
 	MOVQ         k+56(FP), R9
+	MOVBLZX      576(R9), R13
+	MOVL         weight+64(FP), R12
 	VBROADCASTSS weight+64(FP), Y15
 
 loop:
+	TESTL R12, R12
+	JE    upper
 	PIXELS(0, Y4)
 	PIXELS(1, Y5)
 	PIXELS(2, Y6)
 	PIXELS(3, Y7)
-	VUNPCKLPS Y5, Y4, Y8
-	VUNPCKHPS Y5, Y4, Y9
-	VUNPCKLPS Y7, Y6, Y10
-	VUNPCKHPS Y7, Y6, Y11
-	VUNPCKLPD Y10, Y8, Y0
-	VUNPCKHPD Y10, Y8, Y1
-	VUNPCKLPD Y11, Y9, Y2
-	CHANNEL(0, DI)
-	TESTQ     R10, R10
-	JE        next
-	CHANNEL(1, R10)
-	CHANNEL(2, R11)
+	JMP   channels
+
+upper:
+	UPPER(0, Y4)
+	UPPER(1, Y5)
+	UPPER(2, Y6)
+	UPPER(3, Y7)
+
+channels:
+	CHANNELS
+	TESTL R13, R13
+	JNE   mixed
+	OWN(0, Y0, DI)
+	TESTQ R10, R10
+	JE    next
+	OWN(1, Y1, R10)
+	OWN(2, Y2, R11)
 
 next:
 	ADDQ $288, R8
@@ -72,6 +110,14 @@ next:
 	JG   loop
 	VZEROUPPER
 	RET
+
+mixed:
+	MIXED(0, DI)
+	TESTQ R10, R10
+	JE    next
+	MIXED(1, R10)
+	MIXED(2, R11)
+	JMP   next
 
 // func zipAVX2(dst, even, odd *byte, n int)
 TEXT ·zipAVX2(SB), NOSPLIT, $0-32

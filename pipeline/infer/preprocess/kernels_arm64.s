@@ -34,11 +34,13 @@ TEXT ·sampleNEON(SB), NOSPLIT, $0-68
 	WORD $0x3dc078fd // ldr q29, [x7, #480]
 	WORD $0x3dc080fe // ldr q30, [x7, #512]
 	WORD $0x3dc088ff // ldr q31, [x7, #544]
+	MOVBU 576(R7), R11
 	LSL  $1, R6
 	MOVD $16, R9
 
 	// Pixels 0 to 3 of a group, then, 16 bytes further on in its taps, pixels 4 to 7.
 loop:
+	CBZ R8, upper
 	MOVWU 0(R5), R10
 	WORD $0x3cea6860 // ldr q0, [x3, x10]
 	WORD $0x3cea6881 // ldr q1, [x4, x10]
@@ -103,6 +105,43 @@ loop:
 	WORD $0x4e21d929 // scvtf v9.4s, v9.4s
 	WORD $0x6e2ddd29 // fmul v9.4s, v9.4s, v13.4s
 	WORD $0x4e29d507 // fadd v7.4s, v8.4s, v9.4s
+	B channels
+
+upper: // the upper line alone
+	MOVWU 0(R5), R10
+	WORD $0x3cea6860 // ldr q0, [x3, x10]
+	WORD $0x3dc008a2 // ldr q2, [x5, #32]
+	WORD $0x3dc028a3 // ldr q3, [x5, #160]
+	WORD $0x4e020000 // tbl v0.16b, {v0.16b}, v2.16b
+	WORD $0x0e63c008 // smull v8.4s, v0.4h, v3.4h
+	WORD $0x4e638008 // smlal2 v8.4s, v0.8h, v3.8h
+	WORD $0x4e21d904 // scvtf v4.4s, v8.4s
+	MOVWU 4(R5), R10
+	WORD $0x3cea6860 // ldr q0, [x3, x10]
+	WORD $0x3dc010a2 // ldr q2, [x5, #64]
+	WORD $0x3dc030a3 // ldr q3, [x5, #192]
+	WORD $0x4e020000 // tbl v0.16b, {v0.16b}, v2.16b
+	WORD $0x0e63c008 // smull v8.4s, v0.4h, v3.4h
+	WORD $0x4e638008 // smlal2 v8.4s, v0.8h, v3.8h
+	WORD $0x4e21d905 // scvtf v5.4s, v8.4s
+	MOVWU 8(R5), R10
+	WORD $0x3cea6860 // ldr q0, [x3, x10]
+	WORD $0x3dc018a2 // ldr q2, [x5, #96]
+	WORD $0x3dc038a3 // ldr q3, [x5, #224]
+	WORD $0x4e020000 // tbl v0.16b, {v0.16b}, v2.16b
+	WORD $0x0e63c008 // smull v8.4s, v0.4h, v3.4h
+	WORD $0x4e638008 // smlal2 v8.4s, v0.8h, v3.8h
+	WORD $0x4e21d906 // scvtf v6.4s, v8.4s
+	MOVWU 12(R5), R10
+	WORD $0x3cea6860 // ldr q0, [x3, x10]
+	WORD $0x3dc020a2 // ldr q2, [x5, #128]
+	WORD $0x3dc040a3 // ldr q3, [x5, #256]
+	WORD $0x4e020000 // tbl v0.16b, {v0.16b}, v2.16b
+	WORD $0x0e63c008 // smull v8.4s, v0.4h, v3.4h
+	WORD $0x4e638008 // smlal2 v8.4s, v0.8h, v3.8h
+	WORD $0x4e21d907 // scvtf v7.4s, v8.4s
+
+channels:
 	WORD $0x4e853888 // zip1 v8.4s, v4.4s, v5.4s
 	WORD $0x4e857889 // zip2 v9.4s, v4.4s, v5.4s
 	WORD $0x4e8738ca // zip1 v10.4s, v6.4s, v7.4s
@@ -110,6 +149,34 @@ loop:
 	WORD $0x4eca3900 // zip1 v0.2d, v8.2d, v10.2d
 	WORD $0x4eca7901 // zip2 v1.2d, v8.2d, v10.2d
 	WORD $0x4ecb3922 // zip1 v2.2d, v9.2d, v11.2d
+	CBNZ R11, mixed
+
+	// Channels of the tensor, each out of its own sample.
+	WORD $0x6e2edc00 // fmul v0.4s, v0.4s, v14.4s
+	WORD $0x4e31d400 // fadd v0.4s, v0.4s, v17.4s
+	WORD $0x4e3af400 // fmax v0.4s, v0.4s, v26.4s
+	WORD $0x4ebbf400 // fmin v0.4s, v0.4s, v27.4s
+	WORD $0x3c810400 // str q0, [x0], #16
+	CBZ  R1, next
+	WORD $0x6e33dc21 // fmul v1.4s, v1.4s, v19.4s
+	WORD $0x4e35d421 // fadd v1.4s, v1.4s, v21.4s
+	WORD $0x4e3cf421 // fmax v1.4s, v1.4s, v28.4s
+	WORD $0x4ebdf421 // fmin v1.4s, v1.4s, v29.4s
+	WORD $0x3c810421 // str q1, [x1], #16
+	WORD $0x6e38dc42 // fmul v2.4s, v2.4s, v24.4s
+	WORD $0x4e39d442 // fadd v2.4s, v2.4s, v25.4s
+	WORD $0x4e3ef442 // fmax v2.4s, v2.4s, v30.4s
+	WORD $0x4ebff442 // fmin v2.4s, v2.4s, v31.4s
+	WORD $0x3c810442 // str q2, [x2], #16
+
+next:
+	ADD  R9, R5
+	EOR  $256, R9 // 16 and 272 bytes, alternately
+	SUBS $1, R6
+	BGT  loop
+	RET
+
+mixed: // channels out of three samples
 	WORD $0x6e2edc03 // fmul v3.4s, v0.4s, v14.4s
 	WORD $0x6e2fdc24 // fmul v4.4s, v1.4s, v15.4s
 	WORD $0x4e24d463 // fadd v3.4s, v3.4s, v4.4s
@@ -138,13 +205,7 @@ loop:
 	WORD $0x4e3ef463 // fmax v3.4s, v3.4s, v30.4s
 	WORD $0x4ebff463 // fmin v3.4s, v3.4s, v31.4s
 	WORD $0x3c810443 // str q3, [x2], #16
-
-next:
-	ADD  R9, R5
-	EOR  $256, R9 // 16 and 272 bytes, alternately
-	SUBS $1, R6
-	BGT  loop
-	RET
+	B    next
 
 // func zipNEON(dst, even, odd *byte, n int)
 TEXT ·zipNEON(SB), NOSPLIT, $0-32

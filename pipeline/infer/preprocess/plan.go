@@ -56,7 +56,7 @@ func (c *Config) check() error {
 		return refuse("frames: %w", f.Validate())
 	case f.PacketPitch != 0:
 		return refuse("frames %s are packet-ready, with gaps between their pixels: a plain format is needed", f)
-	case f.Pixel != pipeline.Grey && f.Pixel != pipeline.RGB24 && f.Color == pipeline.ColorNone:
+	case c.ycc() && f.Color == pipeline.ColorNone:
 		return refuse("frames %s have no colorimetry: state it", f)
 	case !c.Crop.Empty() && !c.Crop.In(frame):
 		return refuse("crop %v is not inside the frame %v: make it smaller", c.Crop, frame)

@@ -2,7 +2,11 @@
 
 package preprocess
 
-import "github.com/tegracast/tegracast/pipeline"
+import (
+	"slices"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
 
 // A position is between two pixels of the crop, part/of of the way from the first to the second.
 type position struct{ first, second, part, of int }
@@ -52,44 +56,38 @@ type taps struct {
 func slot(pixel int) int { return 2*(pixel%4) + pixel/4 }
 
 // newTaps returns the taps of the pixels from x on, for lines of length bytes whose first pixel is shift pixels to the left
-// of the crop. It repeats the last pixel.
-func newTaps(columns []position, layout pipeline.PixelFormat, x, shift, length int) (t taps) {
+// of the crop. samplesAt returns where in a line the three samples of a pixel are. It repeats the last pixel.
+func newTaps(columns []position, samplesAt func(x int) [3]int, x, shift, length int) (t taps) {
 	for i := range group {
+		for m := range t.mask[slot(i)] {
+			t.mask[slot(i)][m] = nothing
+		}
 		at := columns[min(x+i, len(columns)-1)]
 		weights := [2]int16{int16(one - at.whole()), int16(at.whole())}
-		samples := [2][3]int{samplesAt(layout, shift+at.first), samplesAt(layout, shift+at.second)}
-		offset := length - tapBytes
-		for _, s := range samples {
-			for _, b := range s {
-				if b >= 0 {
-					offset = min(offset, b)
-				}
-			}
-		}
+		bytes := [2][3]int{samplesAt(shift + at.first), samplesAt(shift + at.second)}
+		offset := min(slices.Min(bytes[0][:]), length-tapBytes) // the second pixel's are not before the first's
 		t.offset[i] = int32(offset)
-		for k, s := range samples {
+		for k, s := range bytes {
 			for channel, b := range s {
 				l := lane(channel, k)
 				t.weight[slot(i)][l] = weights[k]
-				if t.mask[slot(i)][2*l] = nothing; b >= 0 {
-					t.mask[slot(i)][2*l] = byte(b - offset)
-				}
+				t.mask[slot(i)][2*l] = byte(b - offset)
 			}
-		}
-		for l := range t.weight[slot(i)] {
-			t.mask[slot(i)][2*l+1] = nothing
 		}
 	}
 	return t
 }
 
-// samplesAt returns the positions in a line of the samples of pixel x, -1 for none: R, G and B, or Y, Cb and Cr.
-func samplesAt(layout pipeline.PixelFormat, x int) [3]int {
-	switch layout {
-	case pipeline.RGB24:
-		return [3]int{3 * x, 3*x + 1, 3*x + 2}
-	case pipeline.UYVY:
-		return [3]int{2*x + 1, x / 2 * 4, x/2*4 + 2}
+// samples returns a function that returns the positions in a line of pixel x's samples: R, G and B or, if reversed, B, G and R;
+// Y, Cb and Cr; or three times Y.
+func samples(layout pipeline.PixelFormat, reversed bool) func(x int) [3]int {
+	switch {
+	case layout == pipeline.RGB24 && reversed:
+		return func(x int) [3]int { return [3]int{3*x + 2, 3*x + 1, 3 * x} }
+	case layout == pipeline.RGB24:
+		return func(x int) [3]int { return [3]int{3 * x, 3*x + 1, 3*x + 2} }
+	case layout == pipeline.UYVY:
+		return func(x int) [3]int { return [3]int{2*x + 1, x / 2 * 4, x/2*4 + 2} }
 	}
-	return [3]int{x, -1, -1}
+	return func(x int) [3]int { return [3]int{x, x, x} }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Makes a tensor out of a frame: a thread for each pixel of the tensor. doc.go has the arithmetic, in which no operation is
-// fused. FORMAT and TYPE are defined by the compiler's options, as are CHANNELS and NHWC (0 or 1).
+// fused. FORMAT and TYPE are defined by the compiler's options, as are CHANNELS, NHWC and REVERSED, which is 1 for samples in the order B, G, R.
 
 enum { GREY, RGB24, UYVY, NV12, I420 };
 enum { FLOAT32 = 1, UINT8 = 2, FLOAT16 = 10 }; // the numbers of tensor.Type
@@ -33,7 +33,7 @@ static __device__ Position position(int i, int side, int n)
 	return {at / of, at / of + 1, at % of, of};
 }
 
-// Samples of a pixel: R, G and B, or Y, Cb and Cr, or Y alone.
+// Samples of a pixel: R, G and B, or Y, Cb and Cr, or three times Y.
 struct Samples {
 	int v[3];
 };
@@ -44,7 +44,7 @@ static __device__ Samples samples(const Args &a, int x, int y)
 	const byte *second = a.in + a.plane;
 	switch (FORMAT) {
 	case RGB24:
-		return {line[3 * x], line[3 * x + 1], line[3 * x + 2]};
+		return {line[3 * x + 2 * REVERSED], line[3 * x + 1], line[3 * x + 2 - 2 * REVERSED]};
 	case UYVY:
 		return {line[2 * x + 1], line[x / 2 * 4], line[x / 2 * 4 + 2]};
 	case NV12:
@@ -54,7 +54,7 @@ static __device__ Samples samples(const Args &a, int x, int y)
 		second += (size_t)(y / 2) * (a.stride / 2) + x / 2;
 		return {line[x], second[0], second[a.plane / 4]};
 	}
-	return {line[x], 0, 0};
+	return {line[x], line[x], line[x]};
 }
 
 union Bits {

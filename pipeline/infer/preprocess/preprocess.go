@@ -65,7 +65,9 @@ func New(c Config) (*Preprocessor, error) {
 	if length = max(length, tapBytes); planar(f.Pixel) || p.short {
 		p.lines = [2]line{{-1, make([]byte, length)}, {-1, make([]byte, length)}}
 	}
-	at := func(x int) taps { return newTaps(p.columns, layout, x, p.crop.Min.X-p.span[0], length) }
+	at := func(x int) taps {
+		return newTaps(p.columns, samples(layout, c.reversed()), x, p.crop.Min.X-p.span[0], length)
+	}
 	for x := 0; x+group <= size; x += group {
 		p.groups = append(p.groups, at(x))
 	}
@@ -277,6 +279,14 @@ func element(v float32, t tensor.Type) []byte {
 	}
 	return b
 }
+
+// ycc reports whether samples are Y, Cb and Cr.
+func (c *Config) ycc() bool {
+	return c.Format.Pixel != pipeline.RGB24 && c.Format.Pixel != pipeline.Grey
+}
+
+// reversed reports whether samples of R'G'B' are taken in the order of the tensor's channels.
+func (c *Config) reversed() bool { return c.BGR && c.Channels == 3 && c.Format.Pixel == pipeline.RGB24 }
 
 func planar(p pipeline.PixelFormat) bool { return p == pipeline.NV12 || p == pipeline.I420 }
 
