@@ -8,7 +8,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// A position is between two pixels of the crop, part/of of the way from the first to the second.
+// A position is between two pixels of the crop, part/of of the way from the first to the second, or on the first.
 type position struct{ first, second, part, of int }
 
 // positions returns the position of each of n pixels along a side of the crop.
@@ -22,7 +22,9 @@ func positions(side, n int) []position {
 			p.first, p.second = side-1, side-1
 		default:
 			p.first, p.part = at/p.of, at%p.of
-			p.second = p.first + 1
+			if p.second = p.first; p.part > 0 {
+				p.second++
+			}
 		}
 		list[i] = p
 	}
@@ -64,10 +66,10 @@ func newTaps(columns []position, samplesAt func(x int) [3]int, x, shift, length 
 		}
 		at := columns[min(x+i, len(columns)-1)]
 		weights := [2]int16{int16(one - at.whole()), int16(at.whole())}
-		bytes := [2][3]int{samplesAt(shift + at.first), samplesAt(shift + at.second)}
-		offset := min(slices.Min(bytes[0][:]), length-tapBytes) // the second pixel's are not before the first's
+		places := [2][3]int{samplesAt(shift + at.first), samplesAt(shift + at.second)}
+		offset := min(slices.Min(places[0][:]), length-tapBytes) // the second pixel's are not before the first's
 		t.offset[i] = int32(offset)
-		for k, s := range bytes {
+		for k, s := range places {
 			for channel, b := range s {
 				l := lane(channel, k)
 				t.weight[slot(i)][l] = weights[k]

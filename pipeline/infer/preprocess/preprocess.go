@@ -29,11 +29,10 @@ type Config struct {
 type Preprocessor struct {
 	plan
 	kernels kernels
-	groups  []taps // of eight pixels each, from the picture's first on
-	last    []taps // the last eight pixels, if they are no multiple of eight
-	short   bool   // lines of the frame are copied, so that they have 16 bytes
-	span    [2]int // of the pixels of a line that are copied or zipped: first, and one after the last
-	lines   [2]line
+	groups  []taps       // of eight pixels each, from the picture's first on
+	last    []taps       // the last eight pixels, if they are no multiple of eight
+	span    [2]int       // of the pixels of a line that are copied or zipped: first, and one after the last
+	lines   [2]line      // nothing, if the kernel reads the frame
 	chroma  []byte       // a line of I420
 	values  [3][]float32 // a line of the picture, unless it goes straight into the tensor
 	typed   [3][]byte    // the same in the tensor's type, for NHWC
@@ -54,15 +53,14 @@ func New(c Config) (*Preprocessor, error) {
 	}
 	p := &Preprocessor{plan: plan, kernels: fastest()}
 	f, size := c.Format, p.picture.Dx()
-	length := f.Pixel.LineBytes(f.Width)
-	layout := f.Pixel
+	layout, length := f.Pixel, f.Pixel.LineBytes(f.Width)
 	if p.span = [2]int{0, f.Width}; planar(f.Pixel) {
 		p.span = [2]int{p.crop.Min.X &^ 1, (p.crop.Max.X + 1) &^ 1}
 		layout, length = pipeline.UYVY, 2*(p.span[1]-p.span[0])
 		p.chroma = make([]byte, length/2)
 	}
-	p.short = length < tapBytes
-	if length = max(length, tapBytes); planar(f.Pixel) || p.short {
+	if short := length < tapBytes; short || planar(f.Pixel) {
+		length = max(length, tapBytes)
 		p.lines = [2]line{{-1, make([]byte, length)}, {-1, make([]byte, length)}}
 	}
 	at := func(x int) taps {
