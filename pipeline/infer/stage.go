@@ -214,6 +214,7 @@ func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, re
 		}
 	})
 	stop := context.AfterFunc(ctx, func() {
+		last.mute()
 		_ = cmd.Process.Signal(os.Interrupt) // it has ended, or is told to
 		time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
 	})
@@ -259,8 +260,10 @@ func (s *Stage) fail(provider, why string) {
 	s.config.Logger.Warn("infer: a provider cannot run the model", "stage", s.config.Name, "provider", provider, "error", why, "left", left)
 }
 
-// environment returns the process's environment: paths of libraries and of the driver's settings.
-func environment() (list []string) {
+// environment returns the process's environment: paths of libraries, and settings of the driver. Releases of ONNX Runtime
+// from 1.30 on would send reports of its use, which the sandbox would prevent with a warning.
+func environment() []string {
+	list := []string{"ORT_DISABLE_TELEMETRY=1"}
 	for _, name := range []string{"PATH", "LD_LIBRARY_PATH", "LANG", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "HOME"} {
 		if value, is := os.LookupEnv(name); is {
 			list = append(list, name+"="+value)
@@ -277,6 +280,7 @@ type lastLine struct {
 	mu     sync.Mutex
 	rest   []byte
 	last   string
+	muted  bool
 	faults pipeline.FaultLog
 }
 
@@ -306,9 +310,16 @@ func (l *lastLine) end() {
 	if !crashed(l.last) {
 		l.last = text
 	}
-	if left, due := l.faults.Due("", time.Now()); due {
+	if left, due := l.faults.Due("", time.Now()); due && !l.muted {
 		l.log.Warn("infer: the model's process writes", pipeline.Unlogged([]any{"stage", l.stage, "line", text}, left)...)
 	}
+}
+
+// mute ends the logging of lines: the process has been told to end.
+func (l *lastLine) mute() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.muted = true
 }
 
 // crashed reports whether a line is the first that a Go program writes when it crashes; details follow.
