@@ -11,7 +11,8 @@ import torchvision
 
 SIZE = 320
 torch.manual_seed(1)
-model = torchvision.models.detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5).eval()
+model = torchvision.models.detection.ssdlite320_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=5,
+                                                                    detections_per_img=60).eval()
 with torch.no_grad():  # else every picture has the same features, and every box the same score
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
