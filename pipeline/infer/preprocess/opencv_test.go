@@ -85,7 +85,10 @@ func (p *peer) do(t testing.TB, c Config, pixels []byte, way string, frames int)
 	}
 	j := job{
 		filepath.Join(p.folder, "pixels"), filepath.Join(p.folder, "tensor"), way, frames, c.Format.Pixel.String(), c.Format.Width, c.Format.Height,
-		c.Format.Stride, [4]int{crop.Min.X, crop.Min.Y, crop.Max.X, crop.Max.Y}, [2]int{c.Width, c.Height}, c.Channels,
+		c.Format.Stride,
+		[4]int{crop.Min.X, crop.Min.Y, crop.Max.X, crop.Max.Y},
+		[2]int{c.Width, c.Height},
+		c.Channels,
 		c.Letterbox, c.Fill, c.BGR, c.Mean, c.Scale[0],
 	}
 	if pixels != nil {
