@@ -3,11 +3,14 @@
 package preprocess
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"syscall"
 	"testing"
 
+	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/infer/tensor"
 )
@@ -19,6 +22,25 @@ func spent(b *testing.B) int64 {
 		b.Fatal(err)
 	}
 	return u.Utime.Nano() + u.Stime.Nano()
+}
+
+// hostMemory returns memory as frames have: the host's, of huge pages.
+func hostMemory(b *testing.B, size int) []byte {
+	b.Helper()
+	memory, err := cudahost.Open(cudahost.Config{Backend: "host", Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	m, err := memory.AllocHost(size, cudahost.Default)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := errors.Join(m.Close(), memory.Close()); err != nil {
+			b.Error(err)
+		}
+	})
+	return m.Bytes()
 }
 
 // cases are tensors of frames of 1080p: those of detectors, and of classifiers.
@@ -46,9 +68,9 @@ func BenchmarkBesideOpenCV(b *testing.B) {
 	for _, pixel := range []pipeline.PixelFormat{pipeline.RGB24, pipeline.UYVY, pipeline.NV12, pipeline.Grey} {
 		for _, c := range cases(b, pixel) {
 			b.Run(fmt.Sprintf("%s/%dx%d", pixel, c.Width, c.Height), func(b *testing.B) {
-				pixels := picture1080(b, c.Format)
 				p := preprocessor(b, c)
-				into := make([]byte, p.bytes)
+				pixels, into := hostMemory(b, c.Format.Size()), hostMemory(b, p.bytes)
+				copy(pixels, picture1080(b, c.Format))
 				p.Process(pixels, into)
 				for _, way := range []string{"blob", "array"} {
 					peer.do(b, c, pixels, way, 3)
@@ -86,7 +108,7 @@ func BenchmarkProcess(b *testing.B) {
 				for _, c.NHWC = range []bool{false, true} {
 					b.Run(fmt.Sprintf("%s/%dx%d/%s/nhwc=%v", pixel, c.Width, c.Height, c.Type, c.NHWC), func(b *testing.B) {
 						p := preprocessor(b, c)
-						pixels, into := make([]byte, c.Format.Size()), make([]byte, p.bytes)
+						pixels, into := hostMemory(b, c.Format.Size()), hostMemory(b, p.bytes)
 						b.ReportAllocs()
 						for b.Loop() {
 							p.Process(pixels, into)

@@ -16,7 +16,7 @@ const (
 	maxHalf  = 65504   // largest float16
 )
 
-// A plan is what CPU and GPU have in common.
+// A plan holds the numbers that CPU and GPU have in common.
 type plan struct {
 	config        Config
 	crop, picture image.Rectangle // in the frame, and in the tensor
