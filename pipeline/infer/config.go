@@ -3,7 +3,6 @@
 package infer
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"image"
@@ -24,15 +23,16 @@ var Providers = []string{onnxruntime.TensorRT, onnxruntime.CUDA, onnxruntime.CPU
 
 // A Config describes a model. The process that runs it gets it as JSON.
 type Config struct {
-	Model     string   // path of the ONNX file
-	Library   string   // path of ONNX Runtime; "": the usual places
-	Providers []string // the first that works runs the model
-	Threads   int      // of the CPU
-	Memory    uint64   // bytes that the process may use, without a GPU's memory
-	Cache     string   // folder for engines of TensorRT, which need minutes to be made; "": they are not kept
-	Every     int      // the model gets every n-th frame
-	Input     Input
-	Output    Output
+	Model    string // path of the ONNX file
+	Library  string // path of ONNX Runtime; "": the usual places
+	Provider string // what runs the model, one of Providers
+	Threads  int    // of the CPU
+	Memory   uint64 // bytes that the process may use, without a GPU's memory
+	Cache    string // folder for engines of TensorRT, which need minutes to be made; "": they are not kept
+	Every    int    // the model gets every n-th frame
+	Format   pipeline.Format
+	Input    Input
+	Output   Output
 }
 
 // Input says how a frame becomes the model's input.
@@ -154,13 +154,9 @@ func (p *Plan) preprocessing(f pipeline.Format) (preprocess.Config, error) {
 	if in.NHWC {
 		height, width, channels = dims[0], dims[1], dims[2]
 	}
-	scale := in.Scale
-	for i := range scale {
-		scale[i] = cmp.Or(scale[i], 1)
-	}
 	return preprocess.Config{
 		Format: f, Crop: in.Crop, Width: int(width), Height: int(height), Channels: int(channels), Type: p.Input.Type, NHWC: in.NHWC, BGR: in.BGR,
-		Letterbox: in.Letterbox, Fill: in.Fill, Mean: in.Mean, Scale: scale,
+		Letterbox: in.Letterbox, Fill: in.Fill, Mean: in.Mean, Scale: in.Scale,
 	}, nil
 }
 

@@ -28,15 +28,15 @@ type engine interface {
 	close() error
 }
 
-// newEngine loads the model with a provider, and runs it once, because the first run takes longer.
-func (w *worker) newEngine(ctx context.Context, provider string) (e engine, err error) {
+// newEngine loads the model with the provider, and runs it once, because the first run takes longer.
+func (w *worker) newEngine(ctx context.Context) (e engine, err error) {
 	session, err := w.runtime.NewSession(onnxruntime.SessionConfig{
-		Model: w.config.Model, Digest: w.plan.Model.Digest, Provider: provider, Threads: w.config.Threads, Cache: w.config.Cache, Log: w.log,
+		Model: w.config.Model, Digest: w.plan.Model.Digest, Provider: w.config.Provider, Threads: w.config.Threads, Cache: w.config.Cache, Log: w.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if provider == onnxruntime.CPU {
+	if w.config.Provider == onnxruntime.CPU {
 		e, err = newCPU(session, w.plan)
 	} else {
 		e, err = newGPU(session, w.plan, w.config.Cache)

@@ -93,7 +93,7 @@ func film(t *testing.T, c Config) (*Stage, *camera) {
 		t.Fatal(err)
 	}
 	shared := share.StageConfig{Name: "model", Logger: slog.New(slog.DiscardHandler), Deadline: share.MaxDeadline}
-	stage, err := NewStage(StageConfig{StageConfig: shared, Infer: c, Command: []string{"/proc/self/exe", "process", "work"}})
+	stage, err := NewStage(StageConfig{StageConfig: shared, Infer: c, Providers: []string{"cpu"}, Command: []string{"/proc/self/exe", "process", "work"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func hostile() map[string]struct {
 		"100000 empty boxes":   {boxes(100000, 1), postprocess.Detections, none, ""},
 		"NaN for boxes":        {boxes(100, math.NaN()), postprocess.Detections, none, ""},
 		"NaN for classes":      {classes(float(math.NaN()), 1, 4), postprocess.Classes, none, ""},
-		"outputs of two":       {classes(float(1), 2, 4), postprocess.Classes, nil, "results of frame"},
+		"outputs of two":       {classes(float(1), 2, 4), postprocess.Classes, nil, "kind classes needs classes"},
 		"no classes":           {classes(float(1), 1, 0), postprocess.Classes, none, ""},
 		"a terabyte":           {classes(float(1), 1, 1<<38), postprocess.Classes, nil, "std::bad_alloc"},
 		"more than it may use": {classes(float(1), 1, 1<<28), postprocess.Classes, nil, "std::bad_alloc"},
@@ -198,7 +198,7 @@ func hostile() map[string]struct {
 		"an operator that is none": {
 			infertest.Build(picture, infertest.Value(infertest.FieldOutput, "scores", tensor.Float32, 1, 4),
 				infertest.Node(infertest.FieldNode, "Evil", []string{"picture"}, []string{"scores"})),
-			postprocess.Classes, nil, "no provider runs the model",
+			postprocess.Classes, nil, "No Op registered for Evil",
 		},
 	}
 }
@@ -214,8 +214,8 @@ func TestHostileModels(t *testing.T) {
 				t.Fatal(err)
 			}
 			s, k := film(t, Config{
-				Model: path, Library: library, Providers: []string{"cpu"}, Threads: 1, Memory: 768 << 20, Every: 1,
-				Output: Output{Kind: x.kind, Threshold: 0.1},
+				Model: path, Library: library, Threads: 1, Memory: 768 << 20, Every: 1,
+				Input: Input{Scale: [3]float64{1, 1, 1}}, Output: Output{Kind: x.kind, Threshold: 0.1},
 			})
 			await(t, s, "it runs, or why it does not", func(st Status) bool {
 				<-k.results // ends: frames come

@@ -22,23 +22,17 @@ const (
 
 // A report is what the process tells the program that has started it: a line of JSON.
 type report struct {
-	State    State   `json:"state,omitempty"`
-	Provider string  `json:"provider,omitempty"` // with which the model is loaded or runs
-	Runtime  string  `json:"runtime,omitempty"`  // release of ONNX Runtime
-	Failed   *failed `json:"failed,omitempty"`
-	Steps    *Steps  `json:"steps,omitempty"`
-}
-
-// failed is a provider that cannot run the model, and why.
-type failed struct {
-	Provider string `json:"provider"`
-	Error    string `json:"error"`
+	State   State  `json:"state,omitempty"`
+	Runtime string `json:"runtime,omitempty"` // release of ONNX Runtime
+	Failed  string `json:"failed,omitempty"`  // why the provider cannot load the model; the process ends
+	Frame   string `json:"frame,omitempty"`   // why a frame goes on without results
+	Steps   *Steps `json:"steps,omitempty"`
 }
 
 // Steps count what a process has done, and how long it took.
 type Steps struct {
 	Frames      uint64        `json:"frames"`      // frames that the model got
-	Failed      uint64        `json:"failed"`      // those of them without results, because a step failed
+	Failed      uint64        `json:"failed"`      // those of them without results, because the model or its outputs failed
 	Lost        uint64        `json:"lost"`        // frames that came while the model worked, and that newer ones replaced
 	Preprocess  time.Duration `json:"preprocess"`  // ns in all
 	Run         time.Duration `json:"run"`         // likewise
@@ -50,6 +44,11 @@ func (s Steps) plus(o Steps) Steps {
 	return Steps{
 		s.Frames + o.Frames, s.Failed + o.Failed, s.Lost + o.Lost, s.Preprocess + o.Preprocess, s.Run + o.Run, s.Postprocess + o.Postprocess,
 	}
+}
+
+// since reports whether the counters are those of an earlier moment or have grown since.
+func (s Steps) since(o Steps) bool {
+	return s.Frames >= o.Frames && s.Failed >= o.Failed && s.Lost >= o.Lost && s.Preprocess >= o.Preprocess && s.Run >= o.Run && s.Postprocess >= o.Postprocess
 }
 
 // maxReport is the longest line of a report.

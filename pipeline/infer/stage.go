@@ -25,12 +25,16 @@ import (
 // A StageConfig configures a Stage.
 type StageConfig struct {
 	share.StageConfig          // without a socket
-	Infer             Config   // of the model
+	Infer             Config   // of the model; the stage sets Provider and Format
+	Providers         []string // the first that works runs the model
 	Command           []string // path and arguments of the program that calls Work: with the Config on stdin, frames as descriptor 3, reports as 4
 }
 
 // A Stage passes frames on with the results of a model, which a process of its own computes. The process is started again
 // whenever it ends.
+//
+// A provider that cannot load the model, or three of whose processes ended soon after they ran, is left out, until none is
+// left: then all are tried again after a pause.
 type Stage struct {
 	*share.Stage
 	config StageConfig
@@ -39,20 +43,21 @@ type Stage struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	mu     sync.Mutex
-	status Status
-	before Steps             // of the processes that have ended
-	failed map[string]string // providers that cannot run the model, and why
-	faults pipeline.FaultLog // limits the lines about frames without results
+	mu      sync.Mutex
+	status  Status
+	before  Steps             // of the processes that have ended
+	failed  map[string]string // providers that are left out, and why
+	crashes int               // ends of processes that ran, one soon after the other, with the same provider
+	faults  pipeline.FaultLog // limits the lines about frames without results
 }
 
 // A Status is the state of the process that runs a model.
 type Status struct {
 	State    State
-	Provider string // with which it loads or runs the model
+	Provider string // with which it loads or runs the model; "": none
 	Runtime  string // release of ONNX Runtime; "": not loaded yet
 	Starts   int    // of the process
-	Error    string // why it ended last, or what failed last; "": nothing has
+	Error    string // why it ended last, or a frame has no results; "": nothing has failed
 	Failed   []string
 	Steps    Steps // of all processes
 }
@@ -73,6 +78,8 @@ func (s *Stage) Plan(in pipeline.Format, outs []pipeline.Format) error {
 		return err
 	}
 	s.start.Do(func() {
+		s.config.Infer.Format = in
+		s.config.Infer.Format.Rate = pipeline.Rate{Num: 1, Den: 1} // nobody reads it, and JSON has no rate that is not known
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(context.Background())
 		s.ended.Go(func() { s.supervise(ctx) })
@@ -94,7 +101,7 @@ func (s *Stage) Status() Status {
 	defer s.mu.Unlock()
 	st := s.status
 	st.Steps = s.before.plus(st.Steps)
-	for _, p := range s.config.Infer.Providers {
+	for _, p := range s.config.Providers {
 		if why, is := s.failed[p]; is {
 			st.Failed = append(st.Failed, p+": "+why)
 		}
@@ -105,10 +112,11 @@ func (s *Stage) Status() Status {
 const (
 	firstPause, lastPause = time.Second, time.Minute
 	settled               = time.Minute // a process that ran for this long is started again soon
-	patience              = 2 * time.Second
+	mostCrashes           = 3
+	patience              = 2 * time.Second // for a process that has been told to end, and for one that has been killed
 )
 
-// supervise runs the process until ctx ends.
+// supervise runs processes until ctx ends.
 func (s *Stage) supervise(ctx context.Context) {
 	var faults pipeline.FaultLog
 	r := pipeline.Recovery{First: firstPause, Last: lastPause}
@@ -121,40 +129,43 @@ func (s *Stage) supervise(ctx context.Context) {
 		return pipeline.Fruitless, err
 	}
 	_ = r.Run(ctx, attempt, func(_ context.Context, fault error) bool { // it ends with ctx alone
-		next := s.blame(r.Attempts)
-		if left, due := faults.Due(fault.Error(), time.Now()); due {
+		provider, lost, left := s.blame(r.Attempts == 1)
+		if lost {
+			s.config.Logger.Warn("infer: a provider cannot run the model", "stage", s.config.Name, "provider", provider, "error", fault, "left", left)
+		} else if n, due := faults.Due("", time.Now()); due {
 			s.config.Logger.Error("infer: the model's process has ended and will be started again: frames go on without results",
-				pipeline.Unlogged([]any{"stage", s.config.Name, "error", fault}, left)...)
+				pipeline.Unlogged([]any{"stage", s.config.Name, "error", fault}, n)...)
 		}
-		return next
+		return lost && len(left) > 0
 	})
 }
 
-// blame decides what has ended the process: one that ended while a provider loaded the model, or a third time soon after it
-// ran, ends with that provider. It returns true if another provider is tried at once.
-func (s *Stage) blame(attempts int) bool {
+// blame decides whether the provider has ended the process, and is left out. left are the providers that are not, none if
+// all are tried again after a pause. fresh says that the process before ran for long, or was the first.
+func (s *Stage) blame(fresh bool) (provider string, lost bool, left []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.status.Provider
-	s.status.Provider = ""
-	if p == "" || s.status.State == Running && attempts < 3 {
-		s.status.State = Starting
-		return false
+	state := s.status.State
+	provider, s.status.Provider, s.status.State = s.status.Provider, "", Starting
+	if fresh {
+		s.crashes = 0
 	}
-	s.status.State = Starting
-	if _, known := s.failed[p]; !known {
-		s.failed[p] = s.status.Error
+	if state == Running {
+		s.crashes++
 	}
-	if len(s.remaining()) > 0 {
-		return true
+	if state == Starting || state == Running && s.crashes < mostCrashes {
+		return provider, false, nil
 	}
-	clear(s.failed) // after the pause all are tried again
-	return false
+	s.failed[provider], s.crashes = s.status.Error, 0
+	if left = s.remaining(); len(left) == 0 {
+		clear(s.failed)
+	}
+	return provider, true, left
 }
 
-// remaining returns the providers that have not failed. The lock must be held.
+// remaining returns the providers that are not left out. The lock must be held.
 func (s *Stage) remaining() []string {
-	return slices.DeleteFunc(slices.Clone(s.config.Infer.Providers), func(p string) bool {
+	return slices.DeleteFunc(slices.Clone(s.config.Providers), func(p string) bool {
 		_, failed := s.failed[p]
 		return failed
 	})
@@ -162,24 +173,29 @@ func (s *Stage) remaining() []string {
 
 // runProcess runs one process until it or ctx ends, and says why it ended.
 func (s *Stage) runProcess(ctx context.Context) error {
-	err := s.runCommand(ctx)
+	s.mu.Lock()
+	c := s.config.Infer
+	c.Provider = s.remaining()[0] // blame leaves one
+	s.status.Starts++
+	s.status.Provider, s.status.Runtime = c.Provider, ""
+	s.mu.Unlock()
+	failed := ""
+	err := s.runCommand(ctx, c, &failed)
+	switch {
+	case failed != "":
+		err = errors.New(failed)
+	case err == nil:
+		err = errors.New("it has ended by itself")
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = s.before.plus(s.status.Steps)
-	s.status.Steps = Steps{}
-	if err == nil {
-		err = errors.New("it has ended by itself")
-	}
-	s.status.Error = err.Error()
+	s.status.Steps, s.status.Error = Steps{}, err.Error()
 	return err
 }
 
-func (s *Stage) runCommand(ctx context.Context) error {
-	s.mu.Lock()
-	c := s.config.Infer
-	c.Providers = s.remaining()
-	s.status.Starts++
-	s.mu.Unlock()
+// runCommand runs one process. failed is set if it reports that the provider cannot load the model.
+func (s *Stage) runCommand(ctx context.Context, c Config, failed *string) error {
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -201,24 +217,38 @@ func (s *Stage) runCommand(ctx context.Context) error {
 	if wait == nil {
 		return errors.Join(err, reports.Close())
 	}
-	return errors.Join(err, s.follow(ctx, cmd, wait, reports, last))
+	return errors.Join(err, s.follow(ctx, cmd, wait, reports, last, failed))
 }
 
-// follow reads the process's reports until it ends. When ctx ends, the process is given a moment, and then killed.
-func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, reports *os.File, last *lastLine) error {
+// follow reads the process's reports until it ends. When ctx ends, the process is told to end if it runs the model, and
+// is killed if it does not. One that does not end then, because of a driver or a disk that hangs, is left behind.
+func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, reports *os.File, last *lastLine, failed *string) error {
 	var reading sync.WaitGroup
 	var strange error
 	reading.Go(func() {
-		if strange = readReports(reports, s.take); strange != nil {
+		if strange = readReports(reports, func(r report) { s.take(r, failed) }); strange != nil {
 			_ = cmd.Process.Kill() // it has ended, or ends now
 		}
 	})
+	ended, left := make(chan error, 1), make(chan struct{})
+	go func() { ended <- wait() }()
 	stop := context.AfterFunc(ctx, func() {
 		last.mute()
-		_ = cmd.Process.Signal(os.Interrupt) // it has ended, or is told to
-		time.AfterFunc(patience, func() { _ = cmd.Process.Kill() })
+		if s.Status().State == Running {
+			_ = cmd.Process.Signal(os.Interrupt) // it has ended, or is told to
+			time.Sleep(patience)
+		}
+		_ = cmd.Process.Kill() // likewise
+		time.Sleep(patience)
+		close(left)
 	})
-	err := wait()
+	var err error
+	select {
+	case err = <-ended:
+	case <-left:
+		err = fmt.Errorf("process %d does not end", cmd.Process.Pid)
+		s.config.Logger.Error("infer: the model's process does not end, and is left behind", "stage", s.config.Name, "process", cmd.Process.Pid)
+	}
 	stop()
 	_ = reports.SetReadDeadline(time.Now().Add(patience)) // a process that it has started might keep the pipe
 	reading.Wait()
@@ -229,35 +259,32 @@ func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, re
 	return err
 }
 
-// take takes a report of the process.
-func (s *Stage) take(r report) {
+// take takes a report of the process, which is not trusted.
+func (s *Stage) take(r report, failed *string) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch r.State {
-	case Loading, Running:
-		s.status.State, s.status.Provider, s.status.Runtime = r.State, printable.Text(r.Provider), printable.Text(r.Runtime)
-		s.config.Logger.Info("infer: the model is "+string(r.State), "stage", s.config.Name, "provider", s.status.Provider, "ONNX Runtime", s.status.Runtime)
+	next := r.State == Loading && s.status.State == Starting || r.State == Running && s.status.State == Loading
+	if next {
+		s.status.State, s.status.Runtime = r.State, printable.Text(r.Runtime)
 	}
-	if r.Steps != nil {
+	if r.Steps != nil && r.Steps.since(s.status.Steps) {
 		s.status.Steps = *r.Steps
 	}
-	if f := r.Failed; f != nil {
-		s.fail(printable.Text(f.Provider), printable.Text(f.Error))
+	if r.Failed != "" && s.status.State == Loading {
+		*failed = printable.Text(r.Failed)
 	}
-}
-
-// fail records a failure. The lock must be held.
-func (s *Stage) fail(provider, why string) {
-	s.status.Error = why
-	if !slices.Contains(s.config.Infer.Providers, provider) {
-		if left, due := s.faults.Due("", time.Now()); due {
-			s.config.Logger.Warn("infer: a frame goes on without results", pipeline.Unlogged([]any{"stage", s.config.Name, "error", why}, left)...)
-		}
-		return
+	warned, due := 0, false
+	if r.Frame != "" {
+		s.status.Error = printable.Text(r.Frame)
+		warned, due = s.faults.Due("", time.Now())
 	}
-	s.failed[provider] = why
-	left := s.remaining()
-	s.config.Logger.Warn("infer: a provider cannot run the model", "stage", s.config.Name, "provider", provider, "error", why, "left", left)
+	st := s.status
+	s.mu.Unlock()
+	if next {
+		s.config.Logger.Info("infer: the model is "+string(st.State), "stage", s.config.Name, "provider", st.Provider, "ONNX Runtime", st.Runtime)
+	}
+	if due {
+		s.config.Logger.Warn("infer: a frame goes on without results", pipeline.Unlogged([]any{"stage", s.config.Name, "error", st.Error}, warned)...)
+	}
 }
 
 // environment returns the process's environment: paths of libraries, and settings of the driver. Releases of ONNX Runtime
@@ -307,8 +334,11 @@ func (l *lastLine) end() {
 	if l.rest = l.rest[:0]; text == "" {
 		return
 	}
-	if !crashed(l.last) {
+	switch {
+	case !crashed(l.last):
 		l.last = text
+	case strings.HasPrefix(text, "what(): ") && strings.HasPrefix(l.last, terminated):
+		l.last += " " + text
 	}
 	if left, due := l.faults.Due("", time.Now()); due && !l.muted {
 		l.log.Warn("infer: the model's process writes", pipeline.Unlogged([]any{"stage", l.stage, "line", text}, left)...)
@@ -322,9 +352,12 @@ func (l *lastLine) mute() {
 	l.muted = true
 }
 
-// crashed reports whether a line is the first that a Go program writes when it crashes; details follow.
+// terminated is how the C++ library begins its report of an exception that nothing handles.
+const terminated = "terminate called"
+
+// crashed reports whether a line is the first that a program writes when it crashes; details follow.
 func crashed(line string) bool {
-	return strings.HasPrefix(line, "SIG") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ")
+	return strings.HasPrefix(line, terminated) || strings.HasPrefix(line, "SIG") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ")
 }
 
 // text returns the last line, also one that has not ended.

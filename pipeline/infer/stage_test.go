@@ -26,7 +26,7 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 	"work": work,
 	"works": func(c Config, frames, reports *os.File) error {
 		r := reporter{to: reports}
-		if err := r.send(report{State: Running, Provider: c.Providers[0], Runtime: "1.17.0"}); err != nil {
+		if err := errors.Join(r.send(report{State: Loading, Runtime: "1.17.0"}), r.send(report{State: Running, Runtime: "1.17.0"})); err != nil {
 			return err
 		}
 		k, err := share.Dial(context.Background(), share.ClientConfig{Conn: frames, Answers: true})
@@ -41,13 +41,13 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 	},
 	"fails": func(Config, *os.File, *os.File) error { return errors.New("no library is here") },
 	"panics": func(_ Config, _, reports *os.File) error {
-		_ = (&reporter{to: reports}).send(report{State: Loading, Provider: "cpu"})
+		_ = (&reporter{to: reports}).send(report{State: Loading})
 		panic("an index is out of range")
 	},
 	"ends": func(Config, *os.File, *os.File) error { return nil },
 	"hangs": func(_ Config, _, reports *os.File) error {
 		signal.Ignore(os.Interrupt)
-		_ = (&reporter{to: reports}).send(report{State: Loading, Provider: "cpu"})
+		_ = (&reporter{to: reports}).send(report{State: Loading})
 		select {}
 	},
 	"writes no report": func(_ Config, _, reports *os.File) error {
@@ -66,21 +66,40 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 		}
 		return errors.New("that was much")
 	},
-	"needs cpu": func(c Config, frames, reports *os.File) error {
+	"needs cpu": func(c Config, _, reports *os.File) error {
 		r := &reporter{to: reports}
-		for _, p := range c.Providers {
-			_ = r.send(report{State: Loading, Provider: p})
-			switch p {
-			case "tensorrt":
-				_ = r.send(report{Failed: &failed{p, "no engine"}})
-			case "cuda": // ends the process
-				os.Exit(3)
-			case "cpu":
-				_ = r.send(report{State: Running, Provider: p})
-				select {}
-			}
+		_ = r.send(report{State: Loading})
+		switch c.Provider {
+		case "tensorrt":
+			_ = r.send(report{Failed: "no engine"})
+			return errors.New("no engine")
+		case "cuda":
+			os.Exit(3)
 		}
+		_ = r.send(report{State: Running})
+		select {}
+	},
+	"crashes": func(_ Config, _, reports *os.File) error {
+		r := &reporter{to: reports}
+		_ = r.send(report{State: Loading})
+		_ = r.send(report{State: Running})
+		_ = r.send(report{Frame: "frame 7: out of memory"})
+		fmt.Fprintln(os.Stderr, "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\nSIGABRT: abort")
+		os.Exit(2)
 		return nil
+	},
+	"lies": func(_ Config, _, reports *os.File) error {
+		r := &reporter{to: reports}
+		_ = r.send(report{State: Running})
+		_ = r.send(report{Failed: "nothing is loaded"})
+		for range 1000 {
+			_ = r.send(report{State: Loading})
+			_ = r.send(report{State: "lost"})
+			_ = r.send(report{Frame: "none"})
+			_ = r.send(report{Steps: &Steps{Frames: 5, Run: 5}})
+			_ = r.send(report{Steps: &Steps{Frames: 6, Run: -5}})
+		}
+		select {}
 	},
 }
 
@@ -125,7 +144,8 @@ func newStage(t *testing.T, process string, providers ...string) (*Stage, *logbo
 	log := &logbook{}
 	s, err := NewStage(StageConfig{
 		StageConfig: share.StageConfig{Name: "model", Logger: slog.New(slog.NewTextHandler(log, nil))},
-		Infer:       Config{Model: "none", Providers: providers, Every: 1},
+		Infer:       Config{Model: "none", Every: 1},
+		Providers:   providers,
 		Command:     []string{"/proc/self/exe", "process", process},
 	})
 	if err != nil {
@@ -177,7 +197,7 @@ func TestAProcessThatEndsIsStartedAgain(t *testing.T) {
 			if !strings.Contains(st.Error, reason) {
 				t.Errorf("error %q, and must contain %q", st.Error, reason)
 			}
-			if n := strings.Count(log.String(), "will be started again"); n != 1 {
+			if n := strings.Count(log.String(), "will be started again") + strings.Count(log.String(), "cannot run the model"); n != 1 {
 				t.Errorf("%d lines about the end:\n%s", n, log)
 			}
 			if log := log.String(); len(log) > 16<<10 || strings.Contains(log, "\x1b") {
@@ -189,10 +209,46 @@ func TestAProcessThatEndsIsStartedAgain(t *testing.T) {
 
 // TestAProviderThatFailsIsLeftOut has one provider that reports that it fails, and one that ends the process.
 func TestAProviderThatFailsIsLeftOut(t *testing.T) {
+	t.Parallel()
 	s, log := newStage(t, "needs cpu", "tensorrt", "cuda", "cpu")
 	st := await(t, s, "it runs", func(st Status) bool { return st.State == Running })
-	if st.Provider != "cpu" || st.Starts != 2 || len(st.Failed) != 2 || st.Failed[0] != "tensorrt: no engine" || !strings.Contains(st.Failed[1], "exit status 3") {
+	if st.Provider != "cpu" || st.Starts != 3 || len(st.Failed) != 2 || st.Failed[0] != "tensorrt: no engine" || !strings.Contains(st.Failed[1], "exit status 3") {
 		t.Errorf("%+v\n%s", st, log)
+	}
+	if n := strings.Count(log.String(), "a provider cannot run the model"); n != 2 {
+		t.Errorf("%d lines about two providers:\n%s", n, log)
+	}
+}
+
+// TestCrashesOfTheLastProviderEndNothing has a process that ends soon after it runs: each provider is left out after three
+// of them, and after the last one all are tried again.
+func TestCrashesOfTheLastProviderEndNothing(t *testing.T) {
+	t.Parallel()
+	const reason = "exit status 2: terminate called after throwing an instance of 'std::bad_alloc' what():  std::bad_alloc"
+	two := &Stage{config: StageConfig{Providers: []string{"cuda", "cpu"}}, failed: map[string]string{}}
+	for i, want := range []string{"", "", "cuda", "", "", "cpu", "", "", "cuda"} {
+		two.status.Provider, two.status.State, two.status.Error = two.remaining()[0], Running, reason
+		if provider, lost, _ := two.blame(i == 0); lost != (want != "") || lost && provider != want {
+			t.Errorf("crash %d: %s is left out: %t, and it should be %q", i, provider, lost, want)
+		}
+	}
+	s, log := newStage(t, "crashes", "cpu")
+	st := await(t, s, "a third start", func(st Status) bool { return st.Starts > 2 && st.Error == reason })
+	if len(st.Failed) != 0 {
+		t.Errorf("%+v\n%s", st, log)
+	}
+}
+
+// TestReportsThatCannotBe has a process that reports what did not happen.
+func TestReportsThatCannotBe(t *testing.T) {
+	t.Parallel()
+	s, log := newStage(t, "lies", "cpu")
+	st := await(t, s, "all reports", func(st Status) bool { return st.State == Loading && st.Steps.Frames == 5 })
+	if st.Steps.Run != 5 || st.Starts != 1 || len(st.Failed) != 0 {
+		t.Errorf("%+v", st)
+	}
+	if n := strings.Count(log.String(), "\n"); n > 4 {
+		t.Errorf("%d lines:\n%s", n, log)
 	}
 }
 
@@ -223,13 +279,13 @@ func TestAStageEndsWithItsProcess(t *testing.T) {
 
 // FuzzReports checks that no text of a process breaks the stage that reads it.
 func FuzzReports(f *testing.F) {
-	f.Add([]byte(`{"state":"running","provider":"cpu","runtime":"1.17.0"}` + "\n" + `{"steps":{"frames":1}}` + "\n"))
-	f.Add([]byte(`{"failed":{"provider":"cuda","error":"out of memory"}}`))
+	f.Add([]byte(`{"state":"loading","runtime":"1.17.0"}` + "\n" + `{"steps":{"frames":1}}` + "\n"))
+	f.Add([]byte(`{"failed":"out of memory","frame":"frame 1: \u001b"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		s := &Stage{config: StageConfig{StageConfig: share.StageConfig{Logger: slog.New(slog.DiscardHandler)}}, failed: map[string]string{}}
-		s.config.Infer.Providers = []string{"cuda", "cpu"}
-		_ = readReports(io.LimitReader(bytes.NewReader(text), 1<<20), s.take)
-		if st := s.Status(); strings.ContainsAny(st.Provider+st.Runtime+st.Error, "\x1b\x00") {
+		failed := ""
+		_ = readReports(io.LimitReader(bytes.NewReader(text), 1<<20), func(r report) { s.take(r, &failed) })
+		if st := s.Status(); strings.ContainsAny(failed+st.Runtime+st.Error, "\x1b\x00") {
 			t.Errorf("%+v", st)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
@@ -30,6 +30,8 @@ const (
 	longestTensorRT = time.Hour
 	// interval is the time between two reports of the steps.
 	interval = time.Second
+	// mostFailures is the number of frames in a row for which the model may fail on a GPU; then its process ends.
+	mostFailures = 3
 )
 
 // A worker runs a model in the process that a Stage has started.
@@ -39,11 +41,13 @@ type worker struct {
 	runtime *onnxruntime.Runtime
 	reports reporter
 	log     *slog.Logger
+	engine  engine
+	out     *postprocess.Postprocessor
 
-	provider string
-	engine   engine
-	out      *postprocess.Postprocessor
-	steps    Steps
+	failures int // frames in a row for which the model failed
+
+	mu    sync.Mutex
+	steps Steps
 }
 
 // Work is the process: it runs the model on frames that come over a connection until that or ctx ends. It enters the
@@ -57,52 +61,47 @@ func Work(ctx context.Context, c Config, frames *os.File, reports io.Writer, log
 	if w.engine != nil {
 		err = errors.Join(err, w.engine.close())
 	}
+	if ctx.Err() != nil {
+		return nil // the stage ends
+	}
 	return err
 }
 
-// load loads the model with the first provider that works.
-func (w *worker) load(ctx context.Context) error {
-	gpu := slices.ContainsFunc(w.config.Providers, func(p string) bool { return p != "cpu" })
-	if err := sandbox.Enter(sandbox.Limits{Memory: w.config.Memory, Device: gpu}); err != nil {
+// load loads the model. Only an error of the provider itself is reported as one.
+func (w *worker) load(ctx context.Context) (err error) {
+	if err := sandbox.Enter(sandbox.Limits{Memory: w.config.Memory, Device: w.config.Provider != onnxruntime.CPU}); err != nil {
 		return err
 	}
-	var err error
 	if w.runtime, err = onnxruntime.Open(w.config.Library); err != nil {
 		return err
 	}
 	if w.plan, err = NewPlan(w.config); err != nil {
 		return err
 	}
-	for _, p := range w.config.Providers {
-		if err := w.reports.send(report{State: Loading, Provider: p, Runtime: w.runtime.Version()}); err != nil {
-			return err
-		}
-		if err = w.loadWith(ctx, p); err == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err := w.reports.send(report{Failed: &failed{p, err.Error()}}); err != nil {
-			return err
-		}
+	if _, err := w.plan.Preprocessor(w.config.Format); err != nil {
+		return err
 	}
-	return fmt.Errorf("no provider runs the model: %w", err)
-}
-
-// loadWith loads the model with a provider. If that hangs, the process ends.
-func (w *worker) loadWith(ctx context.Context, provider string) (err error) {
+	if w.out, err = w.plan.Postprocessor(w.config.Format); err != nil {
+		return err
+	}
+	if err := w.reports.send(report{State: Loading, Runtime: w.runtime.Version()}); err != nil {
+		return err
+	}
 	most := longestLoad
-	if provider == onnxruntime.TensorRT {
+	if w.config.Provider == onnxruntime.TensorRT {
 		most = longestTensorRT
 	}
 	hangs := time.AfterFunc(most, func() {
-		w.log.Error("loading the model hangs: its process ends", "provider", provider)
+		w.log.Error("loading the model hangs: its process ends")
 		os.Exit(1)
 	})
 	defer hangs.Stop()
-	w.provider = provider
-	w.engine, err = w.newEngine(ctx, provider)
+	if w.engine, err = w.newEngine(ctx); err == nil {
+		err = w.engine.start(w.config.Format)
+	}
+	if err != nil && ctx.Err() == nil {
+		err = errors.Join(err, w.reports.send(report{Failed: err.Error()}))
+	}
 	return err
 }
 
@@ -112,73 +111,113 @@ func (w *worker) serve(ctx context.Context, frames *os.File) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closed := client.Close(); err == nil {
-			err = closed
-		}
-	}()
-	if err := w.engine.start(client.Format()); err != nil {
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if err := w.reports.send(report{State: Running, Runtime: w.runtime.Version()}); err != nil {
 		return err
 	}
-	if w.out, err = w.plan.Postprocessor(client.Format()); err != nil {
-		return err
-	}
-	if err := w.reports.send(report{State: Running, Provider: w.provider, Runtime: w.runtime.Version()}); err != nil {
-		return err
-	}
-	for reported := time.Now(); ; {
+	defer w.reportSteps(ctx)()
+	for {
 		f, err := client.Next(ctx)
+		if errors.Is(err, share.ErrClosed) {
+			return nil // the stage ends
+		}
 		if err != nil {
-			if errors.Is(err, share.ErrClosed) || ctx.Err() != nil {
-				return nil // the stage ends
-			}
 			return err
 		}
-		w.steps.Lost = f.Lost
 		if err := w.answer(ctx, f); err != nil {
-			return err
-		}
-		if time.Since(reported) >= interval {
-			steps := w.steps
-			if err := w.reports.send(report{Steps: &steps}); err != nil {
-				return err
-			}
-			reported = time.Now()
+			return fmt.Errorf("frame %d: %w", f.Sequence, err)
 		}
 	}
 }
 
-// answer returns the results of a frame. An error ends the process.
+// reportSteps reports the steps at intervals if they change, and at the end.
+func (w *worker) reportSteps(ctx context.Context) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var last Steps
+	report := func() {
+		w.mu.Lock()
+		now := w.steps
+		w.mu.Unlock()
+		if now != last && w.reports.send(report{Steps: &now}) == nil {
+			last = now
+		}
+	}
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		t := time.NewTicker(interval)
+		defer t.Stop()
+		for {
+			select {
+			case <-t.C:
+				report()
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return func() {
+		cancel()
+		reporting.Wait()
+		report()
+	}
+}
+
+// answer returns the results of a frame, or gives it back without any if the model fails. An error ends the process.
 func (w *worker) answer(ctx context.Context, f *share.SharedFrame) error {
-	limited, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
 	hangs := time.AfterFunc(longest+grace, func() {
-		w.log.Error("the model hangs: its process ends", "frame", f.Sequence, "provider", w.provider)
+		w.log.Error("the model hangs: its process ends", "frame", f.Sequence)
 		os.Exit(1)
 	})
 	defer hangs.Stop()
-	r := pipeline.Result{Began: time.Now()}
-	outputs, err := w.run(limited, f)
-	w.steps.Frames++
+	r, err := w.infer(ctx, f)
 	if ctx.Err() != nil {
 		return nil // the stage ends
 	}
+	if err == nil {
+		w.failures = 0
+		err = f.Respond(r)
+	}
+	if errors.Is(err, share.ErrClosed) {
+		return nil // Next says so, too
+	}
 	if err != nil {
-		_ = w.reports.send(report{Failed: &failed{w.provider, err.Error()}}) // the process ends in any case
-		return fmt.Errorf("frame %d: %w", f.Sequence, err)
+		w.count(func(s *Steps) { s.Failed++ })
+		if w.failures >= mostFailures && w.config.Provider != onnxruntime.CPU { // a GPU may be lost to the process
+			return err
+		}
+		if err := w.reports.send(report{Frame: fmt.Sprintf("frame %d: %v", f.Sequence, err)}); err != nil {
+			return err
+		}
+	}
+	if err := f.Release(); !errors.Is(err, share.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// count changes the steps.
+func (w *worker) count(change func(*Steps)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	change(&w.steps)
+}
+
+// infer makes the model's input of a frame, runs the model, and makes results of its outputs.
+func (w *worker) infer(ctx context.Context, f *share.SharedFrame) (r pipeline.Result, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, longest, fmt.Errorf("it took longer than %v", longest))
+	defer cancel()
+	r.Began = time.Now()
+	w.count(func(s *Steps) { s.Frames, s.Lost = s.Frames+1, f.Lost })
+	outputs, err := w.run(ctx, f)
+	if err != nil {
+		w.failures++
+		return r, err
 	}
 	ran := time.Now()
 	err = w.out.Process(outputs, w.engine.placement(), &r)
 	r.Ended = time.Now()
-	w.steps.Postprocess += r.Ended.Sub(ran)
-	if err == nil {
-		err = f.Respond(r)
-	}
-	if err != nil && !errors.Is(err, share.ErrClosed) { // the frame goes on without results
-		w.steps.Failed++
-		err = w.reports.send(report{Failed: &failed{Error: fmt.Sprintf("results of frame %d: %v", f.Sequence, err)}})
-	}
-	return errors.Join(err, f.Release())
+	w.count(func(s *Steps) { s.Postprocess += r.Ended.Sub(ran) })
+	return r, err
 }
 
 // run makes the model's input of a frame and runs the model.
@@ -189,7 +228,6 @@ func (w *worker) run(ctx context.Context, f *share.SharedFrame) ([]tensor.Tensor
 	}
 	prepared := time.Now()
 	outputs, err := w.engine.run(ctx)
-	w.steps.Preprocess += prepared.Sub(began)
-	w.steps.Run += time.Since(prepared)
+	w.count(func(s *Steps) { s.Preprocess, s.Run = s.Preprocess+prepared.Sub(began), s.Run+time.Since(prepared) })
 	return outputs, err
 }

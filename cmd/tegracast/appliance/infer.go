@@ -47,6 +47,9 @@ func (m namedModel) String() string {
 		text += fmt.Sprintf("; a frame takes %.1f ms before the model, %.1f ms in it and %.1f ms after it",
 			1e3*st.Steps.Preprocess.Seconds()/float64(n), 1e3*st.Steps.Run.Seconds()/float64(n), 1e3*st.Steps.Postprocess.Seconds()/float64(n))
 	}
+	for _, f := range st.Failed {
+		text += "; " + f
+	}
 	if st.Error != "" && st.State != infer.Running {
 		text += "; " + st.Error
 	}

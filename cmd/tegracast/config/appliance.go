@@ -3,6 +3,9 @@
 package config
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tegracast/tegracast/board/gpio"
@@ -87,8 +90,20 @@ func (a *Appliance) pictures(name string) (Pictures, bool) {
 // TakeWeb replaces the section web by that of another configuration.
 func (a *Appliance) TakeWeb(from *Appliance) { a.Web, a.file.Web = from.Web, from.file.Web }
 
-// Changes lists where the files of two configurations differ, as paths such as outputs[raw].rtp.mtu.
-func Changes(old, new *Appliance) []string { return yamlfile.Changes(old.file, new.file) }
+// Changes lists where the files of two configurations differ, and the files of models that these name, as paths such as
+// outputs[raw].rtp.mtu.
+func Changes(old, new *Appliance) []string {
+	list := yamlfile.Changes(old.file, new.file)
+	for i := range new.Stages {
+		s := &new.Stages[i]
+		key := fmt.Sprintf("infer[%s]", s.Name) // other kinds have no digest
+		of := func(path string) bool { return strings.HasPrefix(path, key) }
+		if o := old.Stage(s.Name); o != nil && o.digest != s.digest && !slices.ContainsFunc(list, of) {
+			list = append(list, key+".model")
+		}
+	}
+	return list
+}
 
 // A SourceKind is a kind of source: one of the fields of SourceKinds.
 type SourceKind interface {
@@ -180,7 +195,7 @@ func (s *Stage) Same(other *Stage) bool {
 
 // Adjusts reports whether two stages differ at most in values that can change while the stage runs.
 func (s *Stage) Adjusts(other *Stage) bool {
-	return yamlfile.Same(s.Kind.restarts(), other.Kind.restarts())
+	return s.digest == other.digest && yamlfile.Same(s.Kind.restarts(), other.Kind.restarts())
 }
 
 // An OutputKind is a kind of output: one of the fields of OutputKinds.

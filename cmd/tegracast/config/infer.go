@@ -4,6 +4,8 @@ package config
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"fmt"
 	"image"
 	"path/filepath"
 	"slices"
@@ -23,11 +25,11 @@ type Infer struct {
 	Model     string      `yaml:"model" jsonschema:"minLength=1" jsonschema_description:"Path of the model, an ONNX file. In a configuration that comes from the page it must be in the folder web.models."`
 	Input     InferInput  `yaml:"input,omitempty" jsonschema_description:"How a frame becomes the model's input."`
 	Output    InferOutput `yaml:"output" jsonschema_description:"How the model's outputs become results."`
-	Providers []string    `yaml:"providers,omitempty" jsonschema:"minItems=1,maxItems=3,uniqueItems=true,enum=tensorrt,enum=cuda,enum=cpu" jsonschema_description:"What runs the model: the first of these that can (default [cpu]; [tensorrt, cuda, cpu] on a GPU)."`
+	Providers []string    `yaml:"providers,omitempty" jsonschema:"minItems=1,maxItems=3,uniqueItems=true,enum=tensorrt,enum=cuda,enum=cpu" jsonschema_description:"What runs the model: the first of these that can (default [cpu]; write [tensorrt, cuda, cpu] to use a GPU)."`
 	Every     int         `yaml:"every,omitempty" jsonschema:"minimum=1,maximum=1048576" jsonschema_description:"The model gets every n-th frame (default 1)."`
 	Deadline  Duration    `yaml:"deadline,omitempty" jsonschema_description:"How long a frame waits for its results at most (default 100ms; at most 1s, and 60 frame periods). It goes on without results then."`
-	Threads   int         `yaml:"threads,omitempty" jsonschema:"minimum=1,maximum=256" jsonschema_description:"Threads of the CPU that the model runs on (default: half of the processors)."`
-	Memory    int         `yaml:"memory,omitempty" jsonschema:"minimum=64,maximum=1048576" jsonschema_description:"MiB of memory that the model's process may use, without a GPU's memory (default 4096)."`
+	Threads   int         `yaml:"threads,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Threads of the CPU that the model runs on (default: half of the processors)."`
+	Memory    int         `yaml:"memory,omitempty" jsonschema:"minimum=512,maximum=1048576" jsonschema_description:"MiB of memory that the model's process may use, without a GPU's memory (default 4096)."`
 	Library   string      `yaml:"library,omitempty" jsonschema_description:"Path of ONNX Runtime's library, 1.17 or newer (default: libonnxruntime.so.1 where the system has its libraries)."`
 
 	passed passed
@@ -67,7 +69,7 @@ func (c *Infer) head() (name, from *string) { return &c.Name, &c.From }
 func (c *Infer) Config() infer.StageConfig {
 	in, out := &c.Input, &c.Output
 	model := infer.Config{
-		Model: c.Model, Library: c.Library, Providers: c.Providers, Threads: c.Threads, Memory: uint64(c.Memory) << 20, Every: c.Every,
+		Model: c.Model, Library: c.Library, Threads: c.Threads, Memory: uint64(c.Memory) << 20, Every: c.Every,
 		Input: infer.Input{
 			NHWC: in.Layout == "nhwc", BGR: in.Colors == "bgr", Letterbox: in.Letterbox, Fill: in.Fill, Mean: channels(in.Mean, 0), Scale: channels(in.Scale, 1),
 		},
@@ -82,6 +84,7 @@ func (c *Infer) Config() infer.StageConfig {
 	return infer.StageConfig{
 		StageConfig: share.StageConfig{Name: c.Name, Pixels: c.passed.pixel, Turned: c.passed.turned, Deadline: c.Deadline.V, Waits: c.passed.waits},
 		Infer:       model,
+		Providers:   c.Providers,
 	}
 }
 
@@ -150,7 +153,7 @@ func (c *Infer) check(r *resolver, at yamlfile.Section, s *Stage, in Pictures) e
 	if err != nil {
 		return at.Key("model").Errorf("%w", err)
 	}
-	s.digest = plan.Model.Digest
+	s.digest = fmt.Sprintf("%s %x", plan.Model.Digest, sha256.Sum256([]byte(strings.Join(c.labels, "\n"))))
 	source := r.out.Source(r.out.origin(c.From))
 	if !source.FormatKnown || in.Pixel == 0 {
 		return nil // the process finds it
@@ -178,11 +181,18 @@ func (c *Infer) checkFolder(r *resolver, at yamlfile.Section) error {
 		}
 	}
 	folder := cmp.Or(r.installed.Web.Models, defaultModels)
+	if r.installed.file == nil {
+		folder = ""
+	}
 	for _, x := range []struct {
 		at   yamlfile.Section
 		path string
 	}{{at.Key("model"), c.Model}, {at.Key("output").Key("labels"), c.Output.Labels}} {
-		if !known[x.path] && !within(folder, x.path) {
+		switch {
+		case known[x.path] || within(folder, x.path):
+		case folder == "":
+			return x.at.Errorf("%q: the page cannot choose models while the installed configuration has a mistake", x.path)
+		default:
 			return x.at.Errorf("%q: on the page, a model's files must be in %s (web.models of the installed file)", x.path, folder)
 		}
 	}
@@ -194,6 +204,9 @@ func (c *Infer) checkFolder(r *resolver, at yamlfile.Section) error {
 
 // within reports whether path is that of a file in folder, also after links have been followed.
 func within(folder, path string) bool {
+	if folder == "" {
+		return false
+	}
 	folder, err := filepath.EvalSymlinks(folder)
 	if err != nil {
 		return false

@@ -86,6 +86,45 @@ func TestModelsThatDoNotFit(t *testing.T) {
 	}
 }
 
+// TestChangedModels checks that a reload sees files that have changed under the same name.
+func TestChangedModels(t *testing.T) {
+	dir := t.TempDir()
+	path, labels := modelFile(t, dir, tensor.Float32, 3), filepath.Join(dir, "labels")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(labels, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func() *Appliance {
+		t.Helper()
+		a, err := Parse("c.yaml", changed(t, path, "kind: classes", "kind: classes, labels: "+labels))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	write(strings.Repeat("a\n", 10))
+	first := read()
+	if list := Changes(first, read()); len(list) != 0 || !first.Stage("model").Adjusts(read().Stage("model")) {
+		t.Errorf("nothing has changed: %v", list)
+	}
+	write(strings.Repeat("b\n", 10))
+	second := read()
+	b, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(path, append(b, infertest.Sub(2, "another producer")...), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, pair := range [][2]*Appliance{{first, second}, {second, read()}} {
+		if list := Changes(pair[0], pair[1]); len(list) != 1 || list[0] != "infer[model].model" || pair[0].Stage("model").Adjusts(pair[1].Stage("model")) {
+			t.Errorf("change %d: %v", i, list)
+		}
+	}
+}
+
 // TestModelsFromThePage checks that a text that comes from the page names no files but those of the installed file, and
 // models in the folder for them.
 func TestModelsFromThePage(t *testing.T) {
@@ -116,7 +155,7 @@ func TestModelsFromThePage(t *testing.T) {
 		{folder + "/../" + filepath.Base(elsewhere) + "/" + filepath.Base(outside), "", "", installed, "infer[0].model: "},
 		{inside, "kind: classes", "kind: classes, labels: /etc/passwd", installed, "infer[0].output.labels: "},
 		{inside, "size: [32, 16]}", "size: [32, 16]}, library: /tmp/evil.so", installed, "infer[0].library: "},
-		{inside, "", "", &Appliance{}, "infer[0].model: "},
+		{inside, "", "", &Appliance{}, "while the installed configuration has a mistake"},
 	} {
 		_, err := ParseFromPage("page", changed(t, c.path, c.old, c.new), c.installed)
 		if c.says == "" && err != nil || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
