@@ -26,8 +26,8 @@ const (
 	reportsDescriptor = 4
 )
 
-// maxModelConfig is more than the longest configuration of a model, which has all labels.
-const maxModelConfig = 64 << 20
+// maxTask is more than the longest task, which has all labels.
+const maxTask = 64 << 20
 
 func inferCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("infer", inferUsage)
@@ -41,13 +41,13 @@ func inferCommand(ctx context.Context, e env, args []string) error {
 	if info, err := frames.Stat(); err != nil || info.Mode()&os.ModeSocket == 0 {
 		return terminal.UsageError{Err: errors.New("serve starts this command, for a stage infer: see docs/inference.md")}
 	}
-	text, err := io.ReadAll(io.LimitReader(os.Stdin, maxModelConfig))
+	text, err := io.ReadAll(io.LimitReader(os.Stdin, maxTask))
 	if err != nil {
 		return err
 	}
-	var c infer.Config
-	if err := json.Unmarshal(text, &c); err != nil {
+	var t infer.Task
+	if err := json.Unmarshal(text, &t); err != nil {
 		return fmt.Errorf("the model's configuration: %w", err)
 	}
-	return infer.Work(ctx, c, frames, reports, e.Log)
+	return infer.Work(ctx, t, frames, reports, e.Log)
 }

@@ -21,18 +21,23 @@ var ErrModel = errors.New("the model does not fit")
 // Providers are the execution providers of ONNX Runtime that a model can run with.
 var Providers = []string{onnxruntime.TensorRT, onnxruntime.CUDA, onnxruntime.CPU}
 
-// A Config describes a model. The process that runs it gets it as JSON.
+// A Config describes a model.
 type Config struct {
-	Model    string // path of the ONNX file
-	Library  string // path of ONNX Runtime; "": the usual places
-	Provider string // what runs the model, one of Providers
-	Threads  int    // of the CPU
-	Memory   uint64 // bytes that the process may use, without a GPU's memory
-	Cache    string // folder for engines of TensorRT, which need minutes to be made; "": they are not kept
-	Every    int    // the model gets every n-th frame
-	Format   pipeline.Format
-	Input    Input
-	Output   Output
+	Model   string // path of the ONNX file
+	Library string // path of ONNX Runtime; "": the usual places
+	Threads int    // of the CPU
+	Memory  uint64 // bytes that the process may use, without a GPU's memory
+	Cache   string // folder for engines of TensorRT, which need minutes to be made; "": they are not kept
+	Every   int    // the model gets every n-th frame
+	Input   Input
+	Output  Output
+}
+
+// A Task is the work of a process, which gets it as JSON.
+type Task struct {
+	Config   Config
+	Provider string          // one of Providers
+	Format   pipeline.Format // of the frames
 }
 
 // Input says how a frame becomes the model's input.
@@ -72,10 +77,11 @@ func NewPlan(c Config) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Plan{Model: m, config: c}
-	if p.Input, err = c.Input.fit(m.Inputs); err != nil {
+	in, err := c.Input.fit(m.Inputs)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrModel, err)
 	}
+	p := &Plan{Model: m, Input: in, config: c}
 	if _, err := p.Postprocessor(pipeline.Format{}); err != nil {
 		return nil, fmt.Errorf("%w: output: %w", ErrModel, err)
 	}

@@ -31,15 +31,15 @@ type engine interface {
 // newEngine loads the model with the provider, and runs it once, because the first run takes longer.
 func (w *worker) newEngine(ctx context.Context) (e engine, err error) {
 	session, err := w.runtime.NewSession(onnxruntime.SessionConfig{
-		Model: w.config.Model, Digest: w.plan.Model.Digest, Provider: w.config.Provider, Threads: w.config.Threads, Cache: w.config.Cache, Log: w.log,
+		Model: w.task.Config.Model, Digest: w.plan.Model.Digest, Provider: w.task.Provider, Threads: w.task.Config.Threads, Cache: w.task.Config.Cache, Log: w.log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if w.config.Provider == onnxruntime.CPU {
+	if w.task.Provider == onnxruntime.CPU {
 		e, err = newCPU(session, w.plan)
 	} else {
-		e, err = newGPU(session, w.plan, w.config.Cache)
+		e, err = newGPU(session, w.plan, w.task.Config.Cache)
 	}
 	if err == nil {
 		_, err = e.run(ctx)

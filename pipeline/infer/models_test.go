@@ -25,8 +25,8 @@ import (
 )
 
 // work is the process that Work is.
-func work(c Config, frames, reports *os.File) error {
-	return Work(context.Background(), c, frames, reports, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+func work(t Task, frames, reports *os.File) error {
+	return Work(context.Background(), t, frames, reports, slog.New(slog.NewTextHandler(os.Stderr, nil)))
 }
 
 // A camera emits grey frames of 64 x 48 pixels until its context ends, each when the output has had the one before. It is

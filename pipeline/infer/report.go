@@ -20,7 +20,7 @@ const (
 	Running  State = "running"
 )
 
-// A report is what the process tells the program that has started it: a line of JSON.
+// A report goes from the process to the program that has started it, as a line of JSON.
 type report struct {
 	State   State  `json:"state,omitempty"`
 	Runtime string `json:"runtime,omitempty"` // release of ONNX Runtime

@@ -25,9 +25,9 @@ import (
 // A StageConfig configures a Stage.
 type StageConfig struct {
 	share.StageConfig          // without a socket
-	Infer             Config   // of the model; the stage sets Provider and Format
+	Infer             Config   // of the model
 	Providers         []string // the first that works runs the model
-	Command           []string // path and arguments of the program that calls Work: with the Config on stdin, frames as descriptor 3, reports as 4
+	Command           []string // path and arguments of the program that calls Work: with the Task on stdin, frames as descriptor 3, reports as 4
 }
 
 // A Stage passes frames on with the results of a model, which a process of its own computes. The process is started again
@@ -38,6 +38,7 @@ type StageConfig struct {
 type Stage struct {
 	*share.Stage
 	config StageConfig
+	format pipeline.Format // of the frames; set before the process starts
 
 	start  sync.Once
 	cancel context.CancelFunc
@@ -78,8 +79,8 @@ func (s *Stage) Plan(in pipeline.Format, outs []pipeline.Format) error {
 		return err
 	}
 	s.start.Do(func() {
-		s.config.Infer.Format = in
-		s.config.Infer.Format.Rate = pipeline.Rate{Num: 1, Den: 1} // nobody reads it, and JSON has no rate that is not known
+		s.format = in
+		s.format.Rate = pipeline.Rate{Num: 1, Den: 1} // nobody reads it, and JSON has no rate that is not known
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(context.Background())
 		s.ended.Go(func() { s.supervise(ctx) })
@@ -174,13 +175,12 @@ func (s *Stage) remaining() []string {
 // runProcess runs one process until it or ctx ends, and says why it ended.
 func (s *Stage) runProcess(ctx context.Context) error {
 	s.mu.Lock()
-	c := s.config.Infer
-	c.Provider = s.remaining()[0] // blame leaves one
+	provider := s.remaining()[0] // blame leaves one
 	s.status.Starts++
-	s.status.Provider, s.status.Runtime = c.Provider, ""
+	s.status.Provider, s.status.Runtime = provider, ""
 	s.mu.Unlock()
 	failed := ""
-	err := s.runCommand(ctx, c, &failed)
+	err := s.runCommand(ctx, Task{s.config.Infer, provider, s.format}, &failed)
 	switch {
 	case failed != "":
 		err = errors.New(failed)
@@ -195,8 +195,8 @@ func (s *Stage) runProcess(ctx context.Context) error {
 }
 
 // runCommand runs one process. failed is set if it reports that the provider cannot load the model.
-func (s *Stage) runCommand(ctx context.Context, c Config, failed *string) error {
-	text, err := json.Marshal(c)
+func (s *Stage) runCommand(ctx context.Context, t Task, failed *string) error {
+	text, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,7 @@ func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, re
 		close(left)
 	})
 	var err error
-	select {
+	select { // ends: the process does, or ctx and then left
 	case err = <-ended:
 	case <-left:
 		err = fmt.Errorf("process %d does not end", cmd.Process.Pid)
@@ -311,7 +311,7 @@ type lastLine struct {
 	faults pipeline.FaultLog
 }
 
-// longestLine is how much of a line is kept.
+// longestLine is the number of bytes of a line that are kept.
 const longestLine = 1024
 
 // Write implements io.Writer.
@@ -352,12 +352,13 @@ func (l *lastLine) mute() {
 	l.muted = true
 }
 
-// terminated is how the C++ library begins its report of an exception that nothing handles.
+// terminated begins the report of the C++ library about an exception that nothing handles.
 const terminated = "terminate called"
 
 // crashed reports whether a line is the first that a program writes when it crashes; details follow.
 func crashed(line string) bool {
-	return strings.HasPrefix(line, terminated) || strings.HasPrefix(line, "SIG") || strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ")
+	return strings.HasPrefix(line, terminated) || strings.HasPrefix(line, "SIG") ||
+		strings.HasPrefix(line, "fatal error: ") || strings.HasPrefix(line, "panic: ")
 }
 
 // text returns the last line, also one that has not ended.

@@ -21,10 +21,10 @@ import (
 	"github.com/tegracast/tegracast/pipeline/share"
 )
 
-// processes are what the process of a stage may do, in place of Work. They get its configuration.
-var processes = map[string]func(c Config, frames, reports *os.File) error{
+// processes stand for Work, by what they do. They get its task.
+var processes = map[string]func(t Task, frames, reports *os.File) error{
 	"work": work,
-	"works": func(c Config, frames, reports *os.File) error {
+	"works": func(t Task, frames, reports *os.File) error {
 		r := reporter{to: reports}
 		if err := errors.Join(r.send(report{State: Loading, Runtime: "1.17.0"}), r.send(report{State: Running, Runtime: "1.17.0"})); err != nil {
 			return err
@@ -39,37 +39,37 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 			}
 		}
 	},
-	"fails": func(Config, *os.File, *os.File) error { return errors.New("no library is here") },
-	"panics": func(_ Config, _, reports *os.File) error {
+	"fails": func(Task, *os.File, *os.File) error { return errors.New("no library is here") },
+	"panics": func(_ Task, _, reports *os.File) error {
 		_ = (&reporter{to: reports}).send(report{State: Loading})
 		panic("an index is out of range")
 	},
-	"ends": func(Config, *os.File, *os.File) error { return nil },
-	"hangs": func(_ Config, _, reports *os.File) error {
+	"ends": func(Task, *os.File, *os.File) error { return nil },
+	"hangs": func(_ Task, _, reports *os.File) error {
 		signal.Ignore(os.Interrupt)
 		_ = (&reporter{to: reports}).send(report{State: Loading})
 		select {}
 	},
-	"writes no report": func(_ Config, _, reports *os.File) error {
+	"writes no report": func(_ Task, _, reports *os.File) error {
 		_, _ = fmt.Fprintln(reports, "ready")
 		time.Sleep(time.Hour)
 		return nil
 	},
-	"writes a long report": func(_ Config, _, reports *os.File) error {
+	"writes a long report": func(_ Task, _, reports *os.File) error {
 		_, _ = reports.Write(bytes.Repeat([]byte(" "), 2*maxReport))
 		time.Sleep(time.Hour)
 		return nil
 	},
-	"writes much": func(Config, *os.File, *os.File) error {
+	"writes much": func(Task, *os.File, *os.File) error {
 		for range 1000 {
 			fmt.Fprintln(os.Stderr, strings.Repeat("\x1b[31mred ", 1000))
 		}
 		return errors.New("that was much")
 	},
-	"needs cpu": func(c Config, _, reports *os.File) error {
+	"needs cpu": func(t Task, _, reports *os.File) error {
 		r := &reporter{to: reports}
 		_ = r.send(report{State: Loading})
-		switch c.Provider {
+		switch t.Provider {
 		case "tensorrt":
 			_ = r.send(report{Failed: "no engine"})
 			return errors.New("no engine")
@@ -79,7 +79,7 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 		_ = r.send(report{State: Running})
 		select {}
 	},
-	"crashes": func(_ Config, _, reports *os.File) error {
+	"crashes": func(_ Task, _, reports *os.File) error {
 		r := &reporter{to: reports}
 		_ = r.send(report{State: Loading})
 		_ = r.send(report{State: Running})
@@ -88,7 +88,7 @@ var processes = map[string]func(c Config, frames, reports *os.File) error{
 		os.Exit(2)
 		return nil
 	},
-	"lies": func(_ Config, _, reports *os.File) error {
+	"lies": func(_ Task, _, reports *os.File) error {
 		r := &reporter{to: reports}
 		_ = r.send(report{State: Running})
 		_ = r.send(report{Failed: "nothing is loaded"})
@@ -108,10 +108,10 @@ func TestMain(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != "process" {
 		os.Exit(m.Run())
 	}
-	var c Config
-	err := json.NewDecoder(os.Stdin).Decode(&c)
+	var t Task
+	err := json.NewDecoder(os.Stdin).Decode(&t)
 	if err == nil {
-		err = processes[os.Args[2]](c, os.NewFile(3, "frames"), os.NewFile(4, "reports"))
+		err = processes[os.Args[2]](t, os.NewFile(3, "frames"), os.NewFile(4, "reports"))
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

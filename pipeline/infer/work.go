@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// longest is how long a model may work on a frame. One that does not end when it is told to ends with its process,
+	// longest limits the work of a model on a frame. One that does not end when it is told to ends with its process,
 	// after grace.
 	longest = 20 * time.Second
 	grace   = 5 * time.Second
-	// longestLoad is how long a provider may load a model. TensorRT builds engines meanwhile.
+	// longestLoad limits the loading of a model. TensorRT builds engines meanwhile.
 	longestLoad     = 2 * time.Minute
 	longestTensorRT = time.Hour
 	// interval is the time between two reports of the steps.
@@ -36,7 +36,7 @@ const (
 
 // A worker runs a model in the process that a Stage has started.
 type worker struct {
-	config  Config
+	task    Task
 	plan    *Plan
 	runtime *onnxruntime.Runtime
 	reports reporter
@@ -52,8 +52,8 @@ type worker struct {
 
 // Work is the process: it runs the model on frames that come over a connection until that or ctx ends. It enters the
 // sandbox before it reads the model. Its log and its reports go to the program that has started it.
-func Work(ctx context.Context, c Config, frames *os.File, reports io.Writer, log *slog.Logger) error {
-	w := &worker{config: c, reports: reporter{to: reports}, log: log}
+func Work(ctx context.Context, t Task, frames *os.File, reports io.Writer, log *slog.Logger) error {
+	w := &worker{task: t, reports: reporter{to: reports}, log: log}
 	err := w.load(ctx)
 	if err == nil {
 		err = w.serve(ctx, frames)
@@ -69,26 +69,26 @@ func Work(ctx context.Context, c Config, frames *os.File, reports io.Writer, log
 
 // load loads the model. Only an error of the provider itself is reported as one.
 func (w *worker) load(ctx context.Context) (err error) {
-	if err := sandbox.Enter(sandbox.Limits{Memory: w.config.Memory, Device: w.config.Provider != onnxruntime.CPU}); err != nil {
+	if err := sandbox.Enter(sandbox.Limits{Memory: w.task.Config.Memory, Device: w.task.Provider != onnxruntime.CPU}); err != nil {
 		return err
 	}
-	if w.runtime, err = onnxruntime.Open(w.config.Library); err != nil {
+	if w.runtime, err = onnxruntime.Open(w.task.Config.Library); err != nil {
 		return err
 	}
-	if w.plan, err = NewPlan(w.config); err != nil {
+	if w.plan, err = NewPlan(w.task.Config); err != nil {
 		return err
 	}
-	if _, err := w.plan.Preprocessor(w.config.Format); err != nil {
+	if _, err := w.plan.Preprocessor(w.task.Format); err != nil {
 		return err
 	}
-	if w.out, err = w.plan.Postprocessor(w.config.Format); err != nil {
+	if w.out, err = w.plan.Postprocessor(w.task.Format); err != nil {
 		return err
 	}
 	if err := w.reports.send(report{State: Loading, Runtime: w.runtime.Version()}); err != nil {
 		return err
 	}
 	most := longestLoad
-	if w.config.Provider == onnxruntime.TensorRT {
+	if w.task.Provider == onnxruntime.TensorRT {
 		most = longestTensorRT
 	}
 	hangs := time.AfterFunc(most, func() {
@@ -97,7 +97,7 @@ func (w *worker) load(ctx context.Context) (err error) {
 	})
 	defer hangs.Stop()
 	if w.engine, err = w.newEngine(ctx); err == nil {
-		err = w.engine.start(w.config.Format)
+		err = w.engine.start(w.task.Format)
 	}
 	if err != nil && ctx.Err() == nil {
 		err = errors.Join(err, w.reports.send(report{Failed: err.Error()}))
@@ -107,7 +107,7 @@ func (w *worker) load(ctx context.Context) (err error) {
 
 // serve runs the model on frames until the connection or ctx ends.
 func (w *worker) serve(ctx context.Context, frames *os.File) (err error) {
-	client, err := share.Dial(ctx, share.ClientConfig{Conn: frames, Every: w.config.Every, Answers: true, Register: w.engine.register()})
+	client, err := share.Dial(ctx, share.ClientConfig{Conn: frames, Every: w.task.Config.Every, Answers: true, Register: w.engine.register()})
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func (w *worker) answer(ctx context.Context, f *share.SharedFrame) error {
 	}
 	if err != nil {
 		w.count(func(s *Steps) { s.Failed++ })
-		if w.failures >= mostFailures && w.config.Provider != onnxruntime.CPU { // a GPU may be lost to the process
+		if w.failures >= mostFailures && w.task.Provider != onnxruntime.CPU { // a GPU may be lost to the process
 			return err
 		}
 		if err := w.reports.send(report{Frame: fmt.Sprintf("frame %d: %v", f.Sequence, err)}); err != nil {

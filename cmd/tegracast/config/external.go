@@ -27,7 +27,7 @@ type External struct {
 	passed passed
 }
 
-// passed is what a stage that passes frames on gets.
+// passed describes the frames of a stage that passes them on.
 type passed struct {
 	pixel  pipeline.PixelFormat // of frames from a stage; 0 if it reads from a source
 	turned bool                 // it gets Turned pictures
@@ -39,7 +39,8 @@ func (c *External) head() (name, from *string) { return &c.Name, &c.From }
 // Config returns the stage's configuration.
 func (c *External) Config() share.StageConfig {
 	return share.StageConfig{
-		Name: c.Name, Pixels: c.passed.pixel, Turned: c.passed.turned, Socket: c.Socket, Mode: c.socket().FileMode(), Users: IDs(c.Users), Groups: IDs(c.Groups),
+		Name: c.Name, Pixels: c.passed.pixel, Turned: c.passed.turned,
+		Socket: c.Socket, Mode: c.socket().FileMode(), Users: IDs(c.Users), Groups: IDs(c.Groups),
 		Frames: c.Frames, Deadline: c.Deadline.V, Drop: c.Policy == "drop", Waits: c.passed.waits,
 	}
 }

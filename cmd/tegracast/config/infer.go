@@ -48,7 +48,7 @@ type InferInput struct {
 	Scale     []float64 `yaml:"scale,omitempty" jsonschema:"minItems=1,maxItems=3" jsonschema_description:"What the differences are multiplied by, likewise (default [1]); 0.00392157 makes 0 to 1 of samples."`
 }
 
-// InferOutput is what the model's outputs mean.
+// InferOutput says how the model's outputs become results.
 type InferOutput struct {
 	Kind      string   `yaml:"kind" jsonschema:"enum=classes,enum=heatmap,enum=detections" jsonschema_description:"What the model finds (docs/inference.md): classes of the whole picture, a heatmap whose spots become regions, or detections as torchvision's models deliver them."`
 	Labels    string   `yaml:"labels,omitempty" jsonschema_description:"Path of a text file with the name of a class in each line, from class 0 on."`
@@ -71,7 +71,8 @@ func (c *Infer) Config() infer.StageConfig {
 	model := infer.Config{
 		Model: c.Model, Library: c.Library, Threads: c.Threads, Memory: uint64(c.Memory) << 20, Every: c.Every,
 		Input: infer.Input{
-			NHWC: in.Layout == "nhwc", BGR: in.Colors == "bgr", Letterbox: in.Letterbox, Fill: in.Fill, Mean: channels(in.Mean, 0), Scale: channels(in.Scale, 1),
+			NHWC: in.Layout == "nhwc", BGR: in.Colors == "bgr", Letterbox: in.Letterbox, Fill: in.Fill,
+			Mean: channels(in.Mean, 0), Scale: channels(in.Scale, 1),
 		},
 		Output: infer.Output{Kind: postprocess.Kind(out.Kind), Labels: c.labels, Threshold: *out.Threshold, NMS: out.NMS, Expand: out.Expand},
 	}
