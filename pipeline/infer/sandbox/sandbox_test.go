@@ -88,8 +88,8 @@ var attempts = map[string]attempt{
 	"schedule its parent, attr":     {call(unix.SYS_SCHED_SETATTR, unix.Getppid), unix.EPERM},
 	"read other memory":             {func(string) error { _, err := unix.ProcessVMReadv(unix.Getppid(), nil, nil, 0); return err }, unix.EPERM},
 	"open its parent's memory":      {openMemory, unix.EACCES},
-	"read its parent's environment": {func(string) error { return reads(parents("environ")) }, unix.EACCES},
-	"see its parent's descriptors":  {func(string) error { _, err := os.Readlink(parents("fd/0")); return err }, unix.EACCES},
+	"read its parent's environment": {func(string) error { return visible(reads(parents("environ"))) }, unix.EACCES},
+	"see its parent's descriptors":  {func(string) error { _, err := os.Readlink(parents("fd/0")); return visible(err) }, unix.EACCES},
 }
 
 var errNicer, errScore, errWeak = errors.New("nicer"), errors.New("ends first"), errors.New("no capability")
@@ -127,11 +127,19 @@ func parents(name string) string { return fmt.Sprintf("/proc/%d/%s", unix.Getppi
 
 // openMemory opens the parent's memory by any of its threads.
 func openMemory(string) error {
-	files, err := filepath.Glob(parents("task/*/mem"))
+	files, _ := filepath.Glob(parents("task/*/mem")) // no error: the pattern is good
 	for _, file := range files {
-		if err = reads(file); err == nil {
+		if reads(file) == nil {
 			return nil
 		}
+	}
+	return unix.EACCES
+}
+
+// visible is refused for a file of a process that a mount with hidepid hides.
+func visible(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return unix.EACCES
 	}
 	return err
 }
