@@ -26,7 +26,7 @@ func (t *Task) paths() sandbox.Paths {
 		p.Writes = append(p.Writes, c.Cache)
 	}
 	if t.device() {
-		p.Writes = append(p.Writes, "/dev")
+		p.Writes = append(p.Writes, "/dev", "/proc") // CUDA does not start if it cannot name its threads, in /proc/self/task/TID/comm
 	}
 	return p
 }

@@ -56,6 +56,9 @@ func conditional(device bool, pid uint64) (list []seccomp.NameWithConditions) {
 	add := func(name string, c ...seccomp.Condition) {
 		list = append(list, seccomp.NameWithConditions{Name: name, Conditions: c})
 	}
+	equal := func(argument uint32, value uint64) seccomp.Condition {
+		return seccomp.Condition{Argument: argument, Operation: seccomp.Equal, Value: value}
+	}
 	lacking := func(argument uint32, bits uint64) seccomp.Condition {
 		return seccomp.Condition{Argument: argument, Operation: seccomp.BitsNotSet, Value: bits}
 	}
@@ -68,19 +71,25 @@ func conditional(device bool, pid uint64) (list []seccomp.NameWithConditions) {
 	// A descriptor could signal any process of the user.
 	add("fcntl", lacking(1, upper), other(1, unix.F_SETOWN), other(1, unix.F_SETOWN_EX), other(1, unix.F_SETSIG))
 	add("prctl", lacking(0, upper), other(0, unix.PR_SET_PDEATHSIG))
-	add("tgkill", seccomp.Condition{Argument: 0, Operation: seccomp.Equal, Value: pid})
+	add("tgkill", equal(0, pid))
 	ofItself := []string{"prlimit64", "sched_setaffinity"}
 	if device {
 		ofItself = append(ofItself, "sched_setattr", "sched_setparam", "sched_setscheduler")
 	}
 	for _, name := range ofItself {
 		for _, itself := range []uint64{0, pid} {
-			add(name, seccomp.Condition{Argument: 0, Operation: seccomp.Equal, Value: itself})
+			add(name, equal(0, itself))
 		}
 	}
 	// The limit of memory counts neither stacks that grow nor memory that could be shared.
 	if device {
 		add("mmap", lacking(3, unix.MAP_GROWSDOWN))
+		// CUDA does not start without a socket at which it listens. Without connect these cannot send.
+		for _, kind := range []uint64{unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
+			for _, flags := range []uint64{0, unix.SOCK_CLOEXEC} {
+				add("socket", equal(0, unix.AF_UNIX), equal(1, kind|flags))
+			}
+		}
 		return list
 	}
 	add("mmap", lacking(3, unix.MAP_GROWSDOWN|unix.MAP_SHARED))
@@ -111,7 +120,7 @@ var allowed = []string{
 
 // deviceCalls are the further calls of a GPU's driver, and those by which engines are cached.
 var deviceCalls = []string{
-	"chmod", "fallocate", "fchmod", "fchmodat", "fdatasync", "fsync", "ftruncate", "ioctl", "memfd_create", "mkdir", "mkdirat", "msync",
+	"bind", "chmod", "fallocate", "fchmod", "fchmodat", "fdatasync", "fsync", "ftruncate", "ioctl", "listen", "memfd_create", "mkdir", "mkdirat", "msync",
 	"pwrite64", "pwritev", "rename", "renameat", "renameat2", "rmdir", "unlink", "unlinkat",
 	"mlock2", "pipe", "dup2", "select", "eventfd", "epoll_create", "getgroups",
 }
