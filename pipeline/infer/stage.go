@@ -212,7 +212,7 @@ func (s *Stage) runCommand(ctx context.Context, t Task, failed *string) error {
 	cmd := exec.Command(s.config.Command[0], s.config.Command[1:]...)
 	cmd.Stdin, cmd.Stderr, cmd.ExtraFiles, cmd.Env = bytes.NewReader(text), last, []*os.File{frames, theirs}, environment()
 	cmd.WaitDelay = patience
-	wait, err := sandbox.Start(cmd)
+	wait, err := sandbox.Start(cmd, t.paths())
 	err = errors.Join(err, frames.Close(), theirs.Close())
 	if wait == nil {
 		return errors.Join(err, reports.Close())

@@ -69,7 +69,7 @@ func Work(ctx context.Context, t Task, frames *os.File, reports io.Writer, log *
 
 // load loads the model. Only an error of the provider itself is reported as one.
 func (w *worker) load(ctx context.Context) (err error) {
-	if err := sandbox.Enter(sandbox.Limits{Memory: w.task.Config.Memory, Device: w.task.Provider != onnxruntime.CPU}); err != nil {
+	if err := sandbox.Enter(sandbox.Limits{Memory: w.task.Config.Memory, Tasks: tasks, Device: w.task.device()}); err != nil {
 		return err
 	}
 	if w.runtime, err = onnxruntime.Open(w.task.Config.Library); err != nil {

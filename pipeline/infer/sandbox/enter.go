@@ -4,7 +4,7 @@ package sandbox
 
 import (
 	"fmt"
-	"syscall"
+	"path/filepath"
 
 	"github.com/elastic/go-seccomp-bpf"
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -14,8 +14,12 @@ import (
 // Limits are what a process may use.
 type Limits struct {
 	Memory uint64 // bytes of private memory; 0: no limit
+	Tasks  uint64 // threads of all processes of its user from which on it starts none, but spareTasks are always left; of no effect for root
 	Device bool   // it uses a GPU: it may call drivers (ioctl), and write and rename files
 }
+
+// spareTasks are the threads that a process may start although its user has many, such as those of a desktop.
+const spareTasks = 128
 
 // Enter limits the calling process and all of its threads, for good. Libraries that it has loaded may start threads
 // afterwards.
@@ -28,77 +32,36 @@ func Enter(l Limits) error {
 			return fmt.Errorf("limit of memory: %w", err)
 		}
 	}
-	filter, err := newFilter(l.Device)
-	if err != nil {
-		return err
+	if err := limitTasks(max(l.Tasks, userTasks()+spareTasks)); err != nil {
+		return fmt.Errorf("limit of threads: %w", err)
 	}
-	if err := seccomp.LoadFilter(filter); err != nil {
+	known, err := arch.GetInfo("")
+	if err != nil {
+		return fmt.Errorf("limit of system calls: %w", err)
+	}
+	if err := seccomp.LoadFilter(newFilter(known, l.Device, uint64(unix.Getpid()))); err != nil {
 		return fmt.Errorf("limit of system calls: %w", err)
 	}
 	return nil
 }
 
-// newFilter returns the filter of system calls. Calls that it refuses fail with EPERM.
-func newFilter(device bool) (seccomp.Filter, error) {
-	known, err := arch.GetInfo("")
-	if err != nil {
-		return seccomp.Filter{}, fmt.Errorf("limit of system calls: %w", err)
+func limitTasks(most uint64) error {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &now); err != nil {
+		return err
 	}
-	names := append([]string(nil), allowed...)
-	conditions := []seccomp.NameWithConditions{
-		{Name: "clone", Conditions: seccomp.ArgumentConditions{{Argument: 0, Operation: seccomp.BitsSet, Value: unix.CLONE_THREAD}}},
-	}
-	if device {
-		names = append(append(names, opening...), deviceCalls...)
-	} else {
-		for flags, name := range opening {
-			conditions = append(conditions, seccomp.NameWithConditions{Name: name, Conditions: seccomp.ArgumentConditions{
-				{Argument: uint32(flags + 1), Operation: seccomp.BitsNotSet, Value: unix.O_ACCMODE | unix.O_CREAT | unix.O_TRUNC},
-			}})
-		}
-	}
-	allow := seccomp.SyscallGroup{Action: seccomp.ActionAllow}
-	for _, name := range names {
-		if _, is := known.SyscallNames[name]; is { // arm64 lacks the old ones
-			allow.Names = append(allow.Names, name)
-		}
-	}
-	for _, c := range conditions {
-		if _, is := known.SyscallNames[c.Name]; is {
-			allow.NamesWithCondtions = append(allow.NamesWithCondtions, c)
-		}
-	}
-	return seccomp.Filter{
-		NoNewPrivs: true, Flag: seccomp.FilterFlagTSync,
-		Policy: seccomp.Policy{DefaultAction: seccomp.ActionErrno, Syscalls: []seccomp.SyscallGroup{
-			allow,
-			// A filter cannot look into its arguments; the C library falls back to clone.
-			{Action: seccomp.ActionErrno | seccomp.Action(syscall.ENOSYS), Names: []string{"clone3"}},
-		}},
-	}, nil
+	most = min(most, now.Max)
+	return unix.Setrlimit(unix.RLIMIT_NPROC, &unix.Rlimit{Cur: most, Max: most})
 }
 
-// opening are the calls that open files. The index of each is that of the argument before its flags.
-var opening = []string{"open", "openat"}
-
-// allowed are the calls of the Go runtime, the C library, and a library that computes.
-var allowed = []string{
-	"access", "arch_prctl", "brk", "clock_getres", "clock_gettime", "clock_nanosleep", "close", "close_range", "dup", "dup3",
-	"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd2", "exit", "exit_group", "faccessat", "faccessat2", "fadvise64",
-	"fcntl", "flock", "fstat", "fstatfs", "futex", "get_mempolicy", "get_robust_list", "getcpu", "getcwd", "getdents64", "getegid", "geteuid",
-	"getgid", "getpgrp", "getpid", "getppid", "getpriority", "getrandom", "getresgid", "getresuid", "getrusage", "getsockname", "getsockopt",
-	"gettid", "gettimeofday", "getuid", "lseek", "lstat", "madvise", "mbind", "membarrier", "mincore", "mlock", "mmap", "mprotect",
-	"mremap", "munlock", "munmap", "nanosleep", "newfstatat", "pipe2", "poll", "ppoll", "prctl", "pread64", "preadv", "prlimit64", "pselect6", "read",
-	"readlink", "readlinkat", "readv", "recvfrom", "recvmsg", "restart_syscall", "riscv_hwprobe", "rseq", "rt_sigaction", "rt_sigprocmask",
-	"rt_sigreturn", "rt_sigtimedwait", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr",
-	"sched_getparam", "sched_getscheduler", "sched_setaffinity", "sched_yield", "sendmsg", "sendto", "set_mempolicy", "set_robust_list",
-	"setitimer", "shutdown", "sigaltstack", "stat", "statfs", "statx", "sysinfo", "tgkill", "timer_create", "timer_delete",
-	"timer_settime", "uname", "write", "writev",
-}
-
-// deviceCalls are the further calls of a GPU's driver, and those by which engines are cached.
-var deviceCalls = []string{
-	"chmod", "fallocate", "fchmod", "fchmodat", "fdatasync", "fsync", "ftruncate", "ioctl", "memfd_create", "mkdir", "mkdirat", "msync",
-	"pwrite64", "pwritev", "rename", "renameat", "renameat2", "rmdir", "sched_setscheduler", "sched_setattr", "unlink", "unlinkat",
-	"mlock2", "pipe", "dup2", "select", "eventfd", "epoll_create", "sched_setparam", "tkill", "getgroups",
+// userTasks counts the threads of the process's user, as far as /proc shows them.
+func userTasks() (n uint64) {
+	folders, _ := filepath.Glob("/proc/[0-9]*/task") // no error: the pattern is good
+	for _, folder := range folders {
+		var st unix.Stat_t
+		if err := unix.Stat(folder, &st); err == nil && st.Uid == uint32(unix.Getuid()) {
+			n += uint64(st.Nlink) - 2 // a folder for each
+		}
+	}
+	return n
 }
