@@ -118,36 +118,27 @@ func (k *Sink) accept() {
 		if err != nil {
 			return
 		}
-		if c := k.arrived(conn); c != nil {
-			k.running.Go(c.serve)
-		}
+		k.arrived(conn, "")
 	}
 }
 
-// arrived adds a new connection. If there is no room, the sink has ended or the process cannot be identified, it closes
-// the connection and returns nil.
-func (k *Sink) arrived(conn *net.UnixConn) *consumer {
+// arrived adds a new connection and serves it. If there is no room, the sink has ended or the process cannot be identified,
+// it closes the connection and returns false. who describes a process that this program has started, which may subscribe at
+// any time; "": another one.
+func (k *Sink) arrived(conn *net.UnixConn, who string) bool {
 	c, err := newConsumer(k, conn)
+	if err == nil && who != "" {
+		c.who, c.patience = who, 0
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil || k.ended || len(k.connected)-len(k.consumers) >= strangers {
 		_ = conn.Close()
-		return nil
+		return false
 	}
 	k.connected[c] = struct{}{}
-	return c
-}
-
-// connect adds a connection of a process that this program has started, for which it waits as long as the process lives.
-// who describes the process.
-func (k *Sink) connect(conn *net.UnixConn, who string) error {
-	c := k.arrived(conn)
-	if c == nil {
-		return fmt.Errorf("%w: the stage ends", ErrClosed)
-	}
-	c.who, c.patience = who, 0
-	k.running.Go(c.serve)
-	return nil
+	k.running.Go(c.serve) // with the lock: Close waits after it has set ended
+	return true
 }
 
 // Needs implements pipeline.Sink.

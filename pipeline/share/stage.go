@@ -152,7 +152,9 @@ func (s *Stage) Connect(who string) (*os.File, error) {
 	own, theirs := os.NewFile(uintptr(pair[0]), "frames"), os.NewFile(uintptr(pair[1]), "frames")
 	conn, err := net.FileConn(own)
 	if err = errors.Join(err, own.Close()); err == nil {
-		err = k.connect(conn.(*net.UnixConn), who)
+		if !k.arrived(conn.(*net.UnixConn), who) {
+			err = fmt.Errorf("%w: the stage ends", ErrClosed)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, theirs.Close())

@@ -381,6 +381,32 @@ func TestWhoConnectsWhere(t *testing.T) {
 	refused(s.stage.config.Socket, true, CodeBusy, "another process")
 }
 
+// TestConnectWhileTheStageEnds connects a process while the stage is closed: it is refused, or its connection ends.
+func TestConnectWhileTheStageEnds(t *testing.T) {
+	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 50 {
+		s, err := NewStage(StageConfig{Name: "model", Logger: slog.New(slog.DiscardHandler)})
+		if err = errors.Join(err, s.Plan(f, nil)); err != nil {
+			t.Fatal(err)
+		}
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		theirs, err := s.Connect("a process")
+		if err == nil {
+			_, err = Dial(t.Context(), ClientConfig{Conn: theirs, Answers: true})
+		}
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // FuzzResult checks that a result from a consumer is either rejected or one that JSON can represent, within the limits and the frame.
 func FuzzResult(f *testing.F) {
 	f.Add([]byte(`{"regions":[{"x":1e300,"y":-1e300,"width":1e308,"height":1e308,"label":"a","score":-1}],"numbers":{"a":1},"bins":[1],"tags":{"b":"c"}}`))
