@@ -70,6 +70,7 @@ type Sink struct {
 	mu        sync.Mutex // held only briefly, also while messages are sent without waiting
 	connected map[*consumer]struct{}
 	consumers []*consumer // those that have subscribed
+	starts    time.Time   // of the stage, or of the process that the program has connected last; zero: none is expected
 	gone      totals
 	strange   pipeline.FaultLog // limits log lines about connections that never subscribed
 	ended     bool
@@ -107,6 +108,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		}
 		k.running.Go(k.accept)
 	}
+	if k.listener == nil {
+		k.starts = time.Now()
+	}
 	k.running.Go(k.listen)
 	return k, nil
 }
@@ -137,6 +141,9 @@ func (k *Sink) arrived(conn *net.UnixConn, who string) bool {
 		return false
 	}
 	k.connected[c] = struct{}{}
+	if who != "" {
+		k.starts = time.Now()
+	}
 	k.running.Go(c.serve) // with the lock: Close waits after it has set ended
 	return true
 }
@@ -219,7 +226,9 @@ func (k *Sink) remove(c *consumer, why bye) {
 	if _, there := k.connected[c]; !there {
 		return
 	}
-	delete(k.connected, c)
+	if delete(k.connected, c); len(k.connected) == 0 {
+		k.starts = time.Time{}
+	}
 	i := slices.Index(k.consumers, c)
 	if i >= 0 {
 		k.consumers = slices.Delete(k.consumers, i, i+1)

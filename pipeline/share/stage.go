@@ -38,7 +38,7 @@ type StageConfig struct {
 	Frames   int           // maximum number of frames that the process may hold; 0: 1
 	Deadline time.Duration // how long a frame waits for its results; 0: DefaultDeadline
 	Drop     bool          // frames without results are dropped, and not passed on without them
-	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready for it, up to the deadline
+	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready, up to the deadline; without Socket also while it starts
 	Logger   *slog.Logger
 }
 
@@ -184,8 +184,23 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	return nil
 }
 
-// awaitConsumer waits until the consumer is ready for a frame, or has gone; at most the given time.
+// longestStart is how long a process that the program has started may take until it subscribes, before frames of a source
+// that waits go on without it. It may compile a model for an hour.
+const longestStart = time.Hour
+
+// starting reports whether a process that the program starts has not subscribed yet. It does not after the process has
+// ended, until the next one is connected.
+func (k *Sink) starting() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.consumers) == 0 && time.Since(k.starts) < longestStart
+}
+
+// awaitConsumer waits until the consumer is ready for a frame, or has gone; at most the given time after it has subscribed.
 func (k *Sink) awaitConsumer(ctx context.Context, most time.Duration) {
+	for k.starting() && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
 	ready := func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()

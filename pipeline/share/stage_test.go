@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -381,22 +382,38 @@ func TestWhoConnectsWhere(t *testing.T) {
 	refused(s.stage.config.Socket, true, CodeBusy, "another process")
 }
 
-// TestConnectWhileTheStageEnds connects a process while the stage is closed: it is refused, or its connection ends.
-func TestConnectWhileTheStageEnds(t *testing.T) {
+// newUnconnected returns a planned stage whose process the program starts. It is closed at the end of the test.
+func newUnconnected(t *testing.T) *Stage {
+	t.Helper()
 	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 50 {
-		s, err := NewStage(StageConfig{Name: "model", Logger: slog.New(slog.DiscardHandler)})
-		if err = errors.Join(err, s.Plan(f, nil)); err != nil {
-			t.Fatal(err)
+	s, err := NewStage(StageConfig{Name: "model", Logger: slog.New(slog.DiscardHandler)})
+	if err = errors.Join(err, s.Plan(f, nil)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) { // a test may have closed it
+			t.Error(err)
 		}
+	})
+	return s
+}
+
+// TestConnectWhileTheStageEnds connects a process while the stage is closed: it is refused, or its connection ends.
+func TestConnectWhileTheStageEnds(t *testing.T) {
+	for range 50 {
+		s := newUnconnected(t)
 		closed := make(chan error, 1)
 		go func() { closed <- s.Close() }()
 		theirs, err := s.Connect("a process")
 		if err == nil {
-			_, err = Dial(t.Context(), ClientConfig{Conn: theirs, Answers: true})
+			var p *Client
+			if p, err = Dial(t.Context(), ClientConfig{Conn: theirs, Answers: true}); err == nil {
+				_, err = p.Next(t.Context())
+				err = errors.Join(err, p.Close())
+			}
 		}
 		if !errors.Is(err, ErrClosed) {
 			t.Error(err)
