@@ -113,7 +113,11 @@ func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 	if err == nil {
 		err = s.config.CheckDeadline(from.Rate)
 	}
-	return pipeline.StageNeeds{From: from, Holds: s.config.Holds(from.Rate), Passes: s.config.waiting(from.Rate)}, err
+	needs := pipeline.StageNeeds{From: from, Holds: s.config.Holds(from.Rate), Passes: s.config.waiting(from.Rate)}
+	if s.config.Waits {
+		needs.Await = func(ctx context.Context) { s.sink.Load().awaitConsumer(ctx, s.config.Deadline) }
+	}
+	return needs, err
 }
 
 // Input returns the format of the stage's frames if the source delivers frames of format in.
@@ -162,16 +166,13 @@ func (s *Stage) Connect(who string) (*os.File, error) {
 	return theirs, nil
 }
 
-// Process implements pipeline.Stage. It offers the frame to the process, and does not wait unless the source does.
-func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
+// Process implements pipeline.Stage. It offers the frame to the process, and does not wait.
+func (s *Stage) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	m, err := messageOf(in)
 	if err != nil {
 		return err
 	}
 	k := s.sink.Load()
-	if s.config.Waits {
-		k.awaitConsumer(ctx, s.config.Deadline)
-	}
 	j := &job{stage: s, out: outs[0], offered: time.Now(), done: make(chan struct{})}
 	m.job, j.out.Ready = j, j
 	k.mu.Lock()
