@@ -27,6 +27,7 @@ const (
 	MaxConsumers = 16
 	maxFrames    = 16
 	MaxFrames    = maxFrames // that a consumer may hold
+	MaxResult    = maxAnswer // bytes of JSON of a pipeline.Result that a consumer returns, without its stage and its times
 
 	strangers = 8 // maximum number of connections without a subscription
 )

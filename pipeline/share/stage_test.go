@@ -333,6 +333,38 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
+// TestTheLongestResult checks that a stage takes results of MaxResult bytes, and no longer ones.
+func TestTheLongestResult(t *testing.T) {
+	s := newTheatre(t, StageConfig{Frames: 1, Deadline: MaxDeadline})
+	k := s.dial(pipeline.Block)
+	for n, more := range []int{0, 1} {
+		r := pipeline.Result{Tags: map[string]string{}}
+		for i := range 48 {
+			r.Tags[fmt.Sprintf("%02d", i)] = strings.Repeat("x", 1000)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Tags["00"] += strings.Repeat("x", MaxResult-len(text)+more-len(`,"more":""`))
+		r.Tags["more"] = ""
+		for name := range r.Tags { // to at most maxTag bytes each
+			for len(r.Tags["00"]) > maxTag && len(r.Tags[name]) < maxTag && name != "00" {
+				r.Tags["00"], r.Tags[name] = r.Tags["00"][1:], r.Tags[name]+"x"
+			}
+		}
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
+		s.camera.next <- func(*pipeline.Frame) {}
+		f := next(t, k)
+		if err := errors.Join(f.Respond(r), f.Release()); err != nil && !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		if got := s.seenOf(n + 1)[n]; (got.Tags != nil) != (more == 0) {
+			t.Errorf("%d bytes too long: the frame has %d tags", more, len(got.Tags))
+		}
+	}
+}
+
 // TestResultsForOtherLeases checks results without a frame, for a frame that was given back, and twice for one.
 func TestResultsForOtherLeases(t *testing.T) {
 	s := newTheatre(t, StageConfig{Frames: 2, Deadline: MaxDeadline})
