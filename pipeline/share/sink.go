@@ -71,7 +71,7 @@ type Sink struct {
 	mu        sync.Mutex // held only briefly, also while messages are sent without waiting
 	connected map[*consumer]struct{}
 	consumers []*consumer // those that have subscribed
-	starts    time.Time   // of the stage, or of the process that the program has connected last; zero: none is expected
+	starts    time.Time   // of the stage, or of the process that the program has connected last; zero: others start processes
 	gone      totals
 	strange   pipeline.FaultLog // limits log lines about connections that never subscribed
 	ended     bool
@@ -227,8 +227,8 @@ func (k *Sink) remove(c *consumer, why bye) {
 	if _, there := k.connected[c]; !there {
 		return
 	}
-	if delete(k.connected, c); len(k.connected) == 0 {
-		k.starts = time.Time{}
+	if delete(k.connected, c); len(k.connected) == 0 && k.listener == nil {
+		k.starts = time.Now().Add(longestGap - longestStart)
 	}
 	i := slices.Index(k.consumers, c)
 	if i >= 0 {

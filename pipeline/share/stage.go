@@ -38,7 +38,7 @@ type StageConfig struct {
 	Frames   int           // maximum number of frames that the process may hold; 0: 1
 	Deadline time.Duration // how long a frame waits for its results; 0: DefaultDeadline
 	Drop     bool          // frames without results are dropped, and not passed on without them
-	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready, up to the deadline; without Socket also while it starts
+	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready, up to the deadline
 	Logger   *slog.Logger
 }
 
@@ -74,6 +74,7 @@ func (c *StageConfig) waiting(r pipeline.Rate) int {
 // A Stage is a pipeline.Stage whose work another process does: it passes frames on with the results that the process
 // returns for them. A frame waits for its results until the deadline. It does not wait if no process is connected. If the
 // process is busy, it waits until a newer frame comes (Latest), or not at all (Block). At most one process is connected.
+// Without a socket frames of a source that waits also wait while the process starts.
 type Stage struct {
 	config StageConfig
 	in     pipeline.Format
@@ -185,12 +186,14 @@ func (s *Stage) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.
 	return nil
 }
 
-// longestStart is how long a process that the program has started may take until it subscribes, before frames of a source
-// that waits go on without it. It may compile a model for an hour.
-const longestStart = time.Hour
+// For frames of a source that waits, these limit the time from the start of a process by the program until it subscribes, as it
+// may compile a model, and from its end until the next one starts, if that starts at once.
+const (
+	longestStart = time.Hour
+	longestGap   = 200 * time.Millisecond
+)
 
-// starting reports whether a process that the program starts has not subscribed yet. It does not after the process has
-// ended, until the next one is connected.
+// starting reports whether a process that the program starts has not subscribed yet.
 func (k *Sink) starting() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

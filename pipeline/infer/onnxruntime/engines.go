@@ -214,6 +214,6 @@ func every(period time.Duration, do func(elapsed time.Duration)) (stop func()) {
 	}()
 	return func() {
 		close(end)
-		<-ended
+		<-ended // ends: the goroutine sees end
 	}
 }
