@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostKept is how many models a cache keeps, without their weights.
+// mostKept limits the models that a cache keeps, without their weights.
 const mostKept = 8
 
-// settled is how old the last change of a file must be. Two changes within a tick of the kernel's clock (10 ms at most) may
+// settled is the least age of a file's last change. Two changes within a tick of the kernel's clock (10 ms at most) may
 // leave the same times.
 const settled = time.Second
 

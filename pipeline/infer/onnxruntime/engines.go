@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mostFolders is how many folders with engines are kept: those of the models that were loaded last.
+// mostFolders limits the folders with engines. Those of the models that were loaded last are kept.
 const mostFolders = 8
 
 // lockName is the file of a folder that a process locks while it works there. Its time is that of the last load.
