@@ -36,6 +36,9 @@ func (n *stageNode) provisionViews(p *point, newcomer *consumer) error {
 // passFrame gives a frame to the stage, if any consumer takes frames. handOn hands it on.
 func (n *stageNode) passFrame(ctx context.Context, in *Frame) {
 	r := retiree{in: in, at: time.Now()}
+	if n.await != nil && len(n.ports()) > 0 {
+		n.await(ctx)
+	}
 	n.mu.Lock()
 	if ports := n.ports(); len(ports) > 0 && len(*ports[0].consumers.Load()) > 0 && !n.rests() {
 		r.to = ports[0]

@@ -17,10 +17,11 @@ type passer struct {
 	wants Format
 	holds int
 	took  func(seq uint64) (time.Duration, error)
+	await func(context.Context)
 }
 
 func (p *passer) Needs(Format) (StageNeeds, error) {
-	return StageNeeds{From: p.wants, Holds: p.holds, Passes: p.holds}, nil
+	return StageNeeds{From: p.wants, Holds: p.holds, Passes: p.holds, Await: p.await}, nil
 }
 
 func (p *passer) Plan(Format, []Format) error { return nil }
@@ -194,5 +195,45 @@ func TestPassedFramesOfOutputsThatComeAndGo(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
+	})
+}
+
+// While a frame waits until a stage is ready for it, outputs are attached and removed at once.
+func TestOutputsOfAStageThatIsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newCamera(t, 60, 0, 10*time.Millisecond), &copier{})
+		ready := time.Now().Add(time.Hour)
+		await := func(ctx context.Context) {
+			select {
+			case <-time.After(time.Until(ready)):
+			case <-ctx.Done():
+			}
+		}
+		took := func(uint64) (time.Duration, error) { return time.Millisecond, nil }
+		if err := r.AddStage("model", &passer{holds: 8, took: took, await: await}, "cam", 2); err != nil {
+			t.Fatal(err)
+		}
+		first := &resultsViewer{}
+		o := r.attach(t, OutputConfig{Name: "first", Sink: first, From: "model"})
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		done := make(chan error)
+		go func() { done <- r.Run(ctx) }()
+		time.Sleep(time.Second)
+		began := time.Now()
+		guest := r.attach(t, OutputConfig{Name: "guest", Sink: &resultsViewer{}, From: "model"})
+		balance(t, guest.Detach(t.Context()))
+		if d := time.Since(began); d > 0 || o.Stats().Delivered > 0 {
+			t.Errorf("it took %v, and %d frames came before the stage was ready", d, o.Stats().Delivered)
+		}
+		time.Sleep(time.Until(ready.Add(time.Second)))
+		if n := o.Stats().Delivered; n < 50 {
+			t.Errorf("%d frames in the second after it was ready", n)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		balance(t, o.Stats())
 	})
 }

@@ -64,6 +64,9 @@ type StageNeeds struct {
 	// frame is handed on when its Ready fence has passed, in the order of the input; if that fails with ErrDropped, the
 	// frame is dropped, which is no fault.
 	Passes int
+	// Await waits until a stage that passes its frames on is ready for the next one, or ctx ends. It is called before
+	// Process, for as long as it takes, while outputs may come and go. nil: the stage is always ready.
+	Await func(ctx context.Context)
 	// Slices is true if Process can read a frame that is still filling, up to its Lines, and calls Arrive on outs as it
 	// makes lines. The graph calls Fill and Finish on outs. Stages without Slices get frames only when they are
 	// complete.

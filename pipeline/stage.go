@@ -21,9 +21,10 @@ type stageNode struct {
 	from     *point
 	up       *stageNode // the stage that from belongs to; nil behind a source
 	consumer *consumer
-	holds    int       // maximum number of frames that the stage works on at a time
-	slices   bool      // the stage can read filling frames (StageNeeds.Slices)
-	passes   int       // StageNeeds.Passes
+	holds    int  // maximum number of frames that the stage works on at a time
+	slices   bool // the stage can read filling frames (StageNeeds.Slices)
+	passes   int  // StageNeeds.Passes
+	await    func(context.Context)
 	worked   Histogram // durations of Process
 	portList atomic.Pointer[[]*point]
 
@@ -49,7 +50,7 @@ type retiree struct {
 func newStageNode(g *Graph, name string, st Stage, needs StageNeeds, from *point, depth int) *stageNode {
 	account := NewAccount(name, g.cfg.Recorder)
 	n := &stageNode{
-		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, passes: needs.Passes,
+		graph: g, name: name, stage: st, from: from, holds: max(needs.Holds, 1), slices: needs.Slices, passes: needs.Passes, await: needs.Await,
 		outs: make([]*Frame, maxPorts), retired: make(chan retiree, max(needs.Passes-2, 2)), // two more are before and behind it
 	}
 	n.consumer = &consumer{queue: NewQueue(depth, Latest, account), account: account, holds: max(depth, 1) + n.holds, stage: n}

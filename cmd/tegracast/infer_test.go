@@ -131,7 +131,7 @@ func newWitness(t *testing.T, path string, f pipeline.Format) *witness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.session, err = r.NewSession(onnxruntime.SessionConfig{Model: cfg.Model}); err != nil {
+	if w.session, err = r.NewSession(t.Context(), onnxruntime.SessionConfig{Model: cfg.Model}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.session.Close() })

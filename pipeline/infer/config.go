@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
+	"maps"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/infer/onnx"
@@ -138,6 +139,19 @@ func (c *Input) fit(inputs []tensor.Info) (in tensor.Info, err error) {
 		}
 	}
 	return in, nil
+}
+
+// dimensions returns the sizes that the input gives to dimensions which the model's file names. It leaves out a name of two
+// sizes, which the model cannot mean.
+func (p *Plan) dimensions() map[string]int64 {
+	sizes, twice := map[string]int64{}, map[string]bool{}
+	for i, name := range p.Model.Dimensions[0] {
+		size, known := sizes[name]
+		twice[name] = twice[name] || name == "" || known && size != p.Input.Shape[i]
+		sizes[name] = p.Input.Shape[i]
+	}
+	maps.DeleteFunc(sizes, func(name string, _ int64) bool { return twice[name] })
+	return sizes
 }
 
 // Preprocessor returns the preprocessor for frames of format f.

@@ -17,6 +17,8 @@ import (
 
 // An engine makes the model's input of frames and runs the model, with one provider.
 type engine interface {
+	// bind makes a session the engine's, and binds the model's input. A session that it had before is closed.
+	bind(s *onnxruntime.Session) error
 	// register is for share.ClientConfig; nil: the engine reads frames on the CPU.
 	register() func(memory []byte) (device uintptr, unregister func() error, err error)
 	// start prepares for frames of a format.
@@ -30,24 +32,19 @@ type engine interface {
 
 // newEngine loads the model with the provider, and runs it once, because the first run takes longer.
 func (w *worker) newEngine(ctx context.Context) (e engine, err error) {
-	session, err := w.runtime.NewSession(onnxruntime.SessionConfig{
-		Model: w.task.Config.Model, Digest: w.plan.Model.Digest, Provider: w.task.Provider, Threads: w.task.Config.Threads, Cache: w.task.Config.Cache, Log: w.log,
+	c := &w.task.Config
+	e = &cpu{plan: w.plan}
+	if w.task.Provider != onnxruntime.CPU {
+		e = &gpu{plan: w.plan, cache: c.Cache}
+	}
+	_, err = w.runtime.NewSession(ctx, onnxruntime.SessionConfig{
+		Model: c.Model, Digest: w.plan.Model.Digest, Provider: w.task.Provider, Threads: c.Threads, Cache: c.Cache, Log: w.log,
+		Shape: w.plan.Input.Shape, Dimensions: w.plan.dimensions(), Bind: e.bind,
 	})
 	if err != nil {
-		return nil, err
-	}
-	if w.task.Provider == onnxruntime.CPU {
-		e, err = newCPU(session, w.plan)
-	} else {
-		e, err = newGPU(session, w.plan, w.task.Config.Cache)
-	}
-	if err == nil {
-		_, err = e.run(ctx)
-	}
-	if err != nil && e != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	return e, err
+	return e, nil
 }
 
 // cpu runs a model on the CPU.
@@ -58,11 +55,10 @@ type cpu struct {
 	pre     *preprocess.Preprocessor
 }
 
-func newCPU(s *onnxruntime.Session, p *Plan) (*cpu, error) {
-	e := &cpu{session: s, plan: p}
-	var err error
-	e.input, err = s.BindInput(p.Input)
-	return e, err
+func (e *cpu) bind(s *onnxruntime.Session) (err error) {
+	e.session = s
+	e.input, err = s.BindInput(e.plan.Input)
+	return err
 }
 
 func (e *cpu) register() func([]byte) (uintptr, func() error, error) { return nil }
@@ -81,12 +77,18 @@ func (e *cpu) preprocess(f *share.SharedFrame) error {
 
 func (e *cpu) run(ctx context.Context) ([]tensor.Tensor, error) { return e.session.Run(ctx) }
 
-func (e *cpu) close() error { return e.session.Close() }
+func (e *cpu) close() error {
+	if e.session == nil {
+		return nil
+	}
+	return e.session.Close()
+}
 
 // gpu runs a model on a GPU, which reads the frames where they lie.
 type gpu struct {
 	session  *onnxruntime.Session
 	plan     *Plan
+	cache    string
 	memory   *cudahost.CUDA
 	compiler *cudahost.Compiler
 	stream   *cudahost.Stream
@@ -94,28 +96,35 @@ type gpu struct {
 	kernel   *preprocess.Kernel
 }
 
-// newGPU returns an engine, with an error also if that must be closed.
-func newGPU(s *onnxruntime.Session, p *Plan, cache string) (*gpu, error) {
-	e := &gpu{session: s, plan: p}
+func (e *gpu) bind(s *onnxruntime.Session) error {
+	e.session = s
+	if e.input == nil {
+		if err := e.open(); err != nil {
+			return err
+		}
+	}
+	return s.BindDeviceInput(e.plan.Input, e.input.Pointer)
+}
+
+// open opens the GPU. After an error, too, close must be called.
+func (e *gpu) open() error {
 	memory, err := cudahost.Open(cudahost.Config{Backend: "cuda"})
 	if err != nil {
-		return e, err
+		return err
 	}
 	e.memory = memory.(*cudahost.CUDA)
-	if e.compiler, err = e.memory.Device.NewCompiler(cache); err != nil {
-		return e, err
+	if e.compiler, err = e.memory.Device.NewCompiler(e.cache); err != nil {
+		return err
 	}
 	if e.stream, err = e.memory.Device.NewStream(); err != nil {
-		return e, err
+		return err
 	}
-	size, err := p.Input.Bytes(mostInput)
+	size, err := e.plan.Input.Bytes(mostInput)
 	if err != nil {
-		return e, err
+		return err
 	}
-	if e.input, err = e.memory.Device.AllocDevice(int(size)); err != nil {
-		return e, err
-	}
-	return e, s.BindDeviceInput(p.Input, e.input.Pointer)
+	e.input, err = e.memory.Device.AllocDevice(int(size))
+	return err
 }
 
 // mostInput is the largest size of an input in bytes.
@@ -148,8 +157,10 @@ func (e *gpu) preprocess(f *share.SharedFrame) error {
 
 func (e *gpu) run(ctx context.Context) ([]tensor.Tensor, error) { return e.session.Run(ctx) }
 
-func (e *gpu) close() error {
-	err := e.session.Close()
+func (e *gpu) close() (err error) {
+	if e.session != nil {
+		err = e.session.Close()
+	}
 	if e.kernel != nil {
 		err = errors.Join(err, e.kernel.Close())
 	}

@@ -175,7 +175,7 @@ func (w *worker) answer(ctx context.Context, f *share.SharedFrame) error {
 	}
 	if err == nil {
 		w.failures = 0
-		err = f.Respond(r)
+		err = f.Respond(fit(r))
 	}
 	if errors.Is(err, share.ErrClosed) {
 		return nil // Next says so, too

@@ -27,6 +27,7 @@ const (
 	MaxConsumers = 16
 	maxFrames    = 16
 	MaxFrames    = maxFrames // that a consumer may hold
+	MaxResult    = maxAnswer // bytes of JSON of a pipeline.Result that a consumer returns, without its stage and its times
 
 	strangers = 8 // maximum number of connections without a subscription
 )
@@ -70,6 +71,7 @@ type Sink struct {
 	mu        sync.Mutex // held only briefly, also while messages are sent without waiting
 	connected map[*consumer]struct{}
 	consumers []*consumer // those that have subscribed
+	starts    time.Time   // of the stage, or of the process that the program has connected last; zero: others start processes
 	gone      totals
 	strange   pipeline.FaultLog // limits log lines about connections that never subscribed
 	ended     bool
@@ -107,6 +109,9 @@ func New(c Config, f pipeline.Format) (*Sink, error) {
 		}
 		k.running.Go(k.accept)
 	}
+	if k.listener == nil {
+		k.starts = time.Now()
+	}
 	k.running.Go(k.listen)
 	return k, nil
 }
@@ -118,36 +123,30 @@ func (k *Sink) accept() {
 		if err != nil {
 			return
 		}
-		if c := k.arrived(conn); c != nil {
-			k.running.Go(c.serve)
-		}
+		k.arrived(conn, "")
 	}
 }
 
-// arrived adds a new connection. If there is no room, the sink has ended or the process cannot be identified, it closes
-// the connection and returns nil.
-func (k *Sink) arrived(conn *net.UnixConn) *consumer {
+// arrived adds a new connection and serves it. If there is no room, the sink has ended or the process cannot be identified,
+// it closes the connection and returns false. who describes a process that this program has started, which may subscribe at
+// any time; "": another one.
+func (k *Sink) arrived(conn *net.UnixConn, who string) bool {
 	c, err := newConsumer(k, conn)
+	if err == nil && who != "" {
+		c.who, c.patience = who, 0
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if err != nil || k.ended || len(k.connected)-len(k.consumers) >= strangers {
 		_ = conn.Close()
-		return nil
+		return false
 	}
 	k.connected[c] = struct{}{}
-	return c
-}
-
-// connect adds a connection of a process that this program has started, for which it waits as long as the process lives.
-// who describes the process.
-func (k *Sink) connect(conn *net.UnixConn, who string) error {
-	c := k.arrived(conn)
-	if c == nil {
-		return fmt.Errorf("%w: the stage ends", ErrClosed)
+	if who != "" {
+		k.starts = time.Now()
 	}
-	c.who, c.patience = who, 0
-	k.running.Go(c.serve)
-	return nil
+	k.running.Go(c.serve) // with the lock: Close waits after it has set ended
+	return true
 }
 
 // Needs implements pipeline.Sink.
@@ -228,7 +227,9 @@ func (k *Sink) remove(c *consumer, why bye) {
 	if _, there := k.connected[c]; !there {
 		return
 	}
-	delete(k.connected, c)
+	if delete(k.connected, c); len(k.connected) == 0 && k.listener == nil {
+		k.starts = time.Now().Add(longestGap - longestStart)
+	}
 	i := slices.Index(k.consumers, c)
 	if i >= 0 {
 		k.consumers = slices.Delete(k.consumers, i, i+1)

@@ -38,7 +38,7 @@ type StageConfig struct {
 	Frames   int           // maximum number of frames that the process may hold; 0: 1
 	Deadline time.Duration // how long a frame waits for its results; 0: DefaultDeadline
 	Drop     bool          // frames without results are dropped, and not passed on without them
-	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready for it, up to the deadline
+	Waits    bool          // the source waits for its consumers: a frame waits until the process is ready, up to the deadline
 	Logger   *slog.Logger
 }
 
@@ -74,6 +74,7 @@ func (c *StageConfig) waiting(r pipeline.Rate) int {
 // A Stage is a pipeline.Stage whose work another process does: it passes frames on with the results that the process
 // returns for them. A frame waits for its results until the deadline. It does not wait if no process is connected. If the
 // process is busy, it waits until a newer frame comes (Latest), or not at all (Block). At most one process is connected.
+// Without a socket frames of a source that waits also wait while the process starts.
 type Stage struct {
 	config StageConfig
 	in     pipeline.Format
@@ -113,7 +114,11 @@ func (s *Stage) Needs(in pipeline.Format) (pipeline.StageNeeds, error) {
 	if err == nil {
 		err = s.config.CheckDeadline(from.Rate)
 	}
-	return pipeline.StageNeeds{From: from, Holds: s.config.Holds(from.Rate), Passes: s.config.waiting(from.Rate)}, err
+	needs := pipeline.StageNeeds{From: from, Holds: s.config.Holds(from.Rate), Passes: s.config.waiting(from.Rate)}
+	if s.config.Waits {
+		needs.Await = func(ctx context.Context) { s.sink.Load().awaitConsumer(ctx, s.config.Deadline) }
+	}
+	return needs, err
 }
 
 // Input returns the format of the stage's frames if the source delivers frames of format in.
@@ -152,7 +157,9 @@ func (s *Stage) Connect(who string) (*os.File, error) {
 	own, theirs := os.NewFile(uintptr(pair[0]), "frames"), os.NewFile(uintptr(pair[1]), "frames")
 	conn, err := net.FileConn(own)
 	if err = errors.Join(err, own.Close()); err == nil {
-		err = k.connect(conn.(*net.UnixConn), who)
+		if !k.arrived(conn.(*net.UnixConn), who) {
+			err = fmt.Errorf("%w: the stage ends", ErrClosed)
+		}
 	}
 	if err != nil {
 		return nil, errors.Join(err, theirs.Close())
@@ -160,16 +167,13 @@ func (s *Stage) Connect(who string) (*os.File, error) {
 	return theirs, nil
 }
 
-// Process implements pipeline.Stage. It offers the frame to the process, and does not wait unless the source does.
-func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
+// Process implements pipeline.Stage. It offers the frame to the process, and does not wait.
+func (s *Stage) Process(_ context.Context, in *pipeline.Frame, outs []*pipeline.Frame) error {
 	m, err := messageOf(in)
 	if err != nil {
 		return err
 	}
 	k := s.sink.Load()
-	if s.config.Waits {
-		k.awaitConsumer(ctx, s.config.Deadline)
-	}
 	j := &job{stage: s, out: outs[0], offered: time.Now(), done: make(chan struct{})}
 	m.job, j.out.Ready = j, j
 	k.mu.Lock()
@@ -182,8 +186,25 @@ func (s *Stage) Process(ctx context.Context, in *pipeline.Frame, outs []*pipelin
 	return nil
 }
 
-// awaitConsumer waits until the consumer is ready for a frame, or has gone; at most the given time.
+// For frames of a source that waits, these limit the time from the start of a process by the program until it subscribes, as it
+// may compile a model, and from its end until the next one starts, if that starts at once.
+const (
+	longestStart = time.Hour
+	longestGap   = 200 * time.Millisecond
+)
+
+// starting reports whether a process that the program starts has not subscribed yet.
+func (k *Sink) starting() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.consumers) == 0 && time.Since(k.starts) < longestStart
+}
+
+// awaitConsumer waits until the consumer is ready for a frame, or has gone; at most the given time after it has subscribed.
 func (k *Sink) awaitConsumer(ctx context.Context, most time.Duration) {
+	for k.starting() && ctx.Err() == nil {
+		time.Sleep(100 * time.Millisecond)
+	}
 	ready := func() bool {
 		k.mu.Lock()
 		defer k.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -332,6 +333,38 @@ func TestWrongResults(t *testing.T) {
 	}
 }
 
+// TestTheLongestResult checks that a stage takes results of MaxResult bytes, and no longer ones.
+func TestTheLongestResult(t *testing.T) {
+	s := newTheatre(t, StageConfig{Frames: 1, Deadline: MaxDeadline})
+	k := s.dial(pipeline.Block)
+	for n, more := range []int{0, 1} {
+		r := pipeline.Result{Tags: map[string]string{}}
+		for i := range 48 {
+			r.Tags[fmt.Sprintf("%02d", i)] = strings.Repeat("x", 1000)
+		}
+		text, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Tags["00"] += strings.Repeat("x", MaxResult-len(text)+more-len(`,"more":""`))
+		r.Tags["more"] = ""
+		for name := range r.Tags { // to at most maxTag bytes each
+			for len(r.Tags["00"]) > maxTag && len(r.Tags[name]) < maxTag && name != "00" {
+				r.Tags["00"], r.Tags[name] = r.Tags["00"][1:], r.Tags[name]+"x"
+			}
+		}
+		await(t, "it is ready", func() bool { return s.sink.consumersReady() })
+		s.camera.next <- func(*pipeline.Frame) {}
+		f := next(t, k)
+		if err := errors.Join(f.Respond(r), f.Release()); err != nil && !errors.Is(err, ErrClosed) {
+			t.Fatal(err)
+		}
+		if got := s.seenOf(n + 1)[n]; (got.Tags != nil) != (more == 0) {
+			t.Errorf("%d bytes too long: the frame has %d tags", more, len(got.Tags))
+		}
+	}
+}
+
 // TestResultsForOtherLeases checks results without a frame, for a frame that was given back, and twice for one.
 func TestResultsForOtherLeases(t *testing.T) {
 	s := newTheatre(t, StageConfig{Frames: 2, Deadline: MaxDeadline})
@@ -379,6 +412,48 @@ func TestWhoConnectsWhere(t *testing.T) {
 	refused(s.stage.config.Socket, false, CodeRefused, "subscribe with them")
 	s.dial(pipeline.Latest)
 	refused(s.stage.config.Socket, true, CodeBusy, "another process")
+}
+
+// newUnconnected returns a planned stage whose process the program starts. It is closed at the end of the test.
+func newUnconnected(t *testing.T) *Stage {
+	t.Helper()
+	f, err := pipeline.NewFormat(pipeline.Grey, 64, 48, pipeline.Rate{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewStage(StageConfig{Name: "model", Logger: slog.New(slog.DiscardHandler)})
+	if err = errors.Join(err, s.Plan(f, nil)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) { // a test may have closed it
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// TestConnectWhileTheStageEnds connects a process while the stage is closed: it is refused, or its connection ends.
+func TestConnectWhileTheStageEnds(t *testing.T) {
+	for range 50 {
+		s := newUnconnected(t)
+		closed := make(chan error, 1)
+		go func() { closed <- s.Close() }()
+		theirs, err := s.Connect("a process")
+		if err == nil {
+			var p *Client
+			if p, err = Dial(t.Context(), ClientConfig{Conn: theirs, Answers: true}); err == nil {
+				_, err = p.Next(t.Context())
+				err = errors.Join(err, p.Close())
+			}
+		}
+		if !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // FuzzResult checks that a result from a consumer is either rejected or one that JSON can represent, within the limits and the frame.

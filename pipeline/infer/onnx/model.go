@@ -33,9 +33,10 @@ type Limits struct {
 	Depth int   // of graphs in the nodes of graphs, and of functions that call functions; default 32
 }
 
-// A Model describes a model by its file.
+// A Model describes a model by its file. It is shared, and must not be changed.
 type Model struct {
 	Inputs, Outputs []tensor.Info     // Dynamic: a dimension with a name, or with none; a nil Shape of an output: it is left open
+	Dimensions      [][]string        // by input: the names of its dimensions; "": it has none
 	OutputOperators map[string]string // by output: the operator of the node that makes it ("Softmax", "Gemm")
 	Opsets          map[string]int64  // the versions of its operators by domain; "": ONNX's own
 	Producer        string            // the program that wrote the file, with its version
@@ -47,9 +48,9 @@ type Model struct {
 // Open reads a model. Its errors name the file, and wrap ErrModel if its content is not that of a model which ONNX Runtime
 // can load with no more than it has: the model's inputs and outputs are tensors of numbers, its weights have the sizes of
 // their shapes and are in the file or in regular files of its folder, and its operators are ONNX's and Microsoft's, or
-// functions that the file defines.
+// functions that the file defines. A model whose files have not changed since is not read again.
 func Open(path string, limits Limits) (*Model, error) {
-	m, err := open(path, Limits{cmp.Or(limits.Bytes, 1<<30), cmp.Or(limits.Parts, 1<<18), cmp.Or(limits.Depth, 32)})
+	m, err := read.open(path, Limits{cmp.Or(limits.Bytes, 1<<30), cmp.Or(limits.Parts, 1<<18), cmp.Or(limits.Depth, 32)})
 	if err != nil {
 		return nil, fmt.Errorf("model %s: %w", path, err)
 	}

@@ -205,6 +205,9 @@ func TestGoodModels(t *testing.T) {
 		if want := `"in" float32 [? 4]`; m.Inputs[0].String() != want || len(m.Inputs) > 1 && name != "a scalar" {
 			t.Errorf("%s: inputs %v, not %s", name, m.Inputs, want)
 		}
+		if len(m.Dimensions) != len(m.Inputs) || !slices.Equal(m.Dimensions[0], []string{"batch", ""}) {
+			t.Errorf("%s: dimensions %q", name, m.Dimensions)
+		}
 		if name == "a scalar" && (len(m.Inputs) != 2 || m.Inputs[1].Shape == nil || len(m.Inputs[1].Shape) != 0) {
 			t.Errorf("%s: inputs %v", name, m.Inputs)
 		}

@@ -19,10 +19,11 @@ type parser struct {
 	model  *Model
 
 	parts     int
-	bytes     int64            // of tensors in memory
-	files     map[string]int64 // sizes of files with weights
-	graphs    int              // at the top
-	initial   map[string]bool  // names of the top graph's initialisers
+	bytes     int64               // of tensors in memory
+	files     map[string]int64    // sizes of files with weights
+	graphs    int                 // at the top
+	initial   map[string]bool     // names of the top graph's initialisers
+	names     map[string][]string // of dimensions, by the top graph's input
 	makers    map[string]string
 	main      body
 	functions map[operator]*body
@@ -30,7 +31,7 @@ type parser struct {
 
 func newParser(limits Limits, root *os.Root, size int64) *parser {
 	return &parser{
-		limits: limits, root: root, files: map[string]int64{}, initial: map[string]bool{}, makers: map[string]string{},
+		limits: limits, root: root, files: map[string]int64{}, initial: map[string]bool{}, names: map[string][]string{}, makers: map[string]string{},
 		main: body{calls: map[operator]int{}}, functions: map[operator]*body{},
 		model: &Model{OutputOperators: map[string]string{}, Opsets: map[string]int64{}, Size: size},
 	}
@@ -107,6 +108,7 @@ func (p *parser) finish() error {
 		if in.Shape == nil {
 			return fmt.Errorf("%w: the shape of its input %q is not known: export it with one", ErrModel, in.Name)
 		}
+		p.model.Dimensions = append(p.model.Dimensions, p.names[in.Name])
 	}
 	if len(inputs) == 0 || len(p.model.Outputs) == 0 {
 		return fmt.Errorf("%w: it has %d inputs and %d outputs", ErrModel, len(inputs), len(p.model.Outputs))
@@ -222,37 +224,46 @@ func (p *parser) value(f field, top bool, what string, list *[]tensor.Info) erro
 	if !top {
 		return nil
 	}
-	var info tensor.Info
+	var info declared
 	m, err := f.sub("ValueInfoProto")
 	if err != nil {
 		return err
 	}
-	isTensor := false
 	err = m.each(func(f field) (err error) {
 		switch f.number {
 		case 1: // name
 			info.Name, err = f.text()
 		case 2: // type
-			err = errors.Join(f.once(), readType(f, &info, &isTensor))
+			err = errors.Join(f.once(), info.readType(f))
 		}
 		return err
 	})
 	switch {
 	case err != nil:
 		return err
-	case !isTensor:
+	case !info.isTensor:
 		return fmt.Errorf("%w: its %s %q is no tensor", ErrModel, what, info.Name)
 	case info.Type == typeString:
 		return fmt.Errorf("%w: its %s %q has texts: only numbers are supported", ErrModel, what, info.Name)
 	case info.Type.Size() == 0:
 		return fmt.Errorf("%w: its %s %q has elements of %s, which are not supported", ErrModel, what, info.Name, info.Type)
 	}
-	*list = append(*list, info)
+	*list = append(*list, info.Info)
+	if what == "input" {
+		p.names[info.Name] = info.names
+	}
 	return p.count()
 }
 
+// declared is an input or output as the graph declares it.
+type declared struct {
+	tensor.Info
+	isTensor bool
+	names    []string // of its dimensions; "": none
+}
+
 // readType reads a TypeProto.
-func readType(f field, info *tensor.Info, isTensor *bool) error {
+func (d *declared) readType(f field) error {
 	m, err := f.sub("TypeProto")
 	if err != nil {
 		return err
@@ -260,18 +271,18 @@ func readType(f field, info *tensor.Info, isTensor *bool) error {
 	return m.each(func(f field) error {
 		switch f.number {
 		case 1: // tensor_type
-			*isTensor = true
-			return errors.Join(f.once(), readTensorType(f, info))
+			d.isTensor = true
+			return errors.Join(f.once(), d.readTensorType(f))
 		case 6: // denotation
 			return nil
 		default:
-			return fmt.Errorf("%w: %q has type %d of a TypeProto, and only tensors (1) are supported", ErrModel, info.Name, f.number)
+			return fmt.Errorf("%w: %q has type %d of a TypeProto, and only tensors (1) are supported", ErrModel, d.Name, f.number)
 		}
 	})
 }
 
 // readTensorType reads a TypeProto.Tensor.
-func readTensorType(f field, info *tensor.Info) error {
+func (d *declared) readTensorType(f field) error {
 	m, err := f.sub("TypeProto.Tensor")
 	if err != nil {
 		return err
@@ -280,44 +291,45 @@ func readTensorType(f field, info *tensor.Info) error {
 		switch f.number {
 		case 1: // elem_type
 			n, bad := f.integer()
-			info.Type, err = tensor.Type(n), bad
+			d.Type, err = tensor.Type(n), bad
 		case 2: // shape
-			info.Shape, err = readShape(f)
+			err = errors.Join(f.once(), d.readShape(f))
 		}
 		return err
 	})
 }
 
 // readShape reads a TensorShapeProto.
-func readShape(f field) ([]int64, error) {
-	shape := []int64{}
+func (d *declared) readShape(f field) error {
+	d.Shape = []int64{}
 	m, err := f.sub("TensorShapeProto")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return shape, errors.Join(f.once(), m.each(func(f field) error {
+	return m.each(func(f field) error {
 		if f.number != 1 {
 			return nil
 		}
-		size := int64(tensor.Dynamic)
+		size, name := int64(tensor.Dynamic), ""
 		m, err := f.sub("TensorShapeProto.Dimension")
 		if err != nil {
 			return err
 		}
-		if len(shape) >= mostDimensions {
+		if len(d.Shape) >= mostDimensions {
 			return fmt.Errorf("%w: a shape has more than %d dimensions", ErrModel, mostDimensions)
 		}
 		err = m.each(func(f field) (err error) {
 			switch f.number {
 			case 1: // dim_value
 				size, err = f.integer()
-				size = max(size, tensor.Dynamic)
+				size, name = max(size, tensor.Dynamic), ""
 			case 2: // dim_param
 				size = tensor.Dynamic
+				name, err = f.text()
 			}
 			return err
 		})
-		shape = append(shape, size)
+		d.Shape, d.names = append(d.Shape, size), append(d.names, name)
 		return err
-	}))
+	})
 }

@@ -12,13 +12,17 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// longest is the length in bytes of the longest text that is read: a name, a domain, a path.
-const longest = 4096
+// Limits of the texts that are read: names, domains, paths.
+const (
+	longest  = 4096     // bytes of each
+	mostText = 16 << 20 // bytes of all
+)
 
 // A reader reads protobuf's wire format from a file, from its beginning to its end. It keeps no bytes.
 type reader struct {
-	in *bufio.Reader
-	at int64 // bytes read
+	in   *bufio.Reader
+	at   int64 // bytes read
+	text int64 // bytes of texts read
 }
 
 // ReadByte counts what is read as a varint.
@@ -162,6 +166,9 @@ func (f field) text() (string, error) {
 	}
 	if n > longest {
 		return "", fmt.Errorf("%w: field %d of a %s has %d bytes, more than %d", ErrModel, f.number, f.name, n, longest)
+	}
+	if f.reader.text += n; f.reader.text > mostText {
+		return "", fmt.Errorf("%w: its names have more than %d bytes", ErrModel, mostText)
 	}
 	b := make([]byte, n)
 	done, err := io.ReadFull(f.in, b)

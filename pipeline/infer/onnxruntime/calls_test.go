@@ -67,7 +67,7 @@ func TestCallsOfCUDA(t *testing.T) {
 	library, calls := double(t)
 	r := opened(t, library)
 	expect(t, "opening", calls(), "CreateEnv 2 tegracast\nDisableTelemetryEvents")
-	s, err := r.NewSession(SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1, Memory: 1 << 20})
+	s, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1, Memory: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestCallsOfCUDA(t *testing.T) {
 		t.Error(err)
 	}
 	expect(t, "closing", calls(), "ReleaseValue 6\nReleaseValue 5\nReleaseIoBinding 4\nReleaseMemoryInfo 3\nReleaseRunOptions 2\nReleaseSession 1")
-	device, err := r.NewSession(SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1})
+	device, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,10 +125,10 @@ func TestCallsOfCUDA(t *testing.T) {
 	}
 }
 
-// TestCallsOfTensorRT shows the calls that set up TensorRT, and what becomes of engines that do not load.
+// TestCallsOfTensorRT shows the calls that set up TensorRT, and that they are repeated after engines that do not load.
 func TestCallsOfTensorRT(t *testing.T) {
 	cache := t.TempDir()
-	old := filepath.Join(cache, "abc", "old.engine")
+	old := filepath.Join(cache, "abc-1x4", "old.engine")
 	library, calls := double(t, "-DMARKER=\""+old+"\"")
 	r := opened(t, library)
 	calls()
@@ -136,13 +136,16 @@ func TestCallsOfTensorRT(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	c := SessionConfig{Model: "m.onnx", Digest: "abc", Provider: TensorRT, Memory: 1 << 20, FP16: true, Cache: cache, Log: slog.New(slog.NewTextHandler(&log, nil))}
-	s, err := r.NewSession(c)
+	c := SessionConfig{Model: "m.onnx", Digest: "abc", Provider: TensorRT, Memory: 1 << 20, FP16: true, Cache: cache, Shape: []int64{1, 4},
+		Dimensions: map[string]int64{"width": 4, "batch": 1}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	s, err := r.NewSession(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	all := strings.Join(calls(), "\n")
-	set := strings.ReplaceAll(beginning, "\t", "") + `CreateTensorRTProviderOptions
+	set := strings.ReplaceAll(beginning, "\t", "") + `AddFreeDimensionOverrideByName batch=1
+AddFreeDimensionOverrideByName width=4
+CreateTensorRTProviderOptions
 UpdateTensorRTProviderOptions device_id=0 trt_max_workspace_size=1048576 trt_fp16_enable=1 trt_engine_cache_enable=1 trt_engine_cache_path=` +
 		filepath.Dir(old) + ` trt_timing_cache_enable=1
 SessionOptionsAppendExecutionProvider_TensorRT_V2
@@ -168,7 +171,7 @@ CreateSession m.onnx
 		t.Error(err)
 	}
 	c.Digest = "../.."
-	if _, err = r.NewSession(c); !errors.Is(err, ErrProvider) || !strings.Contains(err.Error(), "digest") {
+	if _, err = r.NewSession(t.Context(), c); !errors.Is(err, ErrProvider) || !strings.Contains(err.Error(), "digest") {
 		t.Error(err)
 	}
 }
@@ -180,7 +183,7 @@ func TestAProviderThatFails(t *testing.T) {
 	} {
 		library, calls := double(t, "-DREFUSED=\""+refused+"\"")
 		r := opened(t, library)
-		_, err := r.NewSession(SessionConfig{Model: "m.onnx", Provider: provider})
+		_, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: provider})
 		var status *StatusError
 		want := "ONNX Runtime's provider cannot be used: " + provider + ": ONNX Runtime: " + refused + ": ORT_EP_FAIL (11): no GPU?[2J?here"
 		if !errors.Is(err, ErrProvider) || !errors.As(err, &status) || err.Error() != want {
@@ -192,7 +195,7 @@ func TestAProviderThatFails(t *testing.T) {
 		}
 	}
 	library, _ := double(t, "-DREFUSED=\"RunWithBinding\"")
-	s, err := opened(t, library).NewSession(SessionConfig{Model: "m.onnx"})
+	s, err := opened(t, library).NewSession(t.Context(), SessionConfig{Model: "m.onnx"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -32,7 +32,7 @@ func TestONNXsOwnModels(t *testing.T) {
 		if err != nil {
 			continue // the test of this name in package onnx says why
 		}
-		s, err := r.NewSession(SessionConfig{Model: path})
+		s, err := r.NewSession(t.Context(), SessionConfig{Model: path})
 		if err != nil {
 			continue // the library does not have all operators for all types
 		}

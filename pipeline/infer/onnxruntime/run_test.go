@@ -32,7 +32,7 @@ func newest(t *testing.T) *Runtime {
 // session loads a model that is a file.
 func session(t *testing.T, r *Runtime, model string) *Session {
 	t.Helper()
-	s, err := r.NewSession(SessionConfig{Model: model})
+	s, err := r.NewSession(t.Context(), SessionConfig{Model: model})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,14 +241,49 @@ func TestModelsThatTheLibraryRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		var status *StatusError
-		if s, err := r.NewSession(SessionConfig{Model: path}); !errors.As(err, &status) || s != nil {
+		if s, err := r.NewSession(t.Context(), SessionConfig{Model: path}); !errors.As(err, &status) || s != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, provider := range []string{CUDA, TensorRT, "npu"} {
-		s, err := r.NewSession(SessionConfig{Model: infertest.Model(t, infertest.Classifier), Provider: provider, Cache: dir, Digest: "d"})
+		s, err := r.NewSession(t.Context(), SessionConfig{Model: infertest.Model(t, infertest.Classifier), Provider: provider, Cache: dir, Digest: "d"})
 		if !errors.Is(err, ErrProvider) || !strings.Contains(err.Error(), provider) || strings.Contains(err.Error(), "\n") || s != nil {
 			t.Errorf("%s: %v", provider, err)
+		}
+	}
+}
+
+// TestDimensionsAreFixed checks that sizes of named dimensions become those of the input, of whatever release the library is.
+func TestDimensionsAreFixed(t *testing.T) {
+	for _, release := range []string{infertest.Oldest, infertest.Newest} {
+		r := opened(t, infertest.Library(t, release, runtime.GOARCH))
+		path := filepath.Join(t.TempDir(), "model.onnx")
+		model := infertest.Build(infertest.Value(infertest.FieldInput, "in", tensor.Float32, "batch", 3, "height", "width"),
+			infertest.Value(infertest.FieldOutput, "out", tensor.Float32, "batch", 3, "height", "width"),
+			infertest.Node(infertest.FieldNode, "Relu", []string{"in"}, []string{"out"}))
+		if err := os.WriteFile(path, model, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var ran int
+		s, err := r.NewSession(t.Context(), SessionConfig{
+			Model: path, Dimensions: map[string]int64{"batch": 1, "height": 5, "depth": 9},
+			Bind: func(s *Session) error {
+				ran++
+				_, err := s.BindInput(tensor.Info{Name: "in", Type: tensor.Float32, Shape: []int64{1, 3, 5, 7}})
+				return err
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if in := s.Inputs()[0].String(); in != `"in" float32 [1 3 5 ?]` || ran != 1 {
+			t.Errorf("%s: the input is %s", release, in)
+		}
+		if out, err := s.Run(t.Context()); err != nil || out[0].String() != `"out" float32 [1 3 5 7]` {
+			t.Errorf("%s: %v %v", release, out, err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -276,7 +311,7 @@ func TestCloseFreesTheModel(t *testing.T) {
 	r := newest(t)
 	use := func(times int) int {
 		for range times {
-			s, err := r.NewSession(SessionConfig{Model: infertest.Model(t, infertest.Detector)})
+			s, err := r.NewSession(t.Context(), SessionConfig{Model: infertest.Model(t, infertest.Detector)})
 			if err != nil {
 				t.Fatal(err)
 			}

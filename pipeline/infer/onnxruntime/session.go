@@ -4,9 +4,12 @@ package onnxruntime
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +33,12 @@ type SessionConfig struct {
 	Device   int    // number of the GPU
 	Memory   int64  // most bytes that CUDA, or an engine while it works, takes of the GPU's memory; 0: no limit
 	FP16     bool   // whether TensorRT may compute with half precision
-	Cache    string // folder in which TensorRT's engines are kept, by digest; "": nowhere
+	Cache    string // folder in which TensorRT's engines are kept, by digest and Shape; "": nowhere
 	Log      *slog.Logger
+
+	Shape      []int64              // that the input will have
+	Dimensions map[string]int64     // sizes of dimensions that the model names and leaves open
+	Bind       func(*Session) error // binds the inputs, after which the model runs once; nil: it does not run
 }
 
 // A Session is a loaded model with the memory of its inputs. Its methods are for one goroutine.
@@ -72,17 +79,47 @@ var config = [][2]string{
 }
 
 // NewSession loads a model. With CUDA or TensorRT an error wraps ErrProvider, as it may be the provider's: the caller may
-// try the CPU. TensorRT makes an engine for the GPU at first, which takes minutes and is logged.
-func (r *Runtime) NewSession(c SessionConfig) (*Session, error) {
+// try the CPU. TensorRT makes an engine for the GPU at first, which takes minutes and is logged. It makes it when the model is
+// loaded, or, if the model leaves dimensions open that Dimensions lacks, in the first run: Bind is for that too. When ctx ends,
+// the first run does, and the wait for another process that makes the same engine; loading does not.
+func (r *Runtime) NewSession(ctx context.Context, c SessionConfig) (*Session, error) {
 	c.Provider = cmp.Or(c.Provider, CPU)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	s, err := r.load(c)
+	s, err := r.load(ctx, c)
 	if err != nil && c.Provider != CPU {
 		err = fmt.Errorf("%w: %s: %w", ErrProvider, c.Provider, err)
 	}
 	return s, err
+}
+
+// load loads a model, and runs it once.
+func (r *Runtime) load(ctx context.Context, c SessionConfig) (*Session, error) {
+	if c.Provider != TensorRT || c.Cache == "" {
+		return r.start(ctx, c, "")
+	}
+	e, err := openEngines(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	defer e.close()
+	return e.use(ctx, func() (*Session, error) { return r.start(ctx, c, e.folder) })
+}
+
+// start is load with a folder for engines, which has been prepared.
+func (r *Runtime) start(ctx context.Context, c SessionConfig, engines string) (*Session, error) {
+	s, err := r.newSession(c, engines)
+	if err != nil || c.Bind == nil {
+		return s, err
+	}
+	if err = c.Bind(s); err == nil {
+		_, err = s.Run(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // newSession loads a model with a provider whose folder has been prepared.
@@ -100,6 +137,9 @@ func (r *Runtime) newSession(c SessionConfig, engines string) (*Session, error) 
 	)
 	for _, e := range config {
 		err = errors.Join(err, r.try(addSessionConfigEntry, options, uintptr(unsafe.Pointer(cString(e[0]))), uintptr(unsafe.Pointer(cString(e[1])))))
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Dimensions)) {
+		err = errors.Join(err, r.try(addFreeDimensionByName, options, uintptr(unsafe.Pointer(cString(name))), uintptr(c.Dimensions[name])))
 	}
 	if err == nil {
 		err = r.addProvider(options, c, engines)

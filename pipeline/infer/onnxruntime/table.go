@@ -50,6 +50,7 @@ const (
 	releaseTypeInfo                function = 98
 	releaseTensorTypeAndShape      function = 99
 	releaseSessionOptions          function = 100
+	addFreeDimensionByName         function = 124 // version 3
 	getAvailableProviders          function = 125 // version 4: 125 to 126
 	releaseAvailableProviders      function = 126
 	addSessionConfigEntry          function = 130 // version 5: 127 to 149
@@ -113,6 +114,7 @@ var names = [last17 + 1]string{
 	releaseTypeInfo:                "ReleaseTypeInfo",
 	releaseTensorTypeAndShape:      "ReleaseTensorTypeAndShapeInfo",
 	releaseSessionOptions:          "ReleaseSessionOptions",
+	addFreeDimensionByName:         "AddFreeDimensionOverrideByName",
 	getAvailableProviders:          "GetAvailableProviders",
 	releaseAvailableProviders:      "ReleaseAvailableProviders",
 	addSessionConfigEntry:          "AddSessionConfigEntry",

@@ -8,7 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
+
+	"github.com/tegracast/tegracast/pipeline/files"
 )
 
 // Limits of labels.
@@ -20,12 +21,11 @@ const (
 // ReadLabels reads a file with one label a line, of which the first one is that of class 0. An empty line is a class without
 // a name. An error says which line is wrong.
 func ReadLabels(path string) ([]string, error) {
-	f, err := os.Open(path)
+	text, err := files.ReadRegular(path, maxLabels*(maxLabel+2), "a list of labels")
 	if err != nil {
 		return nil, fmt.Errorf("labels: %w", err)
 	}
-	defer f.Close()
-	labels, err := parseLabels(f)
+	labels, err := parseLabels(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("labels: %s: %w", path, err)
 	}

@@ -3,11 +3,14 @@
 package postprocess
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestLabelsAreRead(t *testing.T) {
@@ -43,8 +46,12 @@ func TestLabelsThatAreRefused(t *testing.T) {
 			t.Errorf("%v, must contain %s", err, want)
 		}
 	}
-	for _, missing := range []string{path + "x", filepath.Dir(path)} {
-		if _, err := ReadLabels(missing); err == nil || !strings.Contains(err.Error(), missing) {
+	fifo, long := path+".fifo", path+".long" // opening the first would wait for ever
+	if err := errors.Join(unix.Mkfifo(fifo, 0o600), os.WriteFile(long, nil, 0o600), os.Truncate(long, 1<<40)); err != nil {
+		t.Fatal(err)
+	}
+	for _, other := range []string{path + "x", filepath.Dir(path), fifo, "/dev/zero", long} {
+		if _, err := ReadLabels(other); err == nil || !strings.Contains(err.Error(), other) {
 			t.Error(err)
 		}
 	}

@@ -36,8 +36,8 @@ const (
 	maxNamed   = 5 // classes with a number of their own
 )
 
-// LeftOut is the name of the number of regions that were left out because there were more than 512; of a heat map also those
-// outside the frame count. It is set if there are any.
+// LeftOut is the name of the number of regions that were left out because there were more than 512, or more than a result has
+// room for; of a heat map also those outside the frame count. It is set if there are any.
 const LeftOut = "left_out"
 
 // A Config says what the outputs of a model are.

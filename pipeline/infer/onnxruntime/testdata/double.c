@@ -59,6 +59,7 @@ static OrtStatusPtr level(OrtSessionOptions *o, GraphOptimizationLevel n) { (voi
 static OrtStatusPtr intra(OrtSessionOptions *o, int n) { (void)o; SAY("SetIntraOpNumThreads %d", n); return NULL; }
 static OrtStatusPtr inter(OrtSessionOptions *o, int n) { (void)o; SAY("SetInterOpNumThreads %d", n); return NULL; }
 static OrtStatusPtr entry(OrtSessionOptions *o, const char *k, const char *v) { (void)o; SAY("AddSessionConfigEntry %s=%s", k, v); return NULL; }
+static OrtStatusPtr dimension(OrtSessionOptions *o, const char *name, int64_t n) { (void)o; SAY("AddFreeDimensionOverrideByName %s=%lld", name, (long long)n); return NULL; }
 
 static void update(const char *call, const char *const *k, const char *const *v, size_t n)
 {
@@ -76,23 +77,36 @@ static OrtStatusPtr create_rt(OrtTensorRTProviderOptionsV2 **out) { say("CreateT
 static OrtStatusPtr update_rt(OrtTensorRTProviderOptionsV2 *o, const char *const *k, const char *const *v, size_t n) { (void)o; update("UpdateTensorRTProviderOptions", k, v, n); return NULL; }
 static OrtStatusPtr append_rt(OrtSessionOptions *s, const OrtTensorRTProviderOptionsV2 *o) { (void)s; (void)o; say("SessionOptionsAppendExecutionProvider_TensorRT_V2"); return NULL; }
 
-// A session refuses a folder that has an engine with the content "old": MARKER is that file.
-static OrtStatusPtr create_session(const OrtEnv *e, const char *path, const OrtSessionOptions *o, OrtSession **out)
+// The call READER refuses a folder that has an old engine: MARKER is that file.
+#ifndef READER
+#define READER "CreateSession"
+#endif
+static OrtStatusPtr status_of_engine(const char *call)
 {
-	(void)e; (void)o;
-	SAY("CreateSession %s", path);
 #ifdef MARKER
-	FILE *f = fopen(MARKER, "r");
+	FILE *f = strcmp(call, READER) ? NULL : fopen(MARKER, "r");
+
 	if (f) {
 		OrtStatusPtr s = malloc(sizeof(*s));
 
 		fclose(f);
 		s->code = ORT_EP_FAIL;
-		s->text = "could not deserialize engine";
+		s->text = "TensorRT EP could not deserialize engine from cache: " MARKER;
 		return s;
 	}
 #endif
-	MAKE("CreateSession", OrtSession);
+	return status(call);
+}
+
+static OrtStatusPtr create_session(const OrtEnv *e, const char *path, const OrtSessionOptions *o, OrtSession **out)
+{
+	OrtStatusPtr s = status_of_engine("CreateSession");
+
+	(void)e; (void)o;
+	SAY("CreateSession %s", path);
+	if (!s)
+		*out = OBJECT(OrtSession);
+	return s;
 }
 
 static OrtStatusPtr count(const OrtSession *s, size_t *n) { (void)s; *n = 1; return NULL; }
@@ -126,7 +140,7 @@ static OrtStatusPtr with_data(const OrtMemoryInfo *m, void *p, size_t bytes, con
 static OrtStatusPtr bind_input(OrtIoBinding *b, const char *name, const OrtValue *v) { (void)b; (void)v; SAY("BindInput %s", name); return NULL; }
 static OrtStatusPtr sync_in(OrtIoBinding *b) { (void)b; say("SynchronizeBoundInputs"); return NULL; }
 static OrtStatusPtr sync_out(OrtIoBinding *b) { (void)b; say("SynchronizeBoundOutputs"); return NULL; }
-static OrtStatusPtr run(OrtSession *s, const OrtRunOptions *o, const OrtIoBinding *b) { (void)s; (void)o; (void)b; say("RunWithBinding"); return status("RunWithBinding"); }
+static OrtStatusPtr run(OrtSession *s, const OrtRunOptions *o, const OrtIoBinding *b) { (void)s; (void)o; (void)b; say("RunWithBinding"); return status_of_engine("RunWithBinding"); }
 
 static OrtStatusPtr outputs(const OrtIoBinding *b, OrtAllocator *a, OrtValue ***out, size_t *n)
 {
@@ -147,7 +161,7 @@ static OrtApi api = {
 	.GetErrorCode = get_code, .GetErrorMessage = get_message, .ReleaseStatus = release_status, .CreateEnv = create_env,
 	.DisableTelemetryEvents = no_telemetry, .CreateSessionOptions = create_options, .SetSessionLogSeverityLevel = severity,
 	.SetSessionGraphOptimizationLevel = level, .SetIntraOpNumThreads = intra, .SetInterOpNumThreads = inter,
-	.AddSessionConfigEntry = entry, .CreateCUDAProviderOptions = create_cuda, .UpdateCUDAProviderOptions = update_cuda,
+	.AddFreeDimensionOverrideByName = dimension, .AddSessionConfigEntry = entry, .CreateCUDAProviderOptions = create_cuda, .UpdateCUDAProviderOptions = update_cuda,
 	.SessionOptionsAppendExecutionProvider_CUDA_V2 = append_cuda, .ReleaseCUDAProviderOptions = release_CUDAProviderOptionsV2,
 	.CreateTensorRTProviderOptions = create_rt, .UpdateTensorRTProviderOptions = update_rt,
 	.SessionOptionsAppendExecutionProvider_TensorRT_V2 = append_rt, .ReleaseTensorRTProviderOptions = release_TensorRTProviderOptionsV2,
