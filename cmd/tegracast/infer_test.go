@@ -72,6 +72,12 @@ func TestInferStage(t *testing.T) {
 		t.Error("the process that was killed runs")
 	}
 	_, text := fetch(t, "http://"+web+"/metrics")
+	for begin := time.Now(); strings.Contains(text, `tegracast_infer_frames_total{stage="text"} 0`); _, text = fetch(t, "http://"+web+"/metrics") {
+		if time.Since(begin) > time.Minute {
+			t.Fatal("no frame is counted in a minute")
+		}
+		time.Sleep(100 * time.Millisecond) // the process reports once a second
+	}
 	for _, line := range []string{
 		`tegracast_infer_running{provider="cpu",stage="text"} 1`, `tegracast_infer_starts_total{stage="text"} 2`,
 		`tegracast_infer_failed_frames_total{stage="text"} 0`, `tegracast_external_connected{stage="text"} 1`,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"image"
 	"maps"
+	"slices"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/infer/onnx"
@@ -152,6 +153,15 @@ func (p *Plan) dimensions() map[string]int64 {
 	}
 	maps.DeleteFunc(sizes, func(name string, _ int64) bool { return twice[name] })
 	return sizes
+}
+
+// is returns an error if ONNX Runtime has found other inputs and outputs than the plan: somebody has changed the file.
+func (p *Plan) is(inputs, outputs []tensor.Info) error {
+	same := func(a, b tensor.Info) bool { return a.Name == b.Name && a.Type == b.Type }
+	if !slices.EqualFunc(p.Model.Inputs, inputs, same) || !slices.EqualFunc(p.Model.Outputs, outputs, same) {
+		return fmt.Errorf("%w: its file has changed while it was read, from %v to %v", ErrModel, p.Model.Inputs, inputs)
+	}
+	return nil
 }
 
 // Preprocessor returns the preprocessor for frames of format f.

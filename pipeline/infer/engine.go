@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
@@ -30,17 +31,28 @@ type engine interface {
 	close() error
 }
 
+// builtNames are ONNX Runtime's own names of the providers.
+var builtNames = map[string]string{
+	onnxruntime.CPU: "CPUExecutionProvider", onnxruntime.CUDA: "CUDAExecutionProvider", onnxruntime.TensorRT: "TensorrtExecutionProvider",
+}
+
 // newEngine loads the model with the provider, and runs it once, because the first run takes longer.
 func (w *worker) newEngine(ctx context.Context) (e engine, err error) {
 	c := &w.task.Config
+	if built, err := w.runtime.Providers(); err != nil || !slices.Contains(built, builtNames[w.task.Provider]) {
+		return nil, errors.Join(err, fmt.Errorf("this library was built without %s: it has %v", w.task.Provider, built))
+	}
 	e = &cpu{plan: w.plan}
 	if w.task.Provider != onnxruntime.CPU {
 		e = &gpu{plan: w.plan, cache: c.Cache}
 	}
-	_, err = w.runtime.NewSession(ctx, onnxruntime.SessionConfig{
+	s, err := w.runtime.NewSession(ctx, onnxruntime.SessionConfig{
 		Model: c.Model, Digest: w.plan.Model.Digest, Provider: w.task.Provider, Threads: c.Threads, Cache: c.Cache, Log: w.log,
 		Shape: w.plan.Input.Shape, Dimensions: w.plan.dimensions(), Bind: e.bind,
 	})
+	if err == nil {
+		err = w.plan.is(s.Inputs(), s.Outputs())
+	}
 	if err != nil {
 		return nil, errors.Join(err, e.close())
 	}

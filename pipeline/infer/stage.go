@@ -226,7 +226,11 @@ func (s *Stage) follow(ctx context.Context, cmd *exec.Cmd, wait func() error, re
 	var reading sync.WaitGroup
 	var strange error
 	reading.Go(func() {
-		if strange = readReports(reports, func(r report) { s.take(r, failed) }); strange != nil {
+		if strange = readReports(reports, func(r report) {
+			if s.take(r, failed); *failed != "" {
+				last.mute() // it ends with the same words
+			}
+		}); strange != nil {
 			_ = cmd.Process.Kill() // it has ended, or ends now
 		}
 	})

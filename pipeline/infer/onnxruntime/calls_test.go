@@ -67,12 +67,12 @@ func TestCallsOfCUDA(t *testing.T) {
 	library, calls := double(t)
 	r := opened(t, library)
 	expect(t, "opening", calls(), "CreateEnv 2 tegracast\nDisableTelemetryEvents")
-	s, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1, Memory: 1 << 20})
+	s, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA})
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "CUDA", calls(), beginning+`CreateCUDAProviderOptions
-		UpdateCUDAProviderOptions device_id=1 arena_extend_strategy=kSameAsRequested gpu_mem_limit=1048576
+		UpdateCUDAProviderOptions device_id=0 arena_extend_strategy=kSameAsRequested
 		SessionOptionsAppendExecutionProvider_CUDA_V2
 		ReleaseCUDAProviderOptionsV2 2
 		CreateSession m.onnx
@@ -108,7 +108,7 @@ func TestCallsOfCUDA(t *testing.T) {
 		t.Error(err)
 	}
 	expect(t, "closing", calls(), "ReleaseValue 6\nReleaseValue 5\nReleaseIoBinding 4\nReleaseMemoryInfo 3\nReleaseRunOptions 2\nReleaseSession 1")
-	device, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA, Device: 1})
+	device, err := r.NewSession(t.Context(), SessionConfig{Model: "m.onnx", Provider: CUDA})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestCallsOfCUDA(t *testing.T) {
 	if _, err := device.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, "memory of the GPU", calls(), "CreateMemoryInfo Cuda 0 1 0\nCreateTensorWithDataAsOrtValue 16 bytes [1 4] type 1"+strings.Replace(run, "7", "8", 1))
+	expect(t, "memory of the GPU", calls(), "CreateMemoryInfo Cuda 0 0 0\nCreateTensorWithDataAsOrtValue 16 bytes [1 4] type 1"+strings.Replace(run, "7", "8", 1))
 	if err := device.Close(); err != nil {
 		t.Error(err)
 	}
@@ -136,7 +136,7 @@ func TestCallsOfTensorRT(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	c := SessionConfig{Model: "m.onnx", Digest: "abc", Provider: TensorRT, Memory: 1 << 20, FP16: true, Cache: cache, Shape: []int64{1, 4},
+	c := SessionConfig{Model: "m.onnx", Digest: "abc", Provider: TensorRT, Cache: cache, Shape: []int64{1, 4},
 		Dimensions: map[string]int64{"width": 4, "batch": 1}, Log: slog.New(slog.NewTextHandler(&log, nil))}
 	s, err := r.NewSession(t.Context(), c)
 	if err != nil {
@@ -146,12 +146,12 @@ func TestCallsOfTensorRT(t *testing.T) {
 	set := strings.ReplaceAll(beginning, "\t", "") + `AddFreeDimensionOverrideByName batch=1
 AddFreeDimensionOverrideByName width=4
 CreateTensorRTProviderOptions
-UpdateTensorRTProviderOptions device_id=0 trt_max_workspace_size=1048576 trt_fp16_enable=1 trt_engine_cache_enable=1 trt_engine_cache_path=` +
+UpdateTensorRTProviderOptions device_id=0 trt_engine_cache_enable=1 trt_engine_cache_path=` +
 		filepath.Dir(old) + ` trt_timing_cache_enable=1
 SessionOptionsAppendExecutionProvider_TensorRT_V2
 ReleaseTensorRTProviderOptionsV2 2
 CreateCUDAProviderOptions
-UpdateCUDAProviderOptions device_id=0 arena_extend_strategy=kSameAsRequested gpu_mem_limit=1048576
+UpdateCUDAProviderOptions device_id=0 arena_extend_strategy=kSameAsRequested
 SessionOptionsAppendExecutionProvider_CUDA_V2
 ReleaseCUDAProviderOptionsV2 2
 CreateSession m.onnx

@@ -4,7 +4,6 @@ package onnxruntime
 
 import (
 	"fmt"
-	"strconv"
 	"unsafe"
 )
 
@@ -12,16 +11,9 @@ import (
 // The CPU is always the last. Names and values of options are in the pages of the providers
 // (https://onnxruntime.ai/docs/execution-providers).
 func (r *Runtime) addProvider(options uintptr, c SessionConfig, engines string) error {
-	device := [2]string{"device_id", strconv.Itoa(c.Device)}
+	device := [2]string{"device_id", "0"}
 	cuda := [][2]string{device, {"arena_extend_strategy", "kSameAsRequested"}}
 	rt := [][2]string{device}
-	if c.Memory > 0 {
-		cuda = append(cuda, [2]string{"gpu_mem_limit", strconv.FormatInt(c.Memory, 10)})
-		rt = append(rt, [2]string{"trt_max_workspace_size", strconv.FormatInt(c.Memory, 10)})
-	}
-	if c.FP16 {
-		rt = append(rt, [2]string{"trt_fp16_enable", "1"})
-	}
 	if engines != "" {
 		rt = append(rt, [2]string{"trt_engine_cache_enable", "1"}, [2]string{"trt_engine_cache_path", engines}, [2]string{"trt_timing_cache_enable", "1"})
 	}

@@ -43,7 +43,7 @@ func (s *Session) BindDeviceInput(info tensor.Info, address uintptr) error {
 	}
 	var memory uintptr
 	name := cString("Cuda")
-	err = s.own(&memory, releaseMemoryInfo, createMemoryInfo, uintptr(unsafe.Pointer(name)), allocatorDevice, uintptr(s.device), memoryDefault)
+	err = s.own(&memory, releaseMemoryInfo, createMemoryInfo, uintptr(unsafe.Pointer(name)), allocatorDevice, 0, memoryDefault)
 	if err != nil {
 		return err
 	}
@@ -112,7 +112,7 @@ func (s *Session) Run(ctx context.Context) ([]tensor.Tensor, error) {
 	err := s.r.try(runWithBinding, s.session, s.options, s.binding)
 	if !stop() {
 		asked = true
-		err = errors.Join(err, <-terminated, s.r.try(runOptionsUnsetTerminate, s.options))
+		err = errors.Join(err, <-terminated, s.r.try(runOptionsUnsetTerminate, s.options)) // ends: the function above sends
 	}
 	if err == nil && s.gpu {
 		err = s.r.try(synchronizeBoundOutputs, s.binding)

@@ -30,9 +30,6 @@ type SessionConfig struct {
 	Digest   string // its digest
 	Provider string // "": CPU
 	Threads  int    // that compute on the CPU, with the one that calls Run; 0: one
-	Device   int    // number of the GPU
-	Memory   int64  // most bytes that CUDA, or an engine while it works, takes of the GPU's memory; 0: no limit
-	FP16     bool   // whether TensorRT may compute with half precision
 	Cache    string // folder in which TensorRT's engines are kept, by digest and Shape; "": nowhere
 	Log      *slog.Logger
 
@@ -45,7 +42,6 @@ type SessionConfig struct {
 type Session struct {
 	r       *Runtime
 	gpu     bool
-	device  int
 	inputs  []tensor.Info
 	outputs []tensor.Info
 	bound   map[string]binding // inputs
@@ -147,7 +143,7 @@ func (r *Runtime) newSession(c SessionConfig, engines string) (*Session, error) 
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{r: r, gpu: c.Provider != CPU, device: c.Device, bound: map[string]binding{}}
+	s := &Session{r: r, gpu: c.Provider != CPU, bound: map[string]binding{}}
 	if err := s.open(c.Model, options); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Limits are what a process may use.
+// Limits bound the resources of a process.
 type Limits struct {
 	Memory uint64 // bytes of private memory; 0: no limit
 	Tasks  uint64 // threads of all processes of its user from which on it starts none, but spareTasks are always left; of no effect for root

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Paths are what a process may read and write, besides programs, libraries and what the kernel shows of itself.
+// Paths list what a process may read and write, besides programs, libraries and what the kernel shows of itself.
 type Paths struct {
 	Files  []string // it may read them, and all that lies in their folders
 	Writes []string // folders, which are made, in which it may make, change and remove files, and use devices
