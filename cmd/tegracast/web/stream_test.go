@@ -90,6 +90,7 @@ func TestStream(t *testing.T) {
 		Outputs: func() []Output { return []Output{{Name: "raw"}} },
 		View:    func(string) (View, error) { return &gallery{}, nil },
 	})
+	follow(t, base, "", "").next(t, "sample", new(Sample)) // records of a stream that begins before the first sample come first
 	f := follow(t, base, "pictures=raw:1", "")
 	var sample Sample
 	var record struct{ Msg string }

@@ -136,8 +136,10 @@ func TestCallsOfTensorRT(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	c := SessionConfig{Model: "m.onnx", Digest: "abc", Provider: TensorRT, Cache: cache, Shape: []int64{1, 4},
-		Dimensions: map[string]int64{"width": 4, "batch": 1}, Log: slog.New(slog.NewTextHandler(&log, nil))}
+	c := SessionConfig{
+		Model: "m.onnx", Digest: "abc", Provider: TensorRT, Cache: cache, Shape: []int64{1, 4},
+		Dimensions: map[string]int64{"width": 4, "batch": 1}, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}
 	s, err := r.NewSession(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -21,18 +21,22 @@ func TestClassesHaveNamesAndScores(t *testing.T) {
 		want      pipeline.Result
 	}{
 		"probabilities": {
-			[]float32{0.1, 0.6, 0.3}, []string{"cat", "dog", ""}, 0.3, "Softmax",
+			[]float32{0.1, 0.6, 0.3},
+			[]string{"cat", "dog", ""},
+			0.3, "Softmax",
 			pipeline.Result{Tags: tags("dog"), Numbers: numbers{"score": 0.6, "dog": 0.6, "class 2": 0.3}},
 		},
 		"logits": {
-			[]float32{0, float32(math.Log(2)), 0}, nil, 0.2, "Gemm",
+			[]float32{0, float32(math.Log(2)), 0},
+			nil, 0.2, "Gemm",
 			pipeline.Result{Tags: tags("class 1"), Numbers: numbers{"score": 0.5, "class 1": 0.5, "class 0": 0.25, "class 2": 0.25}},
 		},
 		"large logits": {
 			[]float32{-1e38, 3e38, 1000}, nil, 0.5, "", pipeline.Result{Tags: tags("class 1"), Numbers: numbers{"score": 1, "class 1": 1}},
 		},
 		"infinite logits": {
-			[]float32{inf, -inf, inf, nan}, nil, 0.1, "",
+			[]float32{inf, -inf, inf, nan},
+			nil, 0.1, "",
 			pipeline.Result{Tags: tags("class 0"), Numbers: numbers{"score": 0.5, "class 0": 0.5, "class 2": 0.5}},
 		},
 		"the best five": {
@@ -46,7 +50,9 @@ func TestClassesHaveNamesAndScores(t *testing.T) {
 		"NaN alone":           {[]float32{nan, nan}, nil, 0, "", pipeline.Result{}},
 		"none":                {nil, nil, 0, "", pipeline.Result{}},
 		"names twice": {
-			[]float32{0.1, 0.3, 0.2, 0.4}, []string{"crane", "crane", "score", "bird"}, 0, "Softmax",
+			[]float32{0.1, 0.3, 0.2, 0.4},
+			[]string{"crane", "crane", "score", "bird"},
+			0, "Softmax",
 			pipeline.Result{Tags: tags("bird"), Numbers: numbers{"score": 0.4, "crane": 0.3, "bird": 0.4}},
 		},
 	} {

@@ -26,22 +26,34 @@ func TestDetectionsHaveRegions(t *testing.T) {
 	}{
 		"none": {Config{}, nil, nil, nil, nil},
 		"best first": {
-			Config{Labels: []string{"a", "b"}}, [][]float32{box(0, 0, 9, 8), box(1, 2, 3, 5)}, []float32{0.5, 0.75}, []int64{0, 1},
+			Config{Labels: []string{"a", "b"}},
+			[][]float32{box(0, 0, 9, 8), box(1, 2, 3, 5)},
+			[]float32{0.5, 0.75},
+			[]int64{0, 1},
 			[]pipeline.Region{region(1, 2, 2, 3, "b", 0.75), region(0, 0, 9, 8, "a", 0.5)},
 		},
 		"threshold": {
-			Config{Threshold: 0.5}, [][]float32{box(0, 0, 9, 8), box(1, 2, 3, 5)}, []float32{0.25, 0.5}, []int64{7, 7},
+			Config{Threshold: 0.5},
+			[][]float32{box(0, 0, 9, 8), box(1, 2, 3, 5)},
+			[]float32{0.25, 0.5},
+			[]int64{7, 7},
 			[]pipeline.Region{region(1, 2, 2, 3, "class 7", 0.5)},
 		},
 		"labels out of range": {
-			Config{Labels: []string{"a", ""}}, [][]float32{box(0, 0, 1, 1), box(0, 0, 1, 1), box(0, 0, 1, 1)},
-			[]float32{1, 0.75, 0.5}, []int64{math.MinInt64, math.MaxInt64, 1}, []pipeline.Region{
+			Config{Labels: []string{"a", ""}},
+			[][]float32{box(0, 0, 1, 1), box(0, 0, 1, 1), box(0, 0, 1, 1)},
+			[]float32{1, 0.75, 0.5},
+			[]int64{math.MinInt64, math.MaxInt64, 1},
+			[]pipeline.Region{
 				region(0, 0, 1, 1, "class -9223372036854775808", 1), region(0, 0, 1, 1, "class 9223372036854775807", 0.75), region(0, 0, 1, 1, "class 1", 0.5),
 			},
 		},
 		"scores of no use": {
-			Config{}, [][]float32{box(0, 0, 1, 1), box(0, 0, 2, 2), box(0, 0, 3, 3), box(0, 0, 4, 4)},
-			[]float32{nan, inf, -inf, -1}, make([]int64, 4), []pipeline.Region{region(0, 0, 2, 2, "class 0", 1)},
+			Config{},
+			[][]float32{box(0, 0, 1, 1), box(0, 0, 2, 2), box(0, 0, 3, 3), box(0, 0, 4, 4)},
+			[]float32{nan, inf, -inf, -1},
+			make([]int64, 4),
+			[]pipeline.Region{region(0, 0, 2, 2, "class 0", 1)},
 		},
 		"boxes of no use": {
 			Config{}, [][]float32{
@@ -50,12 +62,17 @@ func TestDetectionsHaveRegions(t *testing.T) {
 			}, []float32{1, 1, 1, 1, 1, 1, 1, 1}, make([]int64, 8), nil,
 		},
 		"clipped and rounded": {
-			Config{Width: 50}, [][]float32{box(-3e38, -9, 3e38, 300), box(0.6, 0.4, 1.6, 1.5)}, []float32{1, 0.5}, []int64{0, 0},
+			Config{Width: 50},
+			[][]float32{box(-3e38, -9, 3e38, 300), box(0.6, 0.4, 1.6, 1.5)},
+			[]float32{1, 0.5},
+			[]int64{0, 0},
 			[]pipeline.Region{region(0, 0, 50, 100, "class 0", 1), region(1, 0, 1, 2, "class 0", 0.5)},
 		},
 		"NMS": { // of the others, one has another label, one a smaller overlap (1/3), and one only a better box that is itself left out
-			Config{NMS: 0.5}, [][]float32{box(0, 0, 10, 10), box(2, 0, 12, 10), box(0, 0, 10, 10), box(5, 0, 15, 10)},
-			[]float32{1, 0.75, 0.5, 0.25}, []int64{1, 1, 2, 1},
+			Config{NMS: 0.5},
+			[][]float32{box(0, 0, 10, 10), box(2, 0, 12, 10), box(0, 0, 10, 10), box(5, 0, 15, 10)},
+			[]float32{1, 0.75, 0.5, 0.25},
+			[]int64{1, 1, 2, 1},
 			[]pipeline.Region{region(0, 0, 10, 10, "class 1", 1), region(0, 0, 10, 10, "class 2", 0.5), region(5, 0, 10, 10, "class 1", 0.25)},
 		},
 	} {
@@ -94,8 +111,12 @@ func TestManyDetections(t *testing.T) {
 		boxes, twice int
 		nms, leftOut float64
 	}{
-		{maxRegions, 0, 0, 0}, {maxRegions + 1, 0, 0, 1}, {100_000, 0, 0, 100_000 - maxRegions}, {2 * maxRegions, 0, 0.5, maxRegions},
-		{100_000, 0, 0.5, 100_000 - maxRegions}, {1000, 600, 0.5, 976}, // 488 boxes and the copies of 488
+		{maxRegions, 0, 0, 0},
+		{maxRegions + 1, 0, 0, 1},
+		{100_000, 0, 0, 100_000 - maxRegions},
+		{2 * maxRegions, 0, 0.5, maxRegions},
+		{100_000, 0, 0.5, 100_000 - maxRegions},
+		{1000, 600, 0.5, 976}, // 488 boxes and the copies of 488
 	} {
 		boxes, scores, labels, at := apart(c.boxes)
 		for i := range c.twice {

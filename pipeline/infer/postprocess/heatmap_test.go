@@ -37,7 +37,9 @@ func TestHeatMapHasRegions(t *testing.T) {
 		"corners touch":   {Config{}, double, []string{"x.....", ".x....", "x....."}, []pipeline.Region{{X: 10, Y: 20, Width: 40, Height: 120, Score: 0.75}}},
 		"infinite is one": {Config{}, double, []string{"+.....", "......", "......"}, []pipeline.Region{{X: 10, Y: 20, Width: 20, Height: 40, Score: 1}}},
 		"a label": {
-			Config{Labels: []string{"text"}}, double, []string{"x.....", "......", "......"},
+			Config{Labels: []string{"text"}},
+			double,
+			[]string{"x.....", "......", "......"},
 			[]pipeline.Region{{X: 10, Y: 20, Width: 20, Height: 40, Label: "text", Score: 0.75}},
 		},
 		"arms join":        {Config{}, square, []string{"x.x.x", "x.x.x", "xxxxx"}, []pipeline.Region{{Width: 100, Height: 100, Score: 0.75}}},
@@ -48,7 +50,9 @@ func TestHeatMapHasRegions(t *testing.T) {
 			Config{Width: 20, Height: 90}, double, []string{"x....x", "x....x", "x....x"}, []pipeline.Region{{X: 10, Y: 20, Width: 10, Height: 70, Score: 0.75}},
 		},
 		"a letterbox": { // the input reaches beyond the frame on both sides
-			Config{Width: 20, Height: 20}, tensor.Placement{X: -10, ScaleX: 1, ScaleY: 1, Width: 40, Height: 20}, []string{"x.xx", "....", "x..."},
+			Config{Width: 20, Height: 20},
+			tensor.Placement{X: -10, ScaleX: 1, ScaleY: 1, Width: 40, Height: 20},
+			[]string{"x.xx", "....", "x..."},
 			[]pipeline.Region{{X: 10, Width: 10, Height: 7, Score: 0.75}},
 		},
 	} {
