@@ -182,6 +182,7 @@ var table = []row{
 	{"NumPy", "its array is the shared frame", share, "TestDevicesOfOtherLanguages"},
 	{"NumPy", "its float64 gives the same input tensors of models", infer + "/preprocess", "TestTensorAgainstOpenCV"},
 	{"OpenCV", "cvtColor, resize and blobFromImage give the same input tensors of models", infer + "/preprocess", "TestTensorAgainstOpenCV"},
+	{"OpenCV", "makes the same input of pictures for a text detector, and finds the same rectangles in its output", infer, "TestDetectorOnPictures"},
 	{"OpenCV", "finds the rectangles of random heat maps", infer + "/postprocess", "TestHeatMapIsOpenCVs"},
 	{"OpenCV", "keeps the same boxes of random ones", infer + "/postprocess", "TestNMSIsOpenCVs"},
 	{"ONNX Runtime", "runs models of PaddleOCR, each release with the same numbers", ort, "TestReleases"},
