@@ -100,7 +100,7 @@ outputs:
 	if answered < 60 {
 		t.Fatalf("%d of 3600 frames have results", answered)
 	}
-	t.Logf("a minute: %d of 3600 frames with results; DMA to the model's process p50 %v, p99 %v; DMA to result p50 %v, p99 %v",
+	t.Logf("a minute: %d of 3600 frames with results; from the beginning of the exposure to the model's process p50 %v, p99 %v, to the result p50 %v, p99 %v",
 		answered, begins[answered/2], begins[answered*99/100], waits[answered/2], waits[answered*99/100])
 	serve.Stop(t)
 	for line := range strings.Lines(serve.Out.String()) {
