@@ -121,9 +121,7 @@ func TestDetectorOnPictures(t *testing.T) {
 		}
 		return
 	}
-	if out, err := exec.Command("/usr/bin/python3", "-c", "import cv2").CombinedOutput(); err != nil {
-		t.Skipf("NEEDS OpenCV for Python: python3-opencv of Debian (make setup-test): %s", out)
-	}
+	python := infertest.Python(t)
 	maps := t.TempDir()
 	other := exec.Command("/proc/self/exe", "-test.run=^TestDetectorOnPictures$")
 	other.Env = append(os.Environ(), "TEGRACAST_MAPS="+maps)
@@ -146,7 +144,7 @@ func TestDetectorOnPictures(t *testing.T) {
 				Difference float64
 				Regions    [][5]float64
 			}
-			askDetector(t, f, map[string][]byte{"picture": pixels, "tensor": input.Data, "map": heat.Data}, &seen)
+			askDetector(t, python, f, map[string][]byte{"picture": pixels, "tensor": input.Data, "map": heat.Data}, &seen)
 			t.Logf("%d x %d: input within %.2f samples of OpenCV's, map within %.1e of release %s, %d regions",
 				f.Width, f.Height, seen.Difference, worst, infertest.Newest, len(regions))
 			if worst > 1e-3 || seen.Difference > 1 {
@@ -158,7 +156,7 @@ func TestDetectorOnPictures(t *testing.T) {
 }
 
 // askDetector has testdata/detector.py look at the files of a picture.
-func askDetector(t *testing.T, f pipeline.Format, files map[string][]byte, answer any) {
+func askDetector(t *testing.T, python string, f pipeline.Format, files map[string][]byte, answer any) {
 	t.Helper()
 	dir := t.TempDir()
 	for name, data := range files {
@@ -166,7 +164,7 @@ func askDetector(t *testing.T, f pipeline.Format, files map[string][]byte, answe
 			t.Fatal(err)
 		}
 	}
-	out, err := exec.Command("/usr/bin/python3", "-B", "testdata/detector.py", filepath.Join(dir, "picture"), strconv.Itoa(f.Width), strconv.Itoa(f.Height),
+	out, err := exec.Command(python, "-B", "testdata/detector.py", filepath.Join(dir, "picture"), strconv.Itoa(f.Width), strconv.Itoa(f.Height),
 		filepath.Join(dir, "tensor"), "640", "480", filepath.Join(dir, "map"), "0.3").Output()
 	if err == nil {
 		err = json.Unmarshal(out, answer)

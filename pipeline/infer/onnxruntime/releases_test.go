@@ -115,10 +115,7 @@ func TestARM64(t *testing.T) {
 // TestOpenCV compares the classifier's output with that of OpenCV's own implementation of the operators. OpenCV 4.6 reads
 // the model only with a fixed shape.
 func TestOpenCV(t *testing.T) {
-	const python = "/usr/bin/python3" // with Debian's packages
-	if err := exec.Command(python, "-c", "import cv2").Run(); err != nil {
-		t.Skip("NEEDS python3-opencv: apt-get install python3-opencv")
-	}
+	python := infertest.Python(t)
 	content, err := os.ReadFile(infertest.Model(t, infertest.Classifier))
 	if err != nil {
 		t.Fatal(err)

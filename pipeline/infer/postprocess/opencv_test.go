@@ -7,37 +7,18 @@ import (
 	"encoding/json"
 	"math"
 	"math/rand/v2"
-	"os/exec"
 	"slices"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/infer/infertest"
 	"github.com/tegracast/tegracast/pipeline/infer/tensor"
 )
 
 // askOpenCV returns a function that asks testdata/opencv.py.
 func askOpenCV(t *testing.T) func(question, answer any) {
 	t.Helper()
-	const python = "/usr/bin/python3" // the one with Debian's modules
-	if out, err := exec.Command(python, "-c", "import cv2").CombinedOutput(); err != nil {
-		t.Skipf("NEEDS OpenCV for Python: python3-opencv of Debian (make setup-test): %s", out)
-	}
-	c := exec.CommandContext(t.Context(), python, "-B", "testdata/opencv.py")
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		_ = c.Wait()
-	})
+	in, out := infertest.StartPython(t, "testdata/opencv.py")
 	asks, answers := json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))
 	return func(question, answer any) {
 		t.Helper()

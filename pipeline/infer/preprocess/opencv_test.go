@@ -9,11 +9,11 @@ import (
 	"io"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/infer/infertest"
 	"github.com/tegracast/tegracast/pipeline/infer/tensor"
 )
 
@@ -27,27 +27,7 @@ type peer struct {
 // openPeer starts the peer.
 func openPeer(t testing.TB) *peer {
 	t.Helper()
-	const python = "/usr/bin/python3" // the one with Debian's modules
-	if out, err := exec.Command(python, "-c", "import cv2").CombinedOutput(); err != nil {
-		t.Skipf("NEEDS OpenCV for Python: python3-opencv of Debian (make setup-test): %s", out)
-	}
-	c := exec.CommandContext(t.Context(), python, "-B", "testdata/opencv.py")
-	c.Stderr = os.Stderr
-	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		_ = c.Wait() // it has been ended with the test's context
-	})
+	in, out := infertest.StartPython(t, "testdata/opencv.py")
 	var opencv, numpy string
 	if _, err := fmt.Fscanln(out, &opencv, &numpy); err != nil {
 		t.Fatalf("OpenCV does not start: %v", err)
