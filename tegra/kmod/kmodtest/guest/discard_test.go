@@ -108,6 +108,7 @@ func TestWorkersAgainstDiscard(t *testing.T) {
 	})
 	s.besideStarved(t, newMemory(t, pinPages*page))
 	c.kill(t)
+	s.drained(t)
 	s.usable(t)
 }
 

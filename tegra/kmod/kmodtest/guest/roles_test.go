@@ -233,5 +233,6 @@ func TestPutAgainstExit(t *testing.T) {
 		all.Wait()
 		s.live(t)
 	}
+	s.drained(t)
 	s.usable(t)
 }

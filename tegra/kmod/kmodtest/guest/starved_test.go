@@ -58,7 +58,20 @@ func TestStarvedChecks(t *testing.T) {
 	s.besideStarved(t, m)
 	within(t, "the end of the process", func() error { c.kill(t); return nil })
 	_ = server.Process.Kill()
+	s.drained(t)
 	s.usable(t)
+}
+
+// drained waits until nothing is pinned through the device. The pins of a process that has ended are revoked, and fence
+// the function, when the module's workers have let go of its address space, too.
+func (s *scene) drained(t *testing.T) {
+	t.Helper()
+	within(t, "the end of the pins of a process that has ended", func() error {
+		for s.info(t).PinnedBytes > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		return nil
+	})
 }
 
 // besideStarved does what must work while the workers are busy for others: a revocation, PIN, PUT and close.
