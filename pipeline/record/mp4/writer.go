@@ -62,6 +62,7 @@ func NewWriter(w io.Writer, t Track, begun time.Time) (*Writer, error) {
 	if _, err := w.Write(head); err != nil {
 		return nil, err
 	}
+	t.SPS, t.PPS = bytes.Clone(t.SPS), bytes.Clone(t.PPS) // the caller may use their memory again
 	return &Writer{w: w, track: t, begun: begun, offset: int64(len(head)), l: newLayout()}, nil
 }
 

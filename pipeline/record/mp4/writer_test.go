@@ -57,6 +57,34 @@ func TestPicturesAreReadBack(t *testing.T) {
 	}
 }
 
+// TestMemoryIsUsedAgain overwrites the first picture, from which the file's parameter sets were taken, before the pictures
+// of the next fragment come.
+func TestMemoryIsUsedAgain(t *testing.T) {
+	track, samples := pictures(t, H264, 2*gop)
+	first := &samples[0]
+	first.Data = bytes.Clone(first.Data)
+	track.SPS, track.PPS = ParameterSets(first.Data)
+	var b bytes.Buffer
+	w, err := NewWriter(&b, track, samples[0].At)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Fragment(samples[:gop], samples[gop].At); err != nil {
+		t.Fatal(err)
+	}
+	for i := range first.Data {
+		first.Data[i] ^= 0xff
+	}
+	if err := w.Fragment(samples[gop:], samples[gop].At.Add(gop*period)); err != nil {
+		t.Fatal(err)
+	}
+	f := read(t, b.Bytes())
+	data, err := f.Data(gop)
+	if err != nil || !bytes.Equal(pictureOf(data), pictureOf(samples[gop].Data)) || f.Len() != 2*gop {
+		t.Errorf("%d pictures, picture %d has %d bytes: %v", f.Len(), gop, len(data), err)
+	}
+}
+
 // TestClocksThatStep checks files with times that stand still, go backwards and jump: decode times rise, each first
 // picture of a fragment has its capture time, and players show every picture.
 func TestClocksThatStep(t *testing.T) {
