@@ -168,7 +168,8 @@ func TestRecordingsInABrowser(t *testing.T) {
 	until("the next frame", fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.FirstFrame+1))
 	press("from")
 	press("play")
-	until("frames", "seen.length >= 60")
+	atEnd := fmt.Sprintf(`document.getElementById("canvas").dataset.frame === "%d"`, file.LastFrame) // a busy machine draws fewer
+	until("frames", "seen.length >= 60 || "+atEnd)
 	press("play")
 	jump := `(() => {
 		const p = document.getElementById("position");
@@ -182,7 +183,7 @@ func TestRecordingsInABrowser(t *testing.T) {
 	}
 	until("a frame after a jump", "seen.length > before")
 	press("play")
-	until("100 frames", "seen.length >= 110")
+	until("100 frames", "seen.length >= 110 || "+atEnd)
 	press("play")
 	press("back")
 	press("to")

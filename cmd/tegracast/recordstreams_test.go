@@ -117,7 +117,7 @@ func TestServeRecordsStreams(t *testing.T) {
 	appliance.Stop(t)
 	counted := books(t, appliance.Out.String())
 	numbers, _ := recordedNumbers(t, live[0])
-	recordCommands(t, live[0], numbers[0], len(numbers))
+	recordCommands(t, live[0], numbers)
 	for _, name := range []string{"live", "still"} {
 		var all []uint64
 		for _, path := range recordedStreams(t, dir, name) {
@@ -140,13 +140,17 @@ func TestServeRecordsStreams(t *testing.T) {
 
 // recordCommands checks what the commands say about a recording of a stream, and that an exported span, which begins
 // between key frames, shows the frames from number first+5 to first+7.
-func recordCommands(t *testing.T, path string, first uint64, frames int) {
+func recordCommands(t *testing.T, path string, numbers []uint64) {
 	t.Helper()
+	frames := len(numbers)
+	if frames < 9 {
+		t.Fatalf("%s has the frames %v", path, numbers)
+	}
 	for _, c := range []struct {
 		args []string
 		says string
 	}{
-		{[]string{"info", path}, fmt.Sprintf("frames    %d (%d to %d)", frames, first, first+uint64(frames)-1)},
+		{[]string{"info", path}, fmt.Sprintf("frames    %d (%d to %d)", frames, numbers[0], numbers[frames-1])},
 		{[]string{"verify", path}, fmt.Sprintf("whole     %d of %[1]d pictures", frames)},
 		{[]string{"ls", filepath.Dir(path)}, fmt.Sprintf("%d", frames)},
 		{[]string{"repair", path}, "nothing to repair"},
@@ -157,7 +161,7 @@ func recordCommands(t *testing.T, path string, first uint64, frames int) {
 		}
 	}
 	span := filepath.Join(t.TempDir(), "span.mp4")
-	status, out, errw := runs(t, "record", "export", path, "--from", "+5", "--to", fmt.Sprint(first+8), "-o", span)
+	status, out, errw := runs(t, "record", "export", path, "--from", "+5", "--to", fmt.Sprint(numbers[8]), "-o", span)
 	if status != exitOK || !strings.Contains(out, "3 frames, 0 left out") {
 		t.Fatalf("export: status %d\n%s%s", status, out, errw)
 	}
@@ -167,7 +171,7 @@ func recordCommands(t *testing.T, path string, first uint64, frames int) {
 	}
 	for i, picture := range grey {
 		moving, fixed := stampsOf(picture)
-		if n := int(first) + 5 + i; n%stampBlocks != moving || n%stampFrames != fixed {
+		if n := int(numbers[5+i]); n%stampBlocks != moving || n%stampFrames != fixed {
 			t.Errorf("picture %d of the span shows %d and %d, frame %d has %d and %d", i, moving, fixed, n, n%stampBlocks, n%stampFrames)
 		}
 	}
