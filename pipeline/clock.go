@@ -15,14 +15,16 @@ const (
 	ClockUnsupported ClockState = "unsupported" // the camera's clock cannot be set
 )
 
+// ClockStates lists all states.
+var ClockStates = [...]ClockState{ClockWaiting, ClockSlewing, ClockLocked, ClockHoldover, ClockUnsupported}
+
 // A ClockReport describes the clock of a card, which follows another one.
 type ClockReport struct {
-	Source string     `json:"source"` // the clock that it follows: phc: and a device file, or system
-	State  ClockState `json:"state"`
-	// Offset is by how much the clock was ahead when it was measured; nil: there is no measurement of the last seconds.
-	Offset *time.Duration `json:"offset_ns,omitempty"`
-	Rate   int            `json:"rate_ppb"` // parts in 10^9 by which the clock is made to run faster
-	Steps  uint64         `json:"steps"`    // number of times that it was stepped
+	Source string         `json:"source"`              // the clock that it follows: `system`, or `phc:` and a device file
+	State  ClockState     `json:"state"`               // `waiting`, `slewing`, `locked`, `holdover` or `unsupported`
+	Offset *time.Duration `json:"offset_ns,omitempty"` // how far it was ahead within the last seconds; left out if that is not known
+	Rate   int            `json:"rate_ppb"`            // parts in 10^9 by which it is made to run faster
+	Steps  uint64         `json:"steps"`               // how often it was stepped
 
 	Ahead time.Duration `json:"-"` // of the other clock's scale before UTC
 	PTP   bool          `json:"-"` // the other clock is that of a network adapter, which PTP sets
