@@ -3,8 +3,11 @@
 package appliance
 
 import (
+	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,8 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
+	"github.com/tegracast/tegracast/pipeline/report"
+	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
 // TestCamerasFollowTheClock opens a model whose clock follows this machine's, and looks at everything that says so. A
@@ -84,6 +89,53 @@ func TestAClockChanges(t *testing.T) {
 	if p := planned(phc, phc); len(p.flows)+len(p.cards) != 0 {
 		t.Errorf("%+v", p)
 	}
+}
+
+// TestAClockIsReloaded runs cameras without a clock, with one, and without again: what the results say, and that nobody
+// keeps the cards.
+func TestAClockIsReloaded(t *testing.T) {
+	lines, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lines.Close()
+	p := rtptest.EvenPorts(t, 3)
+	text := reloadConfig(t, []string{fmt.Sprint("127.0.0.1:", p[0]), fmt.Sprint("127.0.0.1:", p[1]), fmt.Sprint("127.0.0.1:", p[2])}, 31, 1.5, 1400) +
+		fmt.Sprintf("  - {name: lines, from: isp1, results: {udp: [%q]}}\n", lines.LocalAddr())
+	s := startReloads(t, text)
+	says := func(clock bool) {
+		t.Helper()
+		_ = lines.SetReadDeadline(time.Now().Add(time.Minute))
+		for b := make([]byte, 65536); ; {
+			n, err := lines.Read(b)
+			if err != nil {
+				t.Fatalf("no line says it: %v\n%s", err, s.log.take())
+			}
+			var r report.Report
+			if err := json.Unmarshal(b[:n], &r); err != nil {
+				t.Fatal(err)
+			}
+			if (r.Clock != nil) != clock {
+				continue // of before the reload
+			}
+			if age := time.Since(r.Captured); age < 0 || age > time.Minute || clock && (r.Clock.Source != "system" || r.Clock.Steps != 1) {
+				t.Errorf("%s", b[:n])
+			}
+			return
+		}
+	}
+	says(false)
+	s.put(t, text+"clock: {source: system}\n")
+	says(true)
+	if all := s.sinks.cards.clocks(); len(all) != 2 {
+		t.Errorf("%v", all)
+	}
+	s.put(t, text)
+	says(false)
+	if all := s.sinks.cards.clocks(); len(all) != 0 {
+		t.Errorf("%v", all)
+	}
+	s.end(t)
 }
 
 // TestTheSystemClock reads it.
