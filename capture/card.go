@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tegracast/tegracast/cudahost"
@@ -82,13 +83,18 @@ type Card struct {
 	Hardware
 
 	pinned pinCount
+	clock  Clock // of the timestamp counter, which the cameras share
+
+	discipline atomic.Pointer[Discipline] // nil: the counter follows no clock
+	open       atomic.Int32               // sessions of cameras with a camera block
+	running    atomic.Int32               // of these, those that capture
 
 	mu    sync.Mutex
 	xdma  *xdma.Device
 	still map[any]bool    // users whose memory was revoked and who have not stopped since
 	stuck map[engine]bool // engines that had not stopped when their memory was released, and may still run
 
-	resetting sync.Mutex // held during a reset
+	resetting sync.Mutex // held during a reset, and while the counter is read for a Discipline
 	reset     time.Time  // time of the latest successful reset; guarded by resetting
 }
 
@@ -178,6 +184,26 @@ func (c *Card) resetFunction(since time.Time) error {
 		c.reset = time.Now()
 	}
 	return err
+}
+
+// mapTime updates the map of the timestamp counter, which read reads, if an update is due, or at once if back is true:
+// the counter may have gone back. It reports whether the counter has stepped. A Discipline, if there is one, usually
+// updates the map before that.
+func (c *Card) mapTime(read func() uint64, back bool) (stepped bool) {
+	stepped = (back || c.clock.due(time.Now())) && c.clock.Update(read, false)
+	if d := c.discipline.Load(); d != nil && stepped {
+		d.mend()
+	}
+	return stepped
+}
+
+// mapAgain maps the timestamp counter for a new session, before which it may have been reset.
+func (c *Card) mapAgain(read func() uint64) {
+	d := c.discipline.Load()
+	c.clock.Update(read, d == nil) // other cameras go on with what was set
+	if d != nil {
+		d.mend()
+	}
 }
 
 // dma returns the DMA engine. It is opened once; after a failure each user recovers its own channel.

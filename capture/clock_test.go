@@ -39,7 +39,7 @@ func TestClockIsAsGoodAsItSays(t *testing.T) {
 			}
 			worst := time.Duration(0)
 			for i := range 120 {
-				if c.Update(fpga.read) {
+				if c.Update(fpga.read, false) {
 					t.Errorf("%v ppm: step seen in second %d", ppm, i)
 				}
 				for range 10 {
@@ -69,7 +69,7 @@ func TestClockSurvivesSteps(t *testing.T) {
 		fpga := &counter{start: time.Now().Add(-time.Hour), ppm: 50, rng: rand.New(rand.NewPCG(1, 1))}
 		var c Clock
 		for i := range 60 {
-			stepped := c.Update(fpga.read)
+			stepped := c.Update(fpga.read, false)
 			if want := i == 20 || i == 40; stepped != want {
 				t.Errorf("second %d: step %t", i, stepped)
 			}

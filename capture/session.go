@@ -34,6 +34,7 @@ type session struct {
 	next    uint64        // one more than the FPGA's sequence number of the latest frame seen
 	resumed bool          // a bare stream was restarted, and no frame has come since
 	taken   uint64        // number of frames begun by the sensor, as last seen by the watchdog
+	exposed uint64        // start of the latest exposure seen, by the FPGA's timestamp counter
 	filling fillingFrame
 }
 
@@ -91,6 +92,7 @@ func (s *session) openCamera() error {
 	if err != nil {
 		return err
 	}
+	cfg.Card.open.Add(1)
 	s.owner.mu.Lock()
 	exposure, gain := s.owner.exposure, s.owner.gain
 	s.owner.mu.Unlock()
@@ -156,6 +158,7 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 			return err
 		}
 		s.started = true
+		c.cfg.Card.running.Add(1)
 	}
 	for ending := false; !ending || s.filling.frame != nil; {
 		done, err := s.ring.Next(ctx)
@@ -216,9 +219,7 @@ func (s *session) emitFrame(done xdma.Completion, emit func(*pipeline.Frame)) er
 		return fmt.Errorf("%w: frame %d is %dx%d %v in lines of %d bytes; %s with a number from %d on was expected",
 			xdma.ErrStream, trailer.Sequence, trailer.Width, trailer.Height, trailer.Format, trailer.Stride, c.format, s.next)
 	}
-	if c.clock.due(now) && c.clock.Update(s.camera.Timestamp) {
-		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped again", "source", c.cfg.Name)
-	}
+	s.mapTime(trailer.Start)
 	if s.filling.frame != nil {
 		s.complete(trailer, now)
 		return nil
@@ -237,15 +238,31 @@ func (s *session) emitFrame(done xdma.Completion, emit func(*pipeline.Frame)) er
 		return nil
 	}
 	f.Sequence = s.base + trailer.Sequence
-	f.Times.ExposureStart, f.Times.Uncertainty = c.clock.At(trailer.Start)
+	s.stamp(f, trailer.Start)
 	c.describe(f, trailer, now)
 	c.deliver(f, emit)
 	return nil
 }
 
+// mapTime updates the map of the timestamp counter, before an exposure is mapped that began when it read start.
+func (s *session) mapTime(start uint64) {
+	c := s.owner
+	if c.cfg.Card.mapTime(s.camera.Timestamp, start < s.exposed) {
+		c.cfg.Logger.Warn("clock step: the FPGA's time was mapped again", "source", c.cfg.Name)
+	}
+	s.exposed = start
+}
+
+// stamp sets the times of a frame that are known from the start of its exposure.
+func (s *session) stamp(f *pipeline.Frame, start uint64) {
+	card := s.owner.cfg.Card
+	f.Times.ExposureStart, f.Times.Uncertainty = card.clock.At(start)
+	f.Times.Reference, f.Times.Clock = card.clock.Reference(start), card.Report(time.Now())
+}
+
 // describe sets the fields of a frame that are known only from its trailer.
 func (c *FPGACamera) describe(f *pipeline.Frame, t fpga.Trailer, now time.Time) {
-	f.Times.ExposureEnd, _ = c.clock.At(t.End)
+	f.Times.ExposureEnd, _ = c.cfg.Card.clock.At(t.End)
 	f.Times.Captured, f.CRC = now, t.PixelCRC
 	if t.Flags&fpga.FlagPadded != 0 {
 		f.Flags |= pipeline.FlagPadded
@@ -285,7 +302,11 @@ func (s *session) channel() int {
 // is the number of the first frame of the next session.
 func (s *session) close() (next uint64, err error) {
 	var errs []error
+	if s.camera != nil {
+		s.owner.cfg.Card.open.Add(-1)
+	}
 	if s.camera != nil && s.started {
+		s.owner.cfg.Card.running.Add(-1)
 		errs = append(errs, s.camera.Stop())
 		if n, err := s.camera.Counters(); err == nil {
 			s.next = max(s.next, n.Sequence)

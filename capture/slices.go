@@ -80,11 +80,9 @@ func (s *session) part(done xdma.Completion, emit func(*pipeline.Frame)) error {
 func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) error {
 	c := s.owner
 	sequence, start, certain := s.next, uint64(0), !s.resumed
-	at, uncertainty := time.Now(), c.cfg.Rate.Period()
 	if s.camera != nil {
 		sequence, start = s.camera.OpenFrame()
 		certain = sequence == s.next
-		at, uncertainty = c.clock.At(start)
 	}
 	if !certain {
 		return nil
@@ -95,7 +93,12 @@ func (s *session) beginFrame(done xdma.Completion, emit func(*pipeline.Frame)) e
 	}
 	s.filling = fillingFrame{frame: f, slot: done.Slot, sequence: sequence, start: start}
 	f.Sequence = s.base + sequence
-	f.Times.ExposureStart, f.Times.Uncertainty = at, uncertainty
+	if s.camera != nil {
+		s.mapTime(start)
+		s.stamp(f, start)
+	} else {
+		f.Times.ExposureStart, f.Times.Uncertainty = time.Now(), c.cfg.Rate.Period()
+	}
 	f.Fill()
 	f.Retain() // one of the two leases goes to the consumers
 	f.Arrive(done.Filled / c.format.Stride)

@@ -188,7 +188,9 @@ func (s *supervisor) resetLine(ctx context.Context) {
 	if c.cfg.Reset == nil {
 		return
 	}
+	c.cfg.Card.resetting.Lock()
 	done, err := c.cfg.Reset(ctx)
+	c.cfg.Card.resetting.Unlock()
 	switch {
 	case err != nil && ctx.Err() == nil:
 		c.cfg.Logger.Error("the FPGA's reset line cannot be pulsed", "source", c.cfg.Name, "error", err)
@@ -226,10 +228,12 @@ func (s *supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)) er
 			return err
 		}
 		c.setSession(next)
-		c.clock.forget()
+		if !c.cfg.Bare {
+			c.cfg.Card.mapAgain(next.camera.Timestamp)
+		}
 	}
-	if !c.cfg.Bare && c.clock.due(time.Now()) {
-		c.clock.Update(c.session.camera.Timestamp)
+	if !c.cfg.Bare {
+		c.cfg.Card.mapTime(c.session.camera.Timestamp, false)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	var beside sync.WaitGroup

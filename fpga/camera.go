@@ -284,6 +284,22 @@ func (c *Camera) ForceEOP() { c.regs.Write32(CamCommand, CommandForceEOP) }
 // Timestamp returns the FPGA's timestamp counter in ns.
 func (c *Camera) Timestamp() uint64 { return c.pair(CamTimeLow, CamTimeHigh) }
 
+// StepTime adds a step to the timestamp counter, which the counters of all cameras share. It is for block 0 alone, and
+// requires CapTimeSet.
+func (c *Camera) StepTime(step time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.regs.Write32(CamTimeStepLow, uint32(step))
+	c.regs.Write32(CamTimeStepHigh, uint32(uint64(step)>>32))
+}
+
+// SetTimeRate makes the timestamp counter run faster by so many parts in 10^9, at most 10^6 either way. It is for block 0
+// alone, and requires CapTimeSet.
+func (c *Camera) SetTimeRate(rate int32) { c.regs.Write32(CamTimeRate, uint32(rate)) }
+
+// TimeRate returns what SetTimeRate has set, or 0 after a reset of the FPGA.
+func (c *Camera) TimeRate() int32 { return int32(c.regs.Read32(CamTimeRate)) }
+
 // OpenFrame returns the sequence number of the frame being sent or, between frames, of the previous one, and the start
 // of that frame's exposure in ns of the timestamp counter. It requires CapOpenFrame.
 func (c *Camera) OpenFrame() (sequence, start uint64) {

@@ -16,6 +16,8 @@ type Times struct {
 	Captured      time.Time     // end of DMA, as observed by the CPU
 	Processed     time.Time     // end of the stage that made the frame
 	Replayed      time.Time     // when a recorded frame was played; its other times are then as recorded, or later
+	Reference     time.Time     // start of the exposure by the clock that the camera's follows, in UTC; see Absolute
+	Clock         *ClockReport  // that clock, when the frame came; nil: the camera's follows none
 }
 
 // Arrived returns the time from which delays are measured: the end of the frame's DMA, or of its replay.
@@ -26,17 +28,39 @@ func (t *Times) Arrived() time.Time {
 	return t.Captured
 }
 
-// Shown returns the moment that the frame shows: the start of its exposure if known, otherwise the end of its DMA if
-// known, otherwise the current time. It is safe for a filling frame whose ExposureStart is set, because that field no
-// longer changes.
+// Shown returns the moment that the frame shows, for others than this program: the start of its exposure if known, by
+// the clock that the camera's follows if there is one, otherwise the end of its DMA if known, otherwise the current
+// time. It is safe for a filling frame whose ExposureStart is set, because that field and Reference no longer change.
 func (t *Times) Shown() time.Time {
 	switch {
+	case !t.Reference.IsZero():
+		return t.Reference
 	case !t.ExposureStart.IsZero():
 		return t.ExposureStart
 	case !t.Captured.IsZero():
 		return t.Captured
 	}
 	return time.Now()
+}
+
+// Shift returns what is added to this machine's times to get those of the clock that the camera's follows; 0: there is
+// none.
+func (t *Times) Shift() time.Duration {
+	if t.Reference.IsZero() {
+		return 0
+	}
+	return t.Reference.Sub(t.ExposureStart.Round(0))
+}
+
+// Absolute returns the times for others than this program: by the clock that the camera's follows, if there is one.
+func (t Times) Absolute() Times {
+	shift := t.Shift()
+	for _, at := range []*time.Time{&t.ExposureStart, &t.ExposureEnd, &t.Captured, &t.Processed, &t.Replayed} {
+		if !at.IsZero() {
+			*at = at.Add(shift)
+		}
+	}
+	return t
 }
 
 // FrameFlags are the conditions that apply to a frame.
@@ -96,6 +120,7 @@ func (f *Frame) Inherit(from *Frame) {
 // inheritKnown copies the metadata that is known while the source frame is filling.
 func (f *Frame) inheritKnown(from *Frame) {
 	f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
+	f.Times.Reference, f.Times.Clock = from.Times.Reference, from.Times.Clock
 }
 
 // inheritRest copies the metadata that becomes known only when the source frame is complete.

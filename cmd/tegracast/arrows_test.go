@@ -15,6 +15,7 @@ import (
 // for the packages below it without a key of their own, which may import one another.
 var may = map[string][]string{
 	"board":               {},
+	"board/phc":           {"cudahost/headertest", "board/vjetson"}, // its tests compile a header, and boot a virtual Jetson
 	"tegra":               {},
 	"fpga":                {},
 	"fpga/rtl":            {"fpga"},
@@ -29,7 +30,7 @@ var may = map[string][]string{
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
 	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
-	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/..."},
+	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board/...", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/results":    {"pipeline"},
 	"pipeline/ucx":        {"pipeline", "cudahost/headertest", "board/vjetson"}, // its tests fetch headers
@@ -63,7 +64,7 @@ var may = map[string][]string{
 	"cmd/tegracast/memlock":     {"cudahost", "tegra", "pipeline/...", "cmd/tegracast/config/..."},
 	"cmd/tegracast/chaos":       {"fpga", "pipeline/...", "cmd/tegracast/programtest", "cmd/tegracast/web"},
 	"cmd/tegracast/appliance": {
-		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture",
+		"cudahost", "tegra", "fpga", "board", "board/phc", "pipeline/...", "capture",
 		"cmd/tegracast/config/...", "cmd/tegracast/device", "cmd/tegracast/folders", "cmd/tegracast/lines", "cmd/tegracast/memlock",
 		"cmd/tegracast/preview", "cmd/tegracast/programtest", "cmd/tegracast/streams", "cmd/tegracast/telemetry", "cmd/tegracast/terminal",
 		"cmd/tegracast/web",

@@ -35,7 +35,7 @@ func untilKilled(t *testing.T, dir string) {
 	}
 	_, err := recordSteps(t, c, format(t, pipeline.RGGB10, 640, 480), 1<<30, func(*Sink) {}, func(s *Sink, n int) {
 		if c.Window != nil && n == triggerAt {
-			if err := s.Trigger(Trigger{Cause: "test", At: moment(n)}); err != nil {
+			if err := s.Trigger(Trigger{Cause: "test", At: machine(n)}); err != nil {
 				t.Error(err)
 			}
 		}

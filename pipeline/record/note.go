@@ -61,7 +61,8 @@ const maxNote = 48 << 10
 
 // NoteOf returns the note of f, without the number of frames missing before it.
 func NoteOf(f *pipeline.Frame) Note {
-	start, end, captured := nano(f.Times.ExposureStart), nano(f.Times.ExposureEnd), nano(f.Times.Captured)
+	t := f.Times.Absolute()
+	start, end, captured := nano(t.ExposureStart), nano(t.ExposureEnd), nano(t.Captured)
 	return Note{
 		Frame: f.Sequence, ExposureStart: start, ExposureStartUS: start / 1000, ExposureEnd: end, ExposureEndUS: end / 1000,
 		Uncertainty: int64(f.Times.Uncertainty), Captured: captured, CapturedUS: captured / 1000, Padded: f.Flags&pipeline.FlagPadded != 0,

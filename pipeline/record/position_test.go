@@ -39,7 +39,7 @@ func TestPositions(t *testing.T) {
 	c := Config{Directory: dir, Duration: 300 * time.Millisecond, Window: &Window{Before: 100 * time.Millisecond, After: time.Hour}}
 	_, err := recordStepped(t, c, 50, func(*Sink) {}, func(s *Sink, n int) {
 		if n == 14 {
-			if err := s.Trigger(Trigger{Cause: "test", At: moment(n)}); err != nil {
+			if err := s.Trigger(Trigger{Cause: "test", At: machine(n)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -30,8 +30,9 @@ type ring struct {
 	triggered uint32
 	above     bool // the previous frame met the condition
 
-	open         bool  // there is an event, which a further trigger may extend
-	start, until int64 // start and end (inclusive) of the event, in ns since 1970
+	shift        time.Duration // of the frames' times from this machine's
+	open         bool          // there is an event, which a further trigger may extend
+	start, until int64         // start and end (inclusive) of the event, in ns since 1970
 
 	previous *past
 	trimming sync.WaitGroup
@@ -78,6 +79,7 @@ func (r *ring) frame(f *pipeline.Frame, at int64) (err error) {
 			return err
 		}
 	}
+	r.shift = f.Times.Shift()
 	if err := r.triggers(false); err != nil {
 		return err
 	}
@@ -155,7 +157,7 @@ func (r *ring) triggers(end bool) error {
 		}
 		at := r.last
 		if !r.next.At.IsZero() {
-			at = r.next.At.UnixNano()
+			at = r.next.At.Add(r.shift).UnixNano()
 		}
 		if at > r.last && !end {
 			return nil

@@ -30,8 +30,11 @@ type stepped struct {
 	then func(n int)
 }
 
-// moment returns the exposure time of frame n.
+// moment returns the exposure time of frame n, by the clock that the camera's follows.
 func moment(n int) time.Time { return time.Unix(1700000000, int64(n)*1e7) }
+
+// machine returns the same time by this machine's clock, which is wrong.
+func machine(n int) time.Time { return moment(n).Add(-time.Hour) }
 
 func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 	for n := range s.frames {
@@ -40,7 +43,8 @@ func (s *stepped) Run(ctx context.Context, emit func(*pipeline.Frame)) error {
 			return nil
 		}
 		fill(f.Bytes, uint64(n))
-		f.Sequence, f.Times.ExposureStart, f.CRC = uint64(n), moment(n), crc32.Checksum(f.Bytes, crc32.MakeTable(crc32.Castagnoli))
+		f.Times.ExposureStart, f.Times.Reference = machine(n), moment(n)
+		f.Sequence, f.CRC = uint64(n), crc32.Checksum(f.Bytes, crc32.MakeTable(crc32.Castagnoli))
 		if n%1000 >= 990 {
 			f.Results = append(f.Results, pipeline.Result{Stage: "motion", Numbers: map[string]float64{"area": 0.5}})
 		}
@@ -185,7 +189,7 @@ func TestTriggersGiveTheFramesAskedFor(t *testing.T) {
 			config := Config{Directory: c.dir, Window: &Window{Before: before * 10 * time.Millisecond, After: after * 10 * time.Millisecond}}
 			st, err := recordStepped(t, config, frames, func(s *Sink) { s.longest = c.longest }, func(s *Sink, n int) {
 				for _, of := range late[n] {
-					if err := s.Trigger(Trigger{Cause: fmt.Sprint(of), At: moment(of)}); err != nil {
+					if err := s.Trigger(Trigger{Cause: fmt.Sprint(of), At: machine(of)}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -208,7 +212,7 @@ func TestALateTriggerConnects(t *testing.T) {
 	c := Config{Directory: dir, Window: &Window{Before: 100 * time.Millisecond, After: 100 * time.Millisecond}}
 	_, err := recordStepped(t, c, 400, func(*Sink) {}, func(s *Sink, n int) {
 		for _, of := range map[int][]int{100: {100}, 125: {125}, 126: {112}}[n] {
-			if err := s.Trigger(Trigger{Cause: fmt.Sprint(of), At: moment(of)}); err != nil {
+			if err := s.Trigger(Trigger{Cause: fmt.Sprint(of), At: machine(of)}); err != nil {
 				t.Error(err)
 			}
 		}

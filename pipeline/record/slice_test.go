@@ -72,7 +72,7 @@ func TestASliceHasItsSettingsAndTriggers(t *testing.T) {
 	}
 	_, err := recordStepped(t, c, 75, func(*Sink) {}, func(s *Sink, n int) {
 		if n == 14 || n == 20 || n == 50 {
-			if err := s.Trigger(Trigger{Cause: fmt.Sprint(n), At: moment(n)}); err != nil {
+			if err := s.Trigger(Trigger{Cause: fmt.Sprint(n), At: machine(n)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -44,7 +44,7 @@ func (c *Condition) met(f *pipeline.Frame) bool {
 // A Trigger requests the frames around a moment.
 type Trigger struct {
 	Cause string
-	At    time.Time // by the clock of the frames' times; zero: time of the newest frame
+	At    time.Time // by this machine's clock; zero: time of the newest frame
 }
 
 // Errors of Sink.Trigger.

@@ -90,12 +90,13 @@ type Video struct {
 
 // videoPicture is an encoded picture with the data about its frame.
 type videoPicture struct {
-	data []byte
-	key  bool
-	at   time.Time
-	note videoNote
-	gap  bool // the picture before it is missing
-	met  bool // its results meet the condition of the window
+	data  []byte
+	key   bool
+	at    time.Time
+	shift time.Duration // of at from this machine's time
+	note  videoNote
+	gap   bool // the picture before it is missing
+	met   bool // its results meet the condition of the window
 }
 
 // videoNote is a Note whose results are text, because those of a frame may not be read later.
@@ -136,7 +137,7 @@ func (v *Video) Take(f *pipeline.Frame, picture []byte, key bool) {
 	}
 	n := videoNote{Note: NoteOf(f), Results: v.results(f)}
 	n.Note.Results = nil
-	p := videoPicture{data: append(v.memory(key), picture...), key: key, at: f.Times.Shown(), note: n}
+	p := videoPicture{data: append(v.memory(key), picture...), key: key, at: f.Times.Shown(), shift: f.Times.Shift(), note: n}
 	if w := v.config.Window; w != nil && w.Result != nil {
 		p.met = w.Result.met(f)
 	}

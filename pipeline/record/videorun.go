@@ -188,6 +188,9 @@ func (r *videoRun) takeTriggers(p *videoPicture) {
 	for {
 		select {
 		case t := <-r.video.triggers:
+			if !t.At.IsZero() {
+				t.At = t.At.Add(p.shift)
+			}
 			if t.At.IsZero() || t.At.After(p.at.Add(time.Duration(slack))) {
 				t.At = p.at
 			}

@@ -24,7 +24,7 @@ func (r *Report) AppendJSON(b []byte) ([]byte, error) {
 	}
 	b = append(b, `","results":`...)
 	if r.Results == nil {
-		return append(b, `null}`...), nil
+		return append(appendClock(append(b, `null`...), r.Clock), '}'), nil
 	}
 	b = append(b, '[')
 	for i := range r.Results {
@@ -35,7 +35,21 @@ func (r *Report) AppendJSON(b []byte) ([]byte, error) {
 			return b, err
 		}
 	}
-	return append(b, `]}`...), nil
+	return append(appendClock(append(b, ']'), r.Clock), '}'), nil
+}
+
+// appendClock appends the key clock, unless c is nil.
+func appendClock(b []byte, c *pipeline.ClockReport) []byte {
+	if c == nil {
+		return b
+	}
+	b = AppendText(append(b, `,"clock":{"source":`...), c.Source)
+	b = AppendText(append(b, `,"state":`...), string(c.State))
+	if c.Offset != nil {
+		b = strconv.AppendInt(append(b, `,"offset_ns":`...), int64(*c.Offset), 10)
+	}
+	b = strconv.AppendInt(append(b, `,"rate_ppb":`...), int64(c.Rate), 10)
+	return append(strconv.AppendUint(append(b, `,"steps":`...), c.Steps, 10), '}')
 }
 
 func appendResult(b []byte, r *pipeline.Result) ([]byte, error) {

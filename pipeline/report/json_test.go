@@ -21,6 +21,8 @@ func FuzzReport(f *testing.F) {
 	for _, x := range []float64{0, math.Copysign(0, -1), 1, -1.5, 1e-6, 9.99e-7, 1e-9, -1e-10, 1e20, 1e21, 1.5e300, 5e-324, math.NaN(), math.Inf(1), math.Inf(-1)} {
 		f.Add(uint64(5), math.Float64bits(x), "count", "other", int64(-1), int64(1), uint64(17))
 	}
+	f.Add(uint64(1), uint64(1), "phc:/dev/ptp0", "locked", int64(-17), int64(0), uint64(128|256|4))
+	f.Add(uint64(1), uint64(1), "system", "holdover", int64(0), int64(0), uint64(128|2))
 	f.Add(uint64(1), uint64(1), "year 10000", "x", int64(253402300800), int64(0), uint64(1))
 	f.Fuzz(func(t *testing.T, frame, bits uint64, a, b string, seconds, nanoseconds int64, shape uint64) {
 		x, random := math.Float64frombits(bits), rand.New(rand.NewPCG(frame, shape))
@@ -30,6 +32,12 @@ func FuzzReport(f *testing.F) {
 		}
 		if shape&2 != 0 {
 			r.Results = nil
+		}
+		if shape&128 != 0 {
+			r.Clock = &pipeline.ClockReport{Source: a, State: pipeline.ClockState(b), Rate: int(int32(bits)), Steps: frame, Ahead: 5, PTP: true}
+			if shape&256 != 0 {
+				r.Clock.Offset = new(time.Duration(seconds))
+			}
 		}
 		for range shape >> 2 % 4 {
 			one := pipeline.Result{Stage: a, Numbers: map[string]float64{}}
@@ -61,7 +69,7 @@ func TestReportHasAllKeys(t *testing.T) {
 	for _, s := range []struct {
 		of   any
 		keys int
-	}{{Report{}, 3}, {pipeline.Result{}, 8}, {pipeline.Region{}, 6}} {
+	}{{Report{}, 4}, {pipeline.Result{}, 8}, {pipeline.Region{}, 6}, {pipeline.ClockReport{}, 7}} {
 		if n := reflect.TypeOf(s.of).NumField(); n != s.keys {
 			t.Errorf("%T has %d fields", s.of, n)
 		}

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
@@ -104,6 +105,21 @@ func TestClocks(t *testing.T) {
 		want := fmt.Sprintf("a=ts-refclk:%s\r\na=mediaclk:direct=%d\r\n", ptp, uint32(77)-uint32(tai)*90000)
 		if strings.Contains(text, want) != synchronised {
 			t.Errorf("the kernel's clock is synchronised: %v\n%s", synchronised, text)
+		}
+		tai37 := uint32(37 * 90000)
+		for _, r := range []pipeline.ClockReport{
+			{PTP: true, Ahead: 37 * time.Second, State: pipeline.ClockLocked},
+			{PTP: true, Ahead: 37 * time.Second, State: pipeline.ClockSlewing},
+			{PTP: true, Ahead: 37 * time.Second, State: pipeline.ClockHoldover},
+			{State: pipeline.ClockWaiting},
+		} {
+			s := Stream{Start: &Start{Timestamp: 77}, Clock: ptp, Reference: func() *pipeline.ClockReport { return &r }}
+			text := describe(t, s, f, "10.9.0.2:5004", "10.9.0.1")
+			locked := fmt.Sprintf("a=ts-refclk:%s\r\na=mediaclk:direct=%d\r\n", ptp, uint32(77)-tai37)
+			if own := "a=ts-refclk:localmac=" + mac + "\r\na=mediaclk:direct=77\r\n"; strings.Contains(text, locked) != (r.State == pipeline.ClockLocked) ||
+				strings.Contains(text, own) == (r.State == pipeline.ClockLocked) {
+				t.Errorf("%+v:\n%s", r, text)
+			}
 		}
 	})
 }

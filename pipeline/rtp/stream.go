@@ -89,14 +89,17 @@ func random() uint32 {
 type Stream struct {
 	Payload     Payload
 	MTU         int         // maximum size of an IP packet on the path, in bytes; 0: 1500
-	Clock       string      // clock that disciplines the machine's clock, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none
+	Clock       string      // clock that disciplines the machine's clock or, with Reference, the camera's, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none
 	CaptureTime bool        // send abs-capture-time in every RTP header, 16 bytes each
 	Checksum    bool        // send an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality     int         // JPEG quality, 1 to 100; 0: 90
 	Encoder     JPEGEncoder // encoder for payload JPEG; nil: image/jpeg with Quality
 	H264        H264Encoder // encoder for payload H264; there is no default
 	Name        string      // session name in the SDP; empty: "tegracast"
-	Start       *Start      // nil: random in NewPacketizer; in Describe, the stream has not started
+	// Reference returns the state of the clock from which the frames have their times, or nil: this machine's. It may be
+	// nil, too.
+	Reference func() *pipeline.ClockReport
+	Start     *Start // nil: random in NewPacketizer; in Describe, the stream has not started
 }
 
 // The default and the limits of Stream.MTU, in bytes.

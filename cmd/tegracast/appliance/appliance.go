@@ -161,7 +161,7 @@ func (a *Appliance) addReports(closed *closedOutputs, dir string) {
 	a.announcer = &announcer{dir: dir, out: a.env.Out, flows: a.flows, streams: a.sinks.streams, log: a.env.Log}
 	a.status = &status{
 		stats: a.reports.stats, page: a.site.Page.Load, flows: a.flows, streams: a.sinks.streams,
-		ucx: &a.sinks.ucx, shares: &a.sinks.shares, bus: a.env.Bus, lines: a.lines,
+		ucx: &a.sinks.ucx, shares: &a.sinks.shares, bus: a.env.Bus, lines: a.lines, clocks: a.sinks.cards.clocks,
 	}
 }
 

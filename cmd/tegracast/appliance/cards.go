@@ -24,6 +24,7 @@ type cards struct {
 	lines   *lines.Lines // among them those that reset FPGAs
 	log     *slog.Logger
 	logHeld func(what string, err error) error // filters the errors of closing
+	clock   *config.Clock                      // that the cards' clocks follow; nil: none
 
 	mu   sync.Mutex          // held while list is changed, and while other goroutines read it
 	list map[string]openCard // by config.Card.Name
@@ -71,7 +72,7 @@ func (cs *cards) open(c *config.Source) (*capture.Card, error) {
 		cs.log.Info("completions of the FPGA are polled", "device", c.Card.Name)
 	}
 	card := capture.NewCard(board.Hardware)
-	cs.add(c.Card.Name, openCard{card, nil, board.Close})
+	cs.add(c.Card.Name, openCard{card, nil, cs.follow(c, card, board.Close)})
 	return card, nil
 }
 

@@ -59,6 +59,9 @@ func (m *hardwareMetrics) Collect(ch chan<- prometheus.Metric) {
 		emit("fpga_pinned_bytes", "Bytes of memory that are pinned for an FPGA.", "card", name, prometheus.GaugeValue, float64(n.Bytes))
 		emit("fpga_revoked_pins_total", "Memory pins for an FPGA that the kernel revoked.", "card", name, prometheus.CounterValue, float64(n.Revoked))
 	}
+	for _, c := range m.cards.clocks() {
+		c.collect(ch)
+	}
 	for f := range m.flows.read() {
 		for _, k := range f.kernels {
 			out := 0.0

@@ -38,6 +38,7 @@ type opener struct {
 // has opened stay open.
 func (op *opener) openParts(c *config.Appliance, p plan) error {
 	op.closed.setOutputs(c)
+	op.cards.clock = c.Clock
 	if err := op.memory.open(c); err != nil {
 		return err
 	}

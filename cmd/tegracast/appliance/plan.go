@@ -15,7 +15,7 @@ type plan struct {
 	flows             map[string]bool // by the source's name
 	outputs           map[string]bool
 	lines             map[string]bool
-	cards             map[string]bool // device files whose polling changes; all their users are reopened
+	cards             map[string]bool // FPGAs whose polling or clock changes; all their users are reopened
 	adjusted          map[string]bool // stages and outputs that keep running and get new values
 }
 
@@ -58,10 +58,14 @@ func planned(old, new *config.Appliance) plan {
 // compare adds the parts of one configuration that are missing or different in the other, also those that are only to
 // be adjusted.
 func (p plan) compare(one, other *config.Appliance) {
+	clock := !yamlfile.Same(one.Clock, other.Clock)
 	for i := range one.Sources {
 		s, o := &one.Sources[i], other.Source(one.Sources[i].Name)
 		if p.memory || o == nil || !s.Same(o) {
 			p.flows[s.Name] = true
+		}
+		if clock && s.Card.Name != "" { // a card's clock is set before its cameras run
+			p.flows[s.Name], p.cards[s.Card.Name] = true, true
 		}
 		for _, o := range other.Sources {
 			if o.Card.Name == s.Card.Name && o.Card.Poll != s.Card.Poll { // a DMA engine signals completions in one way only

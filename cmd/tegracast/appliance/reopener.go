@@ -56,3 +56,14 @@ func (r *reopener) followNames(ctx context.Context) {
 		}) // an error means that ctx has ended
 	})
 }
+
+// followClocks writes the descriptions of the streams again, between two reloads, when the cameras' clocks have begun or
+// ceased to have the time of the one that they follow, until ctx ends.
+func (r *reopener) followClocks(ctx context.Context) {
+	r.sinks.cards.watchClocks(ctx, func() {
+		_ = r.requests.run(ctx, func(context.Context) (result, fatal error) {
+			r.announcer.rewriteFiles()
+			return nil, nil
+		}) // an error means that ctx has ended
+	})
+}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/pipeline"
@@ -22,6 +23,9 @@ func (op *sinkOpener) openRTP(f *flow, o *output, c *config.Output, k *config.RT
 	cfg := k.Config(c.Name)
 	cfg.Slices, cfg.Threads = c.Slices, op.threads
 	cfg.Start = rtp.NewStart(f.timestamp)
+	if camera, is := f.source.(*capture.FPGACamera); is {
+		cfg.Reference = camera.ClockReport
+	}
 	cfg.Logger = op.log.With("output", c.Name)
 	encoder, err := op.newEncoder(c, k, &cfg, own)
 	if err != nil {

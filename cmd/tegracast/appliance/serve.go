@@ -120,6 +120,7 @@ func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 	watching.Go(func() { a.sinks.recordings.Answer(watch, usr1, a.env.Log) })
 	watching.Go(func() { a.env.Bus.Watch(watch, a.published()) })
 	watching.Go(func() { a.reopener.followNames(watch) })
+	watching.Go(func() { a.reopener.followClocks(watch) })
 	watching.Go(func() { telemetry.WatchBoard(watch, a.env.Log, os.DirFS("/")) })
 	a.env.ending.Step("the streams", func() { err = a.runner.run(ctx, hangup) })
 	a.env.ending.Begin(err)

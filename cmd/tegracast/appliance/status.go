@@ -22,6 +22,7 @@ type status struct {
 	shares  *sharedOutputs
 	bus     *telemetry.Bus
 	lines   *lines.Lines
+	clocks  func() []cardClock
 }
 
 // view returns the state, with the addresses where the appliance can be watched.
@@ -37,6 +38,9 @@ func (s *status) view() terminal.View {
 	}
 	for _, l := range s.flows.loops() {
 		v.Loops = append(v.Loops, l.String())
+	}
+	for _, c := range s.clocks() {
+		v.Loops = append(v.Loops, c.String())
 	}
 	for _, x := range s.flows.externals() {
 		v.Loops = append(v.Loops, x.String())

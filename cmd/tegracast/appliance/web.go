@@ -39,6 +39,7 @@ func (a *Appliance) pageConfig() web.Config {
 		Host: hostName(), Model: board.Identify(os.DirFS("/")).Model,
 		Stats: a.reports.stats, Health: a.state, Outputs: func() []web.Output { return pageOutputs(a.reports.outputs()) },
 		Board: pageSensors, Bus: func() *web.Bus { return pageBus(a.env.Bus) }, Lines: func() []web.Line { return pageLines(a.lines.Books()) },
+		Clocks: func() []web.Clock { return pageClocks(a.sinks.cards.clocks()) },
 		View: func(output string) (web.View, error) {
 			w, err := a.pictures.openView(output)
 			if err != nil {
@@ -131,6 +132,13 @@ func pageLines(all map[string]lines.Books) (list []web.Line) {
 			x.Offset = b.PPS.Nanoseconds()
 		}
 		list = append(list, x)
+	}
+	return list
+}
+
+func pageClocks(all []cardClock) (list []web.Clock) {
+	for _, c := range all {
+		list = append(list, web.Clock(c))
 	}
 	return list
 }

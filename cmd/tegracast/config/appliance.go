@@ -25,6 +25,7 @@ type Appliance struct {
 	Web     Web
 	RTSP    RTSP
 	Bus     *Bus   // nil: none
+	Clock   *Clock // nil: the cameras' clocks run freely
 	Text    []byte // the text of the file
 
 	file *File

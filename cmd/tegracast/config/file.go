@@ -15,6 +15,7 @@ type File struct {
 	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
 	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
 	RTSP       RTSP            `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/watch.md)."`
+	Clock      *Clock          `yaml:"clock,omitempty" jsonschema_description:"The clock that the clocks of the cameras follow (default: none; they run freely). tegracast sets no clock but theirs."`
 	Bus        *Bus            `yaml:"bus,omitempty" jsonschema_description:"Message bus, NATS or MQTT, that gets events, health, and results of outputs with bus (docs/bus.md)."`
 	Web        Web             `yaml:"web,omitempty" jsonschema_description:"The page, metrics and health over HTTP."`
 }

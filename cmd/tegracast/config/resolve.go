@@ -15,13 +15,13 @@ import (
 func (r *resolver) resolve(root yamlfile.Section) error {
 	r.file.Memory = cmp.Or(r.file.Memory, "auto")
 	r.out.Memory, r.out.MemoryAt = r.file.Memory, root.Key("memory").Place()
-	r.out.Web, r.out.RTSP, r.out.Bus = r.file.Web, r.file.RTSP, r.file.Bus
+	r.out.Web, r.out.RTSP, r.out.Bus, r.out.Clock = r.file.Web, r.file.RTSP, r.file.Bus, r.file.Clock
 	first := []error{r.file.Web.Check(root.Key("web")), r.file.RTSP.Check(root.Key("rtsp"))}
 	if b := r.file.Bus; b != nil {
 		b.SetDefaults()
 		first = append(first, b.Check(root.Key("bus")))
 	}
-	for _, step := range []func(yamlfile.Section) error{r.sources, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
+	for _, step := range []func(yamlfile.Section) error{r.sources, r.clock, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
 		if err := step(root); err != nil { // later steps could fail because of this error
 			return yamlfile.Join(append(first, err)...)
 		}
@@ -42,6 +42,13 @@ func (r *resolver) sources(root yamlfile.Section) error {
 		}
 	}
 	return yamlfile.Join(errs...)
+}
+
+func (r *resolver) clock(root yamlfile.Section) error {
+	if r.file.Clock == nil {
+		return nil
+	}
+	return r.file.Clock.check(r, root.Key("clock"))
 }
 
 func (r *resolver) source(at yamlfile.Section, c *SourceSection) (Source, error) {

@@ -95,6 +95,12 @@ type Line struct {
 	Offset  int64  `json:"pps_offset_ns"` // offset of this machine's clock at the latest pulse per second
 }
 
+// A Clock is the clock of a card, which follows another one.
+type Clock struct {
+	Card string `json:"card"` // the FPGA's device file, or the name of a source that is a model
+	pipeline.ClockReport
+}
+
 // A Bus is the state of publishing on the message bus.
 type Bus struct {
 	Server    string `json:"server"`
@@ -125,6 +131,7 @@ type Status struct {
 	Parts   []Part    `json:"parts"` // in the order of the frames' way
 	Board   []Reading `json:"board,omitempty"`
 	Lines   []Line    `json:"lines,omitempty"`
+	Clocks  []Clock   `json:"clocks,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
 	// Exposure and WhiteBalance list what can be set.
 	Exposure     []Exposure     `json:"exposure,omitempty"`
@@ -219,6 +226,9 @@ func (c *Config) status() Status {
 	}
 	if c.Lines != nil {
 		s.Lines = c.Lines()
+	}
+	if c.Clocks != nil {
+		s.Clocks = c.Clocks()
 	}
 	if c.Bus != nil {
 		s.Bus = c.Bus()

@@ -58,7 +58,7 @@ func (f *flight) send(m *ucx.Outgoing) {
 // fill fills in and encodes the header.
 func (f *flight) fill(j *job) {
 	frame, h := j.frame, &f.header
-	h.sequence, h.times, h.flags = frame.Sequence, frame.Times, frame.Flags
+	h.sequence, h.times, h.flags = frame.Sequence, frame.Times.Absolute(), frame.Flags
 	h.by, h.crc, h.size = crcNone, 0, 0
 	for _, p := range f.parts {
 		h.size += uint64(len(p))

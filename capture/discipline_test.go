@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tegracast/tegracast/fpga"
+	"github.com/tegracast/tegracast/fpga/model"
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// leader is a clock to follow. It is off by ppm from this machine's, and jumps when its time is changed.
+type leader struct {
+	start time.Time
+	zero  int64 // ns at start
+	ppm   float64
+	gone  error
+	rng   *rand.Rand
+	opens int
+	late  time.Duration // of a reading
+}
+
+const tai = 37 * time.Second
+
+func (l *leader) now(t time.Time) int64 {
+	since := t.Sub(l.start)
+	return l.zero + int64(since) + int64(float64(since)*l.ppm*1e-6)
+}
+
+func (l *leader) Read() (int64, time.Time, time.Duration, error) {
+	if l.gone != nil {
+		return 0, time.Time{}, 0, l.gone
+	}
+	time.Sleep(l.late)
+	before := time.Now()
+	time.Sleep(time.Duration(l.rng.ExpFloat64() * 500))
+	ns := l.now(time.Now())
+	time.Sleep(time.Duration(l.rng.ExpFloat64() * 500))
+	half := time.Since(before) / 2
+	return ns, before.Add(half), half, nil
+}
+
+func (*leader) Close() error { return nil }
+
+// distantRegisters takes its time for each access, as PCI Express does.
+type distantRegisters struct {
+	fpga.Registers
+	rng *rand.Rand
+}
+
+func (r distantRegisters) wait() { time.Sleep(time.Duration(300 + r.rng.ExpFloat64()*700)) }
+
+func (r distantRegisters) Read32(off uint32) uint32 {
+	r.wait()
+	v := r.Registers.Read32(off)
+	r.wait()
+	return v
+}
+
+func (r distantRegisters) Write32(off, v uint32) {
+	r.wait()
+	r.Registers.Write32(off, v)
+	r.wait()
+}
+
+// follower is a card with the model's counter, which follows a leader, in virtual time.
+type follower struct {
+	t      *testing.T
+	leader *leader
+	device *model.Device
+	card   *Card
+	d      *Discipline
+	rng    *rand.Rand
+
+	last    time.Time // the latest reference time of an exposure
+	exposed uint64    // and what the counter read
+	frames  []frame   // exposures whose frames are still on their way
+	unsure  bool      // the counter has jumped: this machine's times are wrong until the next reading
+	log     bytes.Buffer
+}
+
+// frame is the start of an exposure: by the counter, and when it was.
+type frame struct {
+	start uint64
+	at    time.Time
+}
+
+func newFollower(t *testing.T, ppm float64) *follower {
+	sensor, err := model.NewSensor(model.TestChartSensor())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := model.Camera(noBus{}, sensor)
+	cfg.ClockPPM = ppm
+	device, err := model.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &follower{t: t, device: device, rng: rand.New(rand.NewPCG(3, uint64(ppm+1000)))}
+	bars := device.BARs()
+	for i := range bars {
+		bars[i].Registers = distantRegisters{bars[i].Registers, f.rng}
+	}
+	f.card = NewCard(Hardware{BARs: bars})
+	f.leader = &leader{start: time.Now(), zero: 1_800_000_000_123_456_789, ppm: 3, rng: f.rng}
+	return f
+}
+
+type noBus struct{}
+
+func (noBus) Read(uint64, []byte) error  { return errors.New("no memory") }
+func (noBus) Write(uint64, []byte) error { return errors.New("no memory") }
+
+// follow starts the discipline, and opens a camera which then runs.
+func (f *follower) follow() {
+	f.d = f.card.Follow(DisciplineConfig{
+		Name: "phc:/dev/ptp0", Ahead: tai, PTP: true, Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
+		Open: func() (TimeSource, error) { f.leader.opens++; return f.leader, f.leader.gone },
+	})
+	f.cameras(1)
+}
+
+// cameras sets the number of cameras that are open and run.
+func (f *follower) cameras(n int32) {
+	f.card.open.Store(n)
+	f.card.running.Store(n)
+}
+
+// glitch moves the counter behind its driver's back.
+func (f *follower) glitch(by time.Duration) {
+	f.unsure = true
+	f.device.StepClock(by)
+}
+
+// counter reads the model's counter at once.
+func (f *follower) counter() uint64 {
+	for _, bar := range f.device.BARs() {
+		if block, err := fpga.OpenCameraBlock(bar.Registers, 0); err == nil {
+			return block.Timestamp()
+		}
+	}
+	f.t.Fatal("no camera block")
+	return 0
+}
+
+// run takes an exposure each 10 ms, whose frames come 20 to 60 ms later. Their times must never go back, neither by the
+// clock that is followed nor by this machine's.
+func (f *follower) run(d time.Duration) {
+	f.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		f.frames = append(f.frames, frame{f.counter(), time.Now()})
+		if len(f.frames) < 2+f.rng.IntN(5) {
+			continue
+		}
+		x := f.frames[0]
+		f.frames = f.frames[1:]
+		f.card.mapTime(f.counter, x.start < f.exposed) // as session.mapTime
+		f.exposed = x.start
+		at := f.card.clock.Reference(x.start)
+		switch {
+		case at.IsZero() && !f.last.IsZero():
+			f.t.Error("an exposure has no time")
+		case !at.IsZero() && !at.After(f.last):
+			f.t.Errorf("an exposure is from %v, the one before from %v: it went back by %v", at, f.last, f.last.Sub(at))
+		}
+		f.last = at
+		if mapped, unsure := f.card.clock.At(x.start); mapped.Sub(x.at).Abs() > unsure && !f.unsure {
+			f.t.Errorf("an exposure of %v is from %v by this machine, plus or minus %v: off by %v", x.at, mapped, unsure, mapped.Sub(x.at))
+		}
+	}
+}
+
+// offset returns by how much the counter is ahead of its leader.
+func (f *follower) offset() time.Duration {
+	now := time.Now()
+	return time.Duration(int64(f.counter()) - f.leader.now(now))
+}
+
+// good checks that the counter has the leader's time, and that the report says so.
+func (f *follower) good(when string) {
+	f.t.Helper()
+	r := f.card.Report(time.Now())
+	if off := f.offset(); off.Abs() > 10*time.Microsecond || r.State != pipeline.ClockLocked || r.Offset == nil || r.Offset.Abs() > 10*time.Microsecond {
+		f.t.Errorf("%s: off by %v, and says %+v, %v", when, off, r, r.Offset)
+	}
+}
+
+func inBubble(t *testing.T, ppm float64, test func(f *follower)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFollower(t, ppm)
+		test(f)
+		if err := f.d.Close(); err != nil {
+			t.Error(err)
+		}
+		f.card.open.Store(0)
+		if f.card.Report(time.Now()) != nil {
+			t.Error("a report of a discipline that has ended")
+		}
+	})
+}
+
+// TestCounterFollows is the proof of the servo: whatever happens to the clocks, the counter is within 10 µs of the clock
+// that it follows 30 s later, and no time of a frame goes back.
+func TestCounterFollows(t *testing.T) {
+	for _, ppm := range []float64{0, 100, -100, 37} {
+		for name, happens := range map[string]func(f *follower){
+			"nothing":               func(*follower) {},
+			"clock 2 s ahead":       func(f *follower) { f.leader.zero += 2e9 },
+			"clock 8 ms ahead":      func(f *follower) { f.leader.zero += 8e6 },
+			"clock 12 ms back":      func(f *follower) { f.leader.zero -= 12e6 },
+			"clock 50 µs back":      func(f *follower) { f.leader.zero -= 50e3 },
+			"counter begins again":  func(f *follower) { f.glitch(-1 << 62) },
+			"counter 2 s back":      func(f *follower) { f.glitch(-2 * time.Second) },
+			"counter 5 ms ahead":    func(f *follower) { f.glitch(5 * time.Millisecond) },
+			"crystal 50 ppm faster": func(f *follower) { f.unsure = true; _ = f.device.SetClockPPM(ppm + 50) },
+			"clock away for a while": func(f *follower) {
+				f.leader.gone = errors.New("no such device")
+				f.run(20 * time.Second)
+				if r := f.card.Report(time.Now()); r.State != pipeline.ClockHoldover || r.Offset != nil {
+					t.Errorf("without the clock: %+v", r)
+				}
+				f.leader.gone = nil
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				inBubble(t, ppm, func(f *follower) {
+					f.t = t
+					f.follow()
+					f.run(30 * time.Second)
+					f.good("after 30 s")
+					happens(f)
+					f.run(30 * time.Second)
+					f.good("30 s after that")
+				})
+			})
+		}
+	}
+}
+
+// state checks the state that the report gives, and that it has an offset exactly if one is known.
+func (f *follower) state(want pipeline.ClockState) *pipeline.ClockReport {
+	f.t.Helper()
+	r := f.card.Report(time.Now())
+	if r.State != want || (r.Offset != nil) != (want == pipeline.ClockLocked || want == pipeline.ClockSlewing) {
+		f.t.Errorf("the report is %+v, want %s\n%s", r, want, f.log.String())
+	}
+	return r
+}
+
+// TestAClockThatIsSetBack checks that the counter goes slower, as far as its register lets it, and is stepped by the
+// next start.
+func TestAClockThatIsSetBack(t *testing.T) {
+	inBubble(t, 20, func(f *follower) {
+		f.t = t
+		f.follow()
+		f.run(30 * time.Second)
+		f.good("before")
+		f.leader.zero -= 10e9
+		f.run(30 * time.Second)
+		r := f.state(pipeline.ClockSlewing)
+		if off := f.offset(); r.Rate != -servoMost || off < 9*time.Second || off > 10*time.Second || r.Steps != 1 {
+			t.Errorf("off by %v: %+v", off, r)
+		}
+		if n := strings.Count(f.log.String(), "had been set back"); n != 1 {
+			t.Errorf("the log says it %d times:\n%s", n, f.log.String())
+		}
+		if err := f.d.Close(); err != nil {
+			t.Error(err)
+		}
+		f.cameras(0)
+		f.last, f.exposed, f.frames = time.Time{}, 0, nil
+		f.follow()
+		f.run(30 * time.Second)
+		f.good("after a restart")
+	})
+}
+
+// TestAClockThatComesLate checks frames before and after, on a card whose counter is ahead from an earlier run.
+func TestAClockThatComesLate(t *testing.T) {
+	inBubble(t, -40, func(f *follower) {
+		f.t = t
+		f.device.StepClock(time.Duration(f.leader.zero) + time.Hour)
+		f.leader.gone = errors.New("open /dev/ptp0: no such device")
+		f.follow()
+		f.run(5 * time.Second)
+		f.state(pipeline.ClockWaiting)
+		if !f.last.IsZero() || f.leader.opens < 4 || strings.Count(f.log.String(), "no such device") != 1 {
+			t.Errorf("the last exposure is from %v; %d tries; %s", f.last, f.leader.opens, f.log.String())
+		}
+		f.leader.gone = nil
+		f.run(30 * time.Second)
+		f.good("when the clock is there")
+	})
+}
+
+// TestACounterThatBeginsAgainAlone resets the FPGA while the clock does not answer.
+func TestACounterThatBeginsAgainAlone(t *testing.T) {
+	inBubble(t, 80, func(f *follower) {
+		f.t = t
+		f.follow()
+		f.run(30 * time.Second)
+		f.leader.gone = errors.New("no such device")
+		f.run(5 * time.Second)
+		f.glitch(-1 << 62)
+		f.cameras(0)
+		f.card.mapAgain(f.counter)
+		f.cameras(1)
+		f.run(5 * time.Second)
+		r := f.state(pipeline.ClockHoldover)
+		if off := f.offset(); off.Abs() > time.Millisecond || r.Steps != 2 {
+			t.Errorf("off by %v: %+v", off, r)
+		}
+		f.leader.gone = nil
+		f.run(30 * time.Second)
+		f.good("when the clock is back")
+	})
+}
+
+// TestAWrongReading checks that one reading that contradicts the others changes nothing.
+func TestAWrongReading(t *testing.T) {
+	inBubble(t, 0, func(f *follower) {
+		f.t = t
+		f.follow()
+		f.run(30 * time.Second)
+		f.leader.zero += 40e6
+		f.run(time.Second)
+		f.state(pipeline.ClockHoldover)
+		f.leader.zero -= 40e6
+		f.run(time.Second)
+		if r := f.state(pipeline.ClockLocked); r.Steps != 1 {
+			t.Errorf("%+v", r)
+		}
+		f.good("after a wrong reading")
+	})
+}
+
+// TestAnOldReportIsNotShown stops the discipline inside a reading that does not end.
+func TestAnOldReportIsNotShown(t *testing.T) {
+	inBubble(t, 0, func(f *follower) {
+		f.t = t
+		f.follow()
+		f.run(30 * time.Second)
+		f.good("before")
+		f.leader.late = 10 * time.Second
+		f.run(5 * time.Second)
+		f.state(pipeline.ClockHoldover)
+		f.leader.late = 0
+		f.run(20 * time.Second)
+		f.state(pipeline.ClockLocked)
+	})
+}
+
+// oldDesign lacks the capability to set the counter.
+type oldDesign struct{ fpga.Registers }
+
+func (o oldDesign) Read32(off uint32) uint32 {
+	v := o.Registers.Read32(off)
+	if off == fpga.CamCapabilities {
+		v &^= uint32(fpga.CapTimeSet)
+	}
+	return v
+}
+
+// TestADesignThatCannotBeSet checks that its frames have no such time, and that log and report say why.
+func TestADesignThatCannotBeSet(t *testing.T) {
+	inBubble(t, 0, func(f *follower) {
+		f.t = t
+		for i := range f.card.BARs {
+			f.card.BARs[i].Registers = oldDesign{f.card.BARs[i].Registers}
+		}
+		f.follow()
+		f.run(3 * time.Second)
+		f.state(pipeline.ClockUnsupported)
+		if !f.last.IsZero() || !strings.Contains(f.log.String(), "its interface 1.3 has no capability bit 7") {
+			t.Errorf("%v: %s", f.last, f.log.String())
+		}
+	})
+}
+
+// TestFramesHaveTheTimeOfTheClock steps the counter of a running camera, 31 years ahead, and fails no frame by that.
+// Frames have no such time before; after it, theirs are those of the clock.
+func TestFramesHaveTheTimeOfTheClock(t *testing.T) {
+	b := newBench(t, 320, 240, pipeline.Rate{Num: 250, Den: 1})
+	l := &leader{start: time.Now(), zero: 1_000_000_000e9, rng: rand.New(rand.NewPCG(1, 1)), gone: errors.New("not yet")}
+	d := b.card.Follow(DisciplineConfig{
+		Name: "test", Open: func() (TimeSource, error) { return l, nil }, Ahead: tai, Logger: slog.New(slog.DiscardHandler),
+	})
+	c := b.open(t, 8)
+	var n, after int
+	var last time.Time
+	collect(t, c, 300, func(f *pipeline.Frame) {
+		defer f.Release()
+		x := f.Times
+		if n++; n == 20 {
+			d.look(pair{l.start, uint64(l.zero), 0}, nil)
+		}
+		if x.Clock == nil || x.Clock.Source != "test" || x.ExposureStart.After(x.Captured) || x.Captured.Sub(x.ExposureStart) > 5*time.Second {
+			t.Errorf("frame %d: %+v", f.Sequence, x)
+		}
+		if x.Reference.IsZero() {
+			return
+		}
+		after++
+		want := time.Unix(0, l.now(x.ExposureStart)).Add(-tai)
+		if off := x.Reference.Sub(want).Abs(); off > x.Uncertainty+time.Millisecond || !x.Reference.After(last) || !x.Shown().Equal(x.Reference) {
+			t.Errorf("frame %d is from %v, want %v after %v: off by %v", f.Sequence, x.Reference, want, last, off)
+		}
+		if a := x.Absolute(); !a.ExposureStart.Equal(x.Reference) || a.Captured.Sub(a.ExposureStart) != x.Captured.Sub(x.ExposureStart) {
+			t.Errorf("frame %d: %+v of %+v", f.Sequence, a, x)
+		}
+		last = x.Reference
+	})
+	if st := c.Status().Counters; after < 250 || n < after+20 || st["restarting"] != 0 || st["crc"] != 0 {
+		t.Errorf("%d of %d frames have the time; %v", after, n, st)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
