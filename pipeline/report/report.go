@@ -13,9 +13,10 @@ import (
 
 // A Report contains a frame's results. It encodes to JSON.
 type Report struct {
-	Frame    uint64            `json:"frame"`    // sequence number, counted by the FPGA or the source
-	Captured time.Time         `json:"captured"` // start of the exposure; end of the DMA if the FPGA's clock is not mapped
-	Results  []pipeline.Result `json:"results"`  // one for each stage with results
+	Frame    uint64            `json:"frame"`           // sequence number, counted by the FPGA or the source
+	Group    uint64            `json:"group,omitempty"` // number of the frames that belong together
+	Captured time.Time         `json:"captured"`        // start of the exposure; end of the DMA if the FPGA's clock is not mapped
+	Results  []pipeline.Result `json:"results"`         // one for each stage with results
 }
 
 // Of returns the report on a frame.
@@ -24,7 +25,7 @@ func Of(f *pipeline.Frame) Report {
 	if results == nil {
 		results = []pipeline.Result{}
 	}
-	return Report{Frame: f.Sequence, Captured: f.Times.Shown().UTC(), Results: results}
+	return Report{Frame: f.Sequence, Group: f.Group, Captured: f.Times.Shown().UTC(), Results: results}
 }
 
 // Append appends the report on a frame to b as one line of JSON, including the line feed. It returns an error for a
