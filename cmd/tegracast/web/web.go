@@ -38,6 +38,7 @@ type Config struct {
 	Outputs func() []Output       // the outputs and the operations that they allow
 	Board   func() []Reading      // the board's sensors; nil: none
 	Lines   func() []Line         // the board's lines; nil: none
+	Groups  func() []Group        // nil: none
 	Bus     func() *Bus           // nil: none
 	// View opens a view of an output, and SDP describes its stream. They return ErrNoOutput if there is none of that
 	// name.
