@@ -44,6 +44,13 @@ func newRig() *rig {
 	return r
 }
 
+// triggers returns the times at which a source was triggered.
+func (r *rig) triggers(source string) []time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.fired[source])
+}
+
 // TestTriggersByTime checks that members are triggered at the instants, all at once, that an instant is omitted when it
 // is too late for it, and that a change of the configuration ends the triggers of the groups that change only.
 func TestTriggersByTime(t *testing.T) {
@@ -59,7 +66,7 @@ func TestTriggersByTime(t *testing.T) {
 		r.Start(ctx)
 		time.Sleep(time.Second)
 		for source, n := range map[string]int{"left": 100, "right": 100, "third": 50, "broken": 50} {
-			at := r.fired[source]
+			at := r.triggers(source)
 			if len(at) != n || slices.ContainsFunc(at, func(x time.Time) bool { return x.Nanosecond()%int(time.Second/time.Duration(n)) != 0 }) {
 				t.Fatalf("%s: %v", source, at)
 			}
@@ -68,34 +75,32 @@ func TestTriggersByTime(t *testing.T) {
 		r.slow = 135 * time.Millisecond
 		r.mu.Unlock()
 		time.Sleep(time.Second - time.Millisecond)
-		r.mu.Lock()
 		for i, x := range []struct {
 			first, last string
 			instants    int
 		}{{"left", "right", 200}, {"third", "broken", 100}} {
 			b := r.Books()[i]
-			if n := len(r.fired[x.first]); n != len(r.fired[x.last]) || n+int(b.Missed) != x.instants {
+			if n := len(r.triggers(x.first)); n != len(r.triggers(x.last)) || n+int(b.Missed) != x.instants {
 				t.Errorf("%d triggers, %d are missed", n, b.Missed)
 			}
 		}
-		r.mu.Unlock()
 		if b := r.Books(); b[0].Missed+b[1].Missed < 6 || b[0].Refused != 0 || b[1].Refused < 90 {
 			t.Errorf("%+v", b)
 		}
 		two.Rate.Num = 25
-		before, third := len(r.fired["left"]), len(r.fired["third"])
+		before, third := len(r.triggers("left")), len(r.triggers("third"))
 		r.Configure([]Config{one, two})
 		r.Start(ctx)
 		time.Sleep(time.Second)
-		if n := len(r.fired["left"]) - before; n != 100 {
+		if n := len(r.triggers("left")) - before; n != 100 {
 			t.Errorf("%d triggers of the group that stays", n)
 		}
-		if n := len(r.fired["third"]) - third; n != 25 {
+		if n := len(r.triggers("third")) - third; n != 25 {
 			t.Errorf("%d triggers of the group that changes", n)
 		}
 		r.Close()
-		before = len(r.fired["left"])
-		if time.Sleep(time.Second); len(r.fired["left"]) != before {
+		before = len(r.triggers("left"))
+		if time.Sleep(time.Second); len(r.triggers("left")) != before {
 			t.Error("it triggers after Close")
 		}
 	})
