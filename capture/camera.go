@@ -187,7 +187,7 @@ func (c *FPGACamera) Status() pipeline.SourceStatus {
 			r[tellable[i].report] = n
 		}
 	}
-	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, Counters: r}
+	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, Counters: r, Refused: c.refused.Load()}
 }
 
 // State returns the camera's current state.
@@ -248,6 +248,17 @@ func (c *FPGACamera) noRegisters() error {
 		return ErrBare
 	}
 	return ErrReopening
+}
+
+// Trigger starts an exposure of a triggered camera, at once. During an exposure the FPGA only counts it. The error is
+// ErrReopening or ErrBare.
+func (c *FPGACamera) Trigger() error {
+	camera, _ := c.registers()
+	if camera == nil {
+		return c.noRegisters()
+	}
+	camera.Trigger()
+	return nil
 }
 
 // Run implements pipeline.Source. It starts the engine and the camera, emits frames, recovers from faults, and stops

@@ -54,8 +54,8 @@ const Whole = math.MaxInt32
 // Fill marks f as filling: it will be handed on before it is complete. Only the source or stage that leased the frame
 // may call it, before it hands the frame on. After that it calls Arrive as lines arrive, and Finish once.
 //
-// Until Finish, readers may use the first Lines lines of Bytes, and Format, Device, Sequence, Times.ExposureStart and
-// Times.Uncertainty, which no longer change. All other fields are set when the frame is complete.
+// Until Finish, readers may use the first Lines lines of Bytes, and Format, Device, Sequence, Group, Times.ExposureStart
+// and Times.Uncertainty, which no longer change. All other fields are set when the frame is complete.
 func (f *Frame) Fill() {
 	f.arrival.lines.Store(0)
 	f.arrival.state.Store(filling)
@@ -79,6 +79,9 @@ func (f *Frame) Arrive(lines int) {
 // Finish ends the filling of a frame. If err is nil the frame is complete. Otherwise it is damaged, and readers get an
 // error that wraps ErrDamaged and err.
 func (f *Frame) Finish(err error) {
+	if f.emitter != nil {
+		f.emitter.finished(f, err != nil)
+	}
 	a := &f.arrival
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -88,6 +88,7 @@ type Frame struct {
 	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory
 	Device   uintptr // device pointer to the same memory; 0 if there is none
 	Sequence uint64  // counted by the FPGA or the source; a gap means lost frames
+	Group    uint64  // number of the frame among those that belong together (Member); 0: it belongs to none
 	Times    Times
 	Flags    FrameFlags
 	CRC      uint32 // CRC-32C of Bytes, if the maker of the frame computed it; otherwise 0
@@ -103,9 +104,10 @@ type Frame struct {
 	offset int64
 
 	arrival arrival
+	emitter *sourceNode // what emitted the frame while it was filling, if its source has a Member; else nil
 }
 
-// Inherit copies Sequence, Times and Flags from the source frame to f, and appends its Results to those of f. The graph
+// Inherit copies Sequence, Group, Times and Flags from the source frame to f, and appends its Results to those of f. The graph
 // does so before it calls a stage's Process. From a filling frame it copies only the fields that are already known;
 // inheritRest copies the others.
 func (f *Frame) Inherit(from *Frame) {
@@ -113,13 +115,14 @@ func (f *Frame) Inherit(from *Frame) {
 		f.inheritKnown(from)
 		return
 	}
-	f.Sequence, f.Times, f.Flags = from.Sequence, from.Times, from.Flags
+	f.Sequence, f.Group, f.Times, f.Flags = from.Sequence, from.Group, from.Times, from.Flags
 	f.Results = append(f.Results, from.Results...)
 }
 
 // inheritKnown copies the metadata that is known while the source frame is filling.
 func (f *Frame) inheritKnown(from *Frame) {
-	f.Sequence, f.Times.ExposureStart, f.Times.Uncertainty = from.Sequence, from.Times.ExposureStart, from.Times.Uncertainty
+	f.Sequence, f.Group = from.Sequence, from.Group
+	f.Times.ExposureStart, f.Times.Uncertainty = from.Times.ExposureStart, from.Times.Uncertainty
 	f.Times.Reference, f.Times.Clock = from.Times.Reference, from.Times.Clock
 }
 

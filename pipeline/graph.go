@@ -16,6 +16,7 @@ import (
 type GraphConfig struct {
 	Allocator Allocator    // allocates the slots of the stages' output pools
 	Recorder  *Recorder    // may be nil
+	Member    Member       // of the graph's source; nil: it belongs to no group
 	Logger    *slog.Logger // nil: slog.Default()
 	// Grace is the time that consumers have to finish the waiting frames after the sources have ended; then they are
 	// cancelled. Zero means one second.

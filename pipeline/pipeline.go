@@ -31,6 +31,21 @@ type SourceStatus struct {
 	// Counters are the source's own running totals by name: frames lost before they could be emitted, by reason, and
 	// events in the source. It may be nil. The map belongs to the caller.
 	Counters map[string]uint64
+	// Refused is the number of frames that have reached the source damaged so far, whether they were emitted while they
+	// were filling, or not at all.
+	Refused uint64
+}
+
+// A Member is a source's part in a group of sources, whose frames of one moment get one number (package group). Its
+// methods are called on the source's goroutine, must not block, and delay no frame.
+type Member interface {
+	// Take sets Group of a frame that is about to be emitted, also of a filling one. lost and damaged are the numbers of
+	// frames that are missing before it: lost on the way, or refused because they were damaged.
+	Take(f *Frame, lost, damaged uint64)
+	// Finished is called with each frame that was filling when Take got it, when it is complete, or turns out to be damaged.
+	Finished(f *Frame, damaged bool)
+	// Ended is called when Run of the source has returned.
+	Ended()
 }
 
 // A Stage makes frames from a frame.
@@ -42,7 +57,7 @@ type Stage interface {
 	// called again, but never while Process runs.
 	Plan(in Format, want []Format) error
 	// Process reads in and writes outs, which have the order of Plan's want. An element is nil if no consumer wants
-	// that format of this frame; the others already have in's Sequence, Times, Flags and Results. Process sets
+	// that format of this frame; the others already have in's Sequence, Group, Times, Flags and Results. Process sets
 	// Times.Processed, unless it passes frames on, and appends to Results. A stage that works asynchronously sets the
 	// Ready fence of outs.
 	Process(ctx context.Context, in *Frame, outs []*Frame) error

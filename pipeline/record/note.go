@@ -13,6 +13,7 @@ import (
 // noteSchema is the JSON Schema of a Note.
 const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["frame","captured","lost"],"properties":{` +
 	`"frame":{"type":"integer","description":"sequence number, counted by the FPGA"},` +
+	`"group":{"type":"integer","description":"number of the frames of several sources that belong together; 0: none"},` +
 	`"exposure_start":{"type":"integer","description":"ns since 1970, a 64-bit integer, which a double cannot hold; 0: not known"},` +
 	`"exposure_start_us":{"type":"integer","description":"the same in µs, which a double holds"},` +
 	`"exposure_end":{"type":"integer","description":"ns since 1970, like exposure_start; 0: not known"},` +
@@ -33,6 +34,7 @@ const noteSchema = `{"title":"tegracast/Frame","type":"object","required":["fram
 // exactly.
 type Note struct {
 	Frame           uint64            `json:"frame"`
+	Group           uint64            `json:"group,omitempty"`
 	ExposureStart   int64             `json:"exposure_start"`
 	ExposureStartUS int64             `json:"exposure_start_us"`
 	ExposureEnd     int64             `json:"exposure_end"`
@@ -64,7 +66,7 @@ func NoteOf(f *pipeline.Frame) Note {
 	t := f.Times.Absolute()
 	start, end, captured := nano(t.ExposureStart), nano(t.ExposureEnd), nano(t.Captured)
 	return Note{
-		Frame: f.Sequence, ExposureStart: start, ExposureStartUS: start / 1000, ExposureEnd: end, ExposureEndUS: end / 1000,
+		Frame: f.Sequence, Group: f.Group, ExposureStart: start, ExposureStartUS: start / 1000, ExposureEnd: end, ExposureEndUS: end / 1000,
 		Uncertainty: int64(f.Times.Uncertainty), Captured: captured, CapturedUS: captured / 1000, Padded: f.Flags&pipeline.FlagPadded != 0,
 		Unverified: f.Flags&pipeline.FlagUnverified != 0, CRC: f.CRC, Results: f.Results,
 	}

@@ -225,6 +225,7 @@ func (r *Reader) number(i, n int) uint64 {
 // results to those of out.
 func (f *Frame) Fill(out *pipeline.Frame) {
 	n := &f.Note
+	out.Group = n.Group
 	if out.Sequence = n.Frame; !f.packed { // otherwise the CRC is that of other bytes
 		out.CRC = n.CRC
 	}

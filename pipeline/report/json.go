@@ -17,6 +17,9 @@ import (
 // for a number or a time that JSON cannot represent.
 func (r *Report) AppendJSON(b []byte) ([]byte, error) {
 	b = strconv.AppendUint(append(b, `{"frame":`...), r.Frame, 10)
+	if r.Group != 0 {
+		b = strconv.AppendUint(append(b, `,"group":`...), r.Group, 10)
+	}
 	b = append(b, `,"captured":"`...)
 	b, err := r.Captured.AppendText(b)
 	if err != nil {

@@ -26,7 +26,7 @@ func FuzzReport(f *testing.F) {
 	f.Add(uint64(1), uint64(1), "year 10000", "x", int64(253402300800), int64(0), uint64(1))
 	f.Fuzz(func(t *testing.T, frame, bits uint64, a, b string, seconds, nanoseconds int64, shape uint64) {
 		x, random := math.Float64frombits(bits), rand.New(rand.NewPCG(frame, shape))
-		r := Report{Frame: frame, Captured: time.Unix(seconds, nanoseconds).UTC(), Results: []pipeline.Result{}}
+		r := Report{Frame: frame, Group: bits * (shape & 1), Captured: time.Unix(seconds, nanoseconds).UTC(), Results: []pipeline.Result{}}
 		if shape&1 != 0 {
 			r.Captured = r.Captured.In(time.FixedZone("", int(int32(bits))%100000))
 		}
@@ -69,7 +69,7 @@ func TestReportHasAllKeys(t *testing.T) {
 	for _, s := range []struct {
 		of   any
 		keys int
-	}{{Report{}, 4}, {pipeline.Result{}, 8}, {pipeline.Region{}, 6}, {pipeline.ClockReport{}, 7}} {
+	}{{Report{}, 5}, {pipeline.Result{}, 8}, {pipeline.Region{}, 6}, {pipeline.ClockReport{}, 7}} {
 		if n := reflect.TypeOf(s.of).NumField(); n != s.keys {
 			t.Errorf("%T has %d fields", s.of, n)
 		}

@@ -14,6 +14,7 @@ import (
 // A Report contains a frame's results. It encodes to JSON.
 type Report struct {
 	Frame    uint64                `json:"frame"`           // sequence number, counted by the FPGA or the source
+	Group    uint64                `json:"group,omitempty"` // number of the frames that belong together
 	Captured time.Time             `json:"captured"`        // start of the exposure; end of the DMA if the FPGA's clock is not mapped
 	Results  []pipeline.Result     `json:"results"`         // one for each stage with results
 	Clock    *pipeline.ClockReport `json:"clock,omitempty"` // the camera's, if it follows another one, when the frame came
@@ -25,7 +26,7 @@ func Of(f *pipeline.Frame) Report {
 	if results == nil {
 		results = []pipeline.Result{}
 	}
-	return Report{Frame: f.Sequence, Captured: f.Times.Shown().UTC(), Results: results, Clock: f.Times.Clock}
+	return Report{Frame: f.Sequence, Group: f.Group, Captured: f.Times.Shown().UTC(), Results: results, Clock: f.Times.Clock}
 }
 
 // Append appends the report on a frame to b as one line of JSON, including the line feed. It returns an error for a

@@ -29,23 +29,34 @@ type Damage struct {
 	Sequence  uint64 // the frame's number (pipeline.Frame.Sequence)
 }
 
+// A Group is the number of a frame among those of several sources that belong together (pipeline.Frame.Group). It is
+// sent in the same way as a Checksum.
+type Group struct {
+	Timestamp uint32 // the frame's RTP timestamp
+	Sequence  uint64 // the frame's number (pipeline.Frame.Sequence)
+	Number    uint64 // of the group
+}
+
 // Subtypes of a TGCR packet.
 const (
 	subtypeChecksum   = 0
 	subtypeDamage     = 1
 	subtypeUnverified = 2 // a checksum with Unverified
+	subtypeGroup      = 3
 )
 
 const (
 	appName      = "TGCR"
 	checksumSize = 32 // bytes of data after the name
 	damageSize   = 16 // bytes of data after the name
+	groupSize    = 24 // bytes of data after the name
 	appHeader    = 12 // bytes before the data
 )
 
 var (
 	errChecksum = errors.New("rtp: not a checksum in a TGCR packet")
 	errDamage   = errors.New("rtp: not a damage in a TGCR packet")
+	errGroup    = errors.New("rtp: not a group in a TGCR packet")
 )
 
 // application appends the header of an APP packet with size bytes of data to b.
@@ -97,4 +108,21 @@ func ParseDamage(subtype uint8, name string, data []byte) (Damage, error) {
 		return Damage{}, errDamage
 	}
 	return Damage{Timestamp: be.Uint32(data), Packets: be.Uint32(data[4:]), Sequence: be.Uint64(data[8:])}, nil
+}
+
+// append appends g to b as an APP packet.
+func (g Group) append(b []byte, ssrc uint32) []byte {
+	b = application(b, subtypeGroup, ssrc, groupSize)
+	b = be.AppendUint32(b, g.Timestamp)
+	b = be.AppendUint32(b, 0)
+	b = be.AppendUint64(b, g.Sequence)
+	return be.AppendUint64(b, g.Number)
+}
+
+// ParseGroup returns the Group in an APP packet with the given fields, or an error if the packet is not one of a Group.
+func ParseGroup(subtype uint8, name string, data []byte) (Group, error) {
+	if subtype != subtypeGroup || name != appName || len(data) != groupSize {
+		return Group{}, errGroup
+	}
+	return Group{Timestamp: be.Uint32(data), Sequence: be.Uint64(data[8:]), Number: be.Uint64(data[16:])}, nil
 }

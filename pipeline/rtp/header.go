@@ -94,7 +94,7 @@ func (w *headerWriter) times(h []byte, seq uint16, info *trainInfo) {
 // filling frame, the fields that complete sets later.
 func (w *headerWriter) info(f *pipeline.Frame) trainInfo {
 	at := f.Times.Shown()
-	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, captured: at, ntp: NTP(at)}
+	i := trainInfo{ssrc: w.ssrc, timestamp: MediaClock(at) + w.offset, sequence: f.Sequence, group: f.Group, captured: at, ntp: NTP(at)}
 	if !f.Filling() {
 		i.complete(f)
 	}

@@ -73,6 +73,9 @@ func (c *Compounds) Checksum(b []byte, sum Checksum) []byte { return sum.append(
 // Damage appends a damage APP packet to a report.
 func (c *Compounds) Damage(b []byte, d Damage) []byte { return d.append(b, c.ssrc) }
 
+// Group appends a group APP packet to a report.
+func (c *Compounds) Group(b []byte, g Group) []byte { return g.append(b, c.ssrc) }
+
 // Bye appends a BYE packet (RFC 3550 §6.6) to a report.
 func (c *Compounds) Bye(b []byte) []byte {
 	return be.AppendUint32(append(b, 2<<6|1, rtcpBYE, 0, 1), c.ssrc)

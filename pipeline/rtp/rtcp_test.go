@@ -31,7 +31,7 @@ func TestNTP(t *testing.T) {
 func TestCompounds(t *testing.T) {
 	c := NewCompounds(*testStart())
 	now := time.Unix(1700000000, 500_000_000)
-	tr := &Train{count: 77, info: trainInfo{timestamp: 5, sequence: 1 << 40, captured: now.Add(-time.Second), pixels: 1234, crc: 0xdeadbeef}}
+	tr := &Train{count: 77, info: trainInfo{timestamp: 5, sequence: 1 << 40, group: 1 << 50, captured: now.Add(-time.Second), pixels: 1234, crc: 0xdeadbeef}}
 	b := c.Checksum(c.SenderReport(now, 1<<32+7, 900), tr.Checksum())
 	if len(b)%4 != 0 {
 		t.Fatalf("%d bytes", len(b))
@@ -55,8 +55,8 @@ func TestCompounds(t *testing.T) {
 		t.Errorf("checksum %+v: %v", got, err)
 	}
 	tr.info.unverified = true
-	all, err = rtcp.Unmarshal(c.Damage(c.Checksum(c.SenderReport(now, 0, 0), tr.Checksum()), tr.Damage(33)))
-	if err != nil || len(all) != 4 {
+	all, err = rtcp.Unmarshal(c.Group(c.Damage(c.Checksum(c.SenderReport(now, 0, 0), tr.Checksum()), tr.Damage(33)), tr.Group()))
+	if err != nil || len(all) != 5 {
 		t.Fatalf("%v: %v", all, err)
 	}
 	unverified, damaged := all[2].(*rtcp.ApplicationDefined), all[3].(*rtcp.ApplicationDefined)
@@ -67,6 +67,14 @@ func TestCompounds(t *testing.T) {
 	damage, err := ParseDamage(damaged.SubType, damaged.Name, damaged.Data)
 	if err != nil || damage != (Damage{Timestamp: 5, Packets: 33, Sequence: 1 << 40}) || damaged.SSRC != testStart().SSRC {
 		t.Errorf("damage %+v: %v", damage, err)
+	}
+	grouped := all[4].(*rtcp.ApplicationDefined)
+	group, err := ParseGroup(grouped.SubType, grouped.Name, grouped.Data)
+	if err != nil || group != (Group{Timestamp: 5, Sequence: 1 << 40, Number: 1 << 50}) || grouped.SSRC != testStart().SSRC {
+		t.Errorf("group %+v: %v", group, err)
+	}
+	if _, err := ParseGroup(subtypeDamage, damaged.Name, damaged.Data); err == nil {
+		t.Error("a damage was taken for a group")
 	}
 	if _, err := ParseDamage(0, damaged.Name, damaged.Data); err == nil {
 		t.Error("a checksum was taken for a damage")

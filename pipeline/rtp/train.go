@@ -93,6 +93,7 @@ type trainInfo struct {
 	ssrc      uint32
 	timestamp uint32
 	sequence  uint64    // of the frame
+	group     uint64    // of the frame
 	captured  time.Time // time from which timestamp was made
 	ntp       uint64    // captured as an NTP timestamp
 	done      time.Time // end of the frame's DMA or replay; zero if unknown
@@ -164,6 +165,11 @@ func (t *Train) Checksum() Checksum {
 		Timestamp: t.info.timestamp, CRC: t.info.crc, Sequence: t.info.sequence, Captured: t.info.captured,
 		Bytes: uint32(t.info.pixels), Packets: uint32(t.count), Unverified: t.info.unverified,
 	}
+}
+
+// Group returns the number of the frame's group; Number is 0 if it belongs to none.
+func (t *Train) Group() Group {
+	return Group{Timestamp: t.info.timestamp, Sequence: t.info.sequence, Number: t.info.group}
 }
 
 // Damage returns a report that the frame is damaged; sent is the number of packets that were sent.

@@ -54,6 +54,8 @@ type ClientConfig struct {
 	// Answers is true to return results with Respond, to the socket of an external stage. Otherwise the socket is that
 	// of an output.
 	Answers bool
+	// Groups is true to get the numbers of the frames' groups. A program older than these refuses it (CodeBroken).
+	Groups bool
 	// Register, if not nil, lets a device read the memory of a slot, which is mapped read-only;
 	// cudahost.Device.RegisterReadOnly is such a function. It is called once for each slot, when the slot's first frame
 	// arrives. device is the device's address of the first byte. Close calls unregister.
@@ -89,6 +91,7 @@ type SharedFrame struct {
 	Bytes    []byte  // Format.Size() long
 	Device   uintptr // device address of Bytes; 0 without ClientConfig.Register
 	Sequence uint64  // gaps are frames that were lost or that this client did not want
+	Group    uint64  // number of the frame among those that belong together; 0: none, or ClientConfig.Groups is false
 	Times    pipeline.Times
 	Sent     time.Time
 	Flags    pipeline.FrameFlags
@@ -109,7 +112,7 @@ func Dial(ctx context.Context, c ClientConfig) (*Client, error) {
 		return nil, fmt.Errorf("share: %w", err)
 	}
 	k := &Client{conn: conn.(*net.UnixConn), cfg: c, slots: map[uint32]mapping{}, text: make([]byte, maxMessage+1)}
-	if err := k.subscribe(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1)), c.Answers}); err != nil {
+	if err := k.subscribe(ctx, subscribe{c.Policy, uint32(cmp.Or(c.Every, 1)), c.Answers, c.Groups}); err != nil {
 		return nil, errors.Join(err, k.Close())
 	}
 	return k, nil
@@ -172,7 +175,7 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := parseHeader(text)
+	h, err := parseHeader(text, k.cfg.Groups)
 	switch {
 	case err != nil && fd >= 0:
 		err = errors.Join(err, unix.Close(fd))
@@ -188,7 +191,7 @@ func (k *Client) Next(ctx context.Context) (*SharedFrame, error) {
 		return nil, fmt.Errorf("%w: frame %d is not in slot %d", errWire, h.sequence, h.slot)
 	}
 	f := &SharedFrame{
-		Format: h.format, Bytes: slot.memory[h.offset:][:h.length:h.length], Sequence: h.sequence, Times: h.times, Sent: h.sent,
+		Format: h.format, Bytes: slot.memory[h.offset:][:h.length:h.length], Sequence: h.sequence, Group: h.group, Times: h.times, Sent: h.sent,
 		Flags: pipeline.FrameFlags(h.flags &^ (flagCRC | flagNoResults)), CRC: h.crc, HasCRC: h.flags&flagCRC != 0,
 		Offered: h.offered, Lost: h.lost, lease: h.lease, client: k,
 	}

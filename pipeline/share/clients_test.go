@@ -30,7 +30,7 @@ func compile(t testing.TB, file string, libraries ...string) string {
 // TestOtherLanguages checks that the examples in C and Python get each frame, with its bytes and results.
 func TestOtherLanguages(t *testing.T) {
 	c := exec.Command("g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc++", "-")
-	c.Stdin = strings.NewReader("#include \"c/tegracast_share.h\"\nint open_it(struct tgsh **s) { return tgsh_open(s, \"a\", TGSH_BLOCK | TGSH_RESULTS, 1, nullptr, 0); }\n")
+	c.Stdin = strings.NewReader("#include \"c/tegracast_share.h\"\nint open_it(struct tgsh **s) { return tgsh_open(s, \"a\", TGSH_BLOCK | TGSH_RESULTS | TGSH_GROUPS, 1, nullptr, 0); }\n")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("g++: %v\n%s", err, out)
 	}
@@ -47,9 +47,9 @@ func TestOtherLanguages(t *testing.T) {
 			for n := 1; n <= 20; n++ {
 				await(t, "the example is ready", func() bool { return s.idle(1) })
 				s.emit(1, func(f *pipeline.Frame) {
-					f.Results = append(f.Results, pipeline.Result{Stage: "count"})
+					f.Group, f.Results = uint64(n)<<40, append(f.Results, pipeline.Result{Stage: "count"})
 				})
-				fmt.Fprintf(&want, "%d 64x48 first %d last %d lost 0 [{'stage': 'count'}]\n", n, n, n)
+				fmt.Fprintf(&want, "%d of %d 64x48 first %d last %d lost 0 [{'stage': 'count'}]\n", n, uint64(n)<<40, n, n)
 			}
 			if err := c.Wait(); err != nil || strings.ReplaceAll(strings.ReplaceAll(out.String(), `"`, "'"), "':'", "': '") != want.String() {
 				t.Errorf("%v\n%s", err, out.String())

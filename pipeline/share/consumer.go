@@ -69,7 +69,7 @@ func newConsumer(k *Sink, conn *net.UnixConn) (*consumer, error) {
 		return nil, err
 	}
 	who := fmt.Sprintf("process %d of user %d", cred.Pid, cred.Uid)
-	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, patience: k.cfg.patience, text: make([]byte, 0, frameSize)}, nil
+	return &consumer{sink: k, conn: conn, fd: -1, cred: cred, who: who, patience: k.cfg.patience, text: make([]byte, 0, frameSize+groupSize)}, nil
 }
 
 // serve waits for the subscription. After that, the sink reads the consumer's messages.
@@ -80,7 +80,7 @@ func (c *consumer) serve() {
 }
 
 func (c *consumer) first() *bye {
-	var room [answersSize + 1]byte // one byte more than the longest message, to detect longer ones
+	var room [flagsSize + 1]byte // one byte more than the longest message, to detect longer ones
 	if c.patience > 0 {
 		if err := c.conn.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
 			return &bye{CodeEnd, err.Error()}
@@ -238,6 +238,7 @@ func (c *consumer) sendFrame(m message) {
 	*h = header{
 		slot: uint32(f.Slot()), lease: c.last + 1, sequence: f.Sequence, offset: m.offset, length: uint64(f.Format.Size()), format: f.Format,
 		times: f.Times, sent: time.Now(), flags: uint32(f.Flags), crc: f.CRC, offered: c.offered, lost: c.lost,
+		grouped: c.wants.groups, group: f.Group,
 	}
 	if f.CRC != 0 {
 		h.flags |= flagCRC

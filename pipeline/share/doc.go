@@ -11,20 +11,20 @@
 // The socket is of type SOCK_SEQPACKET. Numbers are unsigned and little-endian, of 32 bits unless another size is given;
 // times are signed ns since 1970 of 8 bytes, 0 when unknown. The lists are by offset in the message.
 //
-// The consumer sends subscribe first, and after that ready. subscribe has 20 bytes, or 24 in version 2:
+// The consumer sends subscribe first, and after that ready. subscribe has 20 bytes, or 24 in version 2, which has flags:
 //   - 0: 1
 //   - 4: the characters TGSH
-//   - 8: version: 1 for an output, 2 for a Stage
+//   - 8: version: 1, or 2 with flags
 //   - 12: policy: 0 latest, 1 block
 //   - 16: every n-th frame, 1 to 1,048,576
-//   - 20: in version 2 only: 1
+//   - 20: in version 2 only: 1 it returns results, as a Stage demands, 2 it takes the numbers of groups
 //
 // ready has 16 bytes. Leases held plus frames requested must not exceed the number in welcome:
 //   - 0: 2
 //   - 4: how many more frames the consumer takes
 //   - 8: a lease that it gives back, 8 bytes; 0: none
 //
-// answer, in version 2 only and at most once for a lease that the consumer holds, has 32 bytes and the results as JSON
+// answer, only after a subscription that returns results and at most once for a lease that the consumer holds, has 32 bytes and the results as JSON
 // (docs/inference.md), at most 48 KiB:
 //   - 0: 3
 //   - 4: length of the results
@@ -41,7 +41,7 @@
 //   - 24: format, 24 bytes: pixels (V4L2's four characters), width, height, stride in bytes, colorimetry (0 none, 1
 //     BT.709 limited, 2 BT.601 full, 3 BT.709 full, 4 BT.601 limited), 0
 //
-// frame has 152 bytes and the results of earlier stages as JSON (docs/results-output.md). The first frame in a slot comes
+// frame has 152 bytes, 160 for a consumer that takes the numbers of groups, and the results of earlier stages as JSON (docs/results-output.md). The first frame in a slot comes
 // with the descriptor of the slot's memfd (SCM_RIGHTS, exactly one): the consumer maps the whole file, and keeps the
 // mapping, because the descriptor does not come again.
 //   - 0: 18
@@ -57,6 +57,7 @@
 //   - 124: CRC-32C of the bytes, by the FPGA for a camera's frames
 //   - 128, 132: length of the results, at most 16 KiB; 0
 //   - 136, 144: frames that this consumer wanted so far, and those that it was not ready for, 8 bytes each
+//   - 152, only for a consumer that takes them: number of the frame's group, 8 bytes; 0: none
 //
 // bye has 8 bytes and the reason as text, at most 512 bytes:
 //   - 0: 19

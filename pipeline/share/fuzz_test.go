@@ -39,11 +39,15 @@ func FuzzProgram(f *testing.F) {
 	}
 	h.format.Rate = pipeline.Rate{}
 	f.Add(h.append(nil))
+	h.grouped, h.group = true, 1<<40
+	f.Add(h.append(nil))
 	f.Add(welcome{2, "front", format}.append(nil))
 	f.Add(bye{CodeBusy, "no room"}.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if h, err := parseHeader(b); err == nil && !bytes.Equal(h.append(nil), b) {
-			t.Errorf("%x is %+v", b, h)
+		for _, grouped := range []bool{false, true} {
+			if h, err := parseHeader(b, grouped); err == nil && !bytes.Equal(h.append(nil), b) {
+				t.Errorf("%x is %+v", b, h)
+			}
 		}
 		if w, err := parseWelcome(b); err == nil && !bytes.Equal(w.append(nil), b) {
 			t.Errorf("%x is %+v", b, w)

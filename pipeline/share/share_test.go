@@ -22,7 +22,7 @@ import (
 // in the memory of the camera's slots.
 func TestFramesReachClients(t *testing.T) {
 	s := newStudio(t, Config{Consumers: 2, Frames: 2})
-	all, some := s.dial(ClientConfig{Policy: pipeline.Block}), s.dial(ClientConfig{Policy: pipeline.Block, Every: 3})
+	all, some := s.dial(ClientConfig{Policy: pipeline.Block, Groups: true}), s.dial(ClientConfig{Policy: pipeline.Block, Every: 3})
 	if all.Name() != "front" || all.Format() != s.camera.format {
 		t.Errorf("%s, %s", all.Name(), all.Format())
 	}
@@ -31,14 +31,14 @@ func TestFramesReachClients(t *testing.T) {
 		var made *pipeline.Frame
 		s.emit(1, func(f *pipeline.Frame) {
 			made = f
-			f.Flags = pipeline.FlagPadded
+			f.Flags, f.Group = pipeline.FlagPadded, n<<40
 			f.Results = append(f.Results, pipeline.Result{Stage: "count", Numbers: map[string]float64{"n": float64(n)}})
 			if n == 30 { // larger than a message
 				f.Results[0].Bins = make([]uint32, maxResults)
 			}
 		})
 		f := next(t, all)
-		if f.Sequence != n || f.Offered != n || f.Lost != 0 || f.Flags != pipeline.FlagPadded || f.Format != s.camera.format {
+		if f.Sequence != n || f.Group != n<<40 || f.Offered != n || f.Lost != 0 || f.Flags != pipeline.FlagPadded || f.Format != s.camera.format {
 			t.Errorf("frame %d: %+v", n, f)
 		}
 		if n < 30 != (len(f.Results) == 1 && f.Results[0].Numbers["n"] == float64(n)) {
@@ -53,7 +53,7 @@ func TestFramesReachClients(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n%3 == 1 {
-			if f := next(t, some); f.Sequence != n || f.Release() != nil {
+			if f := next(t, some); f.Sequence != n || f.Group != 0 || f.Release() != nil {
 				t.Errorf("every third: %d instead of %d", f.Sequence, n)
 			}
 		}

@@ -27,15 +27,16 @@ const (
 	magic   = 'T' | 'G'<<8 | 'S'<<16 | 'H'<<24
 	version = 1
 
-	versionAnswers = 2 // of a subscription that has flags
+	versionFlags = 2 // of a subscription that has flags
 
 	subscribeSize = 5 * 4 // version 1
-	answersSize   = 6 * 4 // version 2
+	flagsSize     = 6 * 4 // version 2
 	readySize     = 16
 	answerSize    = 4 * 8            // plus the results
 	welcomeSize   = 6*4 + formatSize // plus the name
 	formatSize    = 6 * 4
-	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // plus the results
+	frameSize     = 2*4 + 4*8 + formatSize + 7*8 + 4*4 + 2*8 // plus the group, and the results
+	groupSize     = 8                                        // for consumers that have asked for it
 	byeSize       = 2 * 4                                    // plus the reason
 
 	maxEvery   = 1 << 20
@@ -44,11 +45,14 @@ const (
 	maxResults = 16 << 10
 	maxAnswer  = 48 << 10 // bytes of results from a consumer
 	maxSlots   = 1 << 10
-	maxMessage = frameSize + maxResults // from the program
+	maxMessage = frameSize + groupSize + maxResults // from the program
 )
 
-// flagAnswers is the flag of a subscription that returns results.
-const flagAnswers = 1
+// Flags of a subscription.
+const (
+	flagAnswers = 1 // it returns results
+	flagGroups  = 2 // its frames have the number of their group
+)
 
 // Flags of a frame, besides those of package pipeline.
 const (
@@ -82,37 +86,52 @@ func (c Code) String() string {
 type subscribe struct {
 	policy  pipeline.Policy
 	every   uint32
-	answers bool // it returns results: version 2
+	answers bool // it returns results
+	groups  bool // it takes the numbers of groups
 }
 
 func (s subscribe) append(b []byte) []byte {
-	v := uint32(version)
-	if s.answers {
-		v = versionAnswers
+	v, flags := uint32(version), s.flags()
+	if flags != 0 {
+		v = versionFlags
 	}
 	for _, v := range []uint32{kindSubscribe, magic, v, uint32(s.policy), s.every} {
 		b = le.AppendUint32(b, v)
 	}
-	if s.answers {
-		b = le.AppendUint32(b, flagAnswers)
+	if flags != 0 {
+		b = le.AppendUint32(b, flags)
 	}
 	return b
+}
+
+// flags returns the flags of a subscription, which make it one of version 2.
+func (s subscribe) flags() (f uint32) {
+	if s.answers {
+		f |= flagAnswers
+	}
+	if s.groups {
+		f |= flagGroups
+	}
+	return f
 }
 
 func parseSubscribe(b []byte) (s subscribe, err error) {
 	if len(b) < subscribeSize || le.Uint32(b) != kindSubscribe || le.Uint32(b[4:]) != magic {
 		return s, fmt.Errorf("%w: %d bytes instead of a subscription", errWire, len(b))
 	}
-	v, policy, every := le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:])
+	v, policy, every, flags := le.Uint32(b[8:]), le.Uint32(b[12:]), le.Uint32(b[16:]), uint32(0)
+	if v == versionFlags && len(b) == flagsSize {
+		flags = le.Uint32(b[20:])
+	}
 	switch {
-	case v != version && v != versionAnswers:
-		return s, fmt.Errorf("%w: version %d of the protocol, this is %d", errWire, v, versionAnswers)
-	case v == version && len(b) != subscribeSize, v == versionAnswers && (len(b) != answersSize || le.Uint32(b[20:]) != flagAnswers):
+	case v != version && v != versionFlags:
+		return s, fmt.Errorf("%w: version %d of the protocol, this is %d", errWire, v, versionFlags)
+	case v == version && len(b) != subscribeSize, v == versionFlags && (flags == 0 || flags&^(flagAnswers|flagGroups) != 0):
 		return s, fmt.Errorf("%w: a subscription of version %d with %d bytes, or unknown flags", errWire, v, len(b))
 	case policy > uint32(pipeline.Block) || every == 0 || every > maxEvery:
 		return s, fmt.Errorf("%w: a subscription with policy %d to every frame in %d", errWire, policy, every)
 	}
-	return subscribe{pipeline.Policy(policy), every, v == versionAnswers}, nil
+	return subscribe{pipeline.Policy(policy), every, flags&flagAnswers != 0, flags&flagGroups != 0}, nil
 }
 
 // ready requests more frames, returns one, or both.
@@ -222,6 +241,8 @@ type header struct {
 	slot          uint32
 	lease         uint64
 	sequence      uint64
+	grouped       bool   // the message has group, because the consumer has asked for it
+	group         uint64 // 0: none
 	offset        uint64
 	length        uint64
 	format        pipeline.Format
@@ -245,16 +266,28 @@ func (h *header) append(b []byte) []byte {
 	b = le.AppendUint32(le.AppendUint32(b, h.flags), h.crc)
 	b = le.AppendUint32(le.AppendUint32(b, uint32(len(h.results))), 0)
 	b = le.AppendUint64(le.AppendUint64(b, h.offered), h.lost)
+	if h.grouped {
+		b = le.AppendUint64(b, h.group)
+	}
 	return append(b, h.results...)
 }
 
-func parseHeader(b []byte) (h header, err error) {
-	if len(b) < frameSize || len(b) > maxMessage || le.Uint32(b) != kindFrame || int(le.Uint32(b[128:])) != len(b)-frameSize || le.Uint32(b[132:]) != 0 {
+// parseHeader parses a frame's message. grouped is whether the subscription has asked for the numbers of groups.
+func parseHeader(b []byte, grouped bool) (h header, err error) {
+	size := frameSize
+	if grouped {
+		size += groupSize
+	}
+	if len(b) < size || len(b) > maxMessage || le.Uint32(b) != kindFrame || int(le.Uint32(b[128:])) != len(b)-size || le.Uint32(b[132:]) != 0 {
 		return h, fmt.Errorf("%w: %d bytes instead of a frame", errWire, len(b))
 	}
 	h = header{
 		slot: le.Uint32(b[4:]), lease: le.Uint64(b[8:]), sequence: le.Uint64(b[16:]), offset: le.Uint64(b[24:]), length: le.Uint64(b[32:]),
-		flags: le.Uint32(b[120:]), crc: le.Uint32(b[124:]), offered: le.Uint64(b[136:]), lost: le.Uint64(b[144:]), results: b[frameSize:],
+		flags: le.Uint32(b[120:]), crc: le.Uint32(b[124:]), offered: le.Uint64(b[136:]), lost: le.Uint64(b[144:]), results: b[size:],
+		grouped: grouped,
+	}
+	if grouped {
+		h.group = le.Uint64(b[frameSize:])
 	}
 	if h.format, err = parseFormat(b[40:]); err != nil {
 		return h, err

@@ -34,6 +34,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/web"
 	"github.com/tegracast/tegracast/cudahost/cufile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
@@ -70,6 +71,7 @@ type Appliance struct {
 	recorder *pipeline.Recorder
 	order    *kernel.Order
 	lines    *lines.Lines
+	groups   *group.Set
 	sinks    *sinkOpener
 	flows    *flows
 	opener   *opener
@@ -138,12 +140,14 @@ func (a *Appliance) addOpeners(closed *closedOutputs) {
 		Record: func(output string, at time.Time) { a.sinks.recordings.Edge(output, at, a.env.Log) },
 	})
 	cards.lines = a.lines
+	a.groups = group.NewSet(group.SetConfig{Trigger: a.flows.trigger, Logger: a.env.Log})
 	a.pictures = &pictures{flows: a.flows, memory: memory, log: a.env.Log}
 	a.opener = &opener{
-		memory: memory, cards: cards, storage: storage, lines: a.lines, bus: a.env.Bus, closed: closed, changing: &a.pictures.changing,
-		ending: a.env.ending, log: a.env.Log,
+		memory: memory, cards: cards, storage: storage, lines: a.lines, groups: a.groups, bus: a.env.Bus, closed: closed,
+		changing: &a.pictures.changing,
+		ending:   a.env.ending, log: a.env.Log,
 		builder: &builder{
-			sources: &sourceOpener{memory: memory, cards: cards, storage: storage, lines: a.lines, recorder: a.recorder, log: a.env.Log},
+			sources: &sourceOpener{memory: memory, cards: cards, storage: storage, lines: a.lines, recorder: a.recorder, groups: a.groups, log: a.env.Log},
 			stages: &stageOpener{
 				memory: memory, quarantine: kernel.NewQuarantine(quarantineFolder()), order: a.order, processors: a.env.Processors, log: a.env.Log,
 			},
@@ -161,7 +165,7 @@ func (a *Appliance) addReports(closed *closedOutputs, dir string) {
 	a.announcer = &announcer{dir: dir, out: a.env.Out, flows: a.flows, streams: a.sinks.streams, log: a.env.Log}
 	a.status = &status{
 		stats: a.reports.stats, page: a.site.Page.Load, flows: a.flows, streams: a.sinks.streams,
-		ucx: &a.sinks.ucx, shares: &a.sinks.shares, bus: a.env.Bus, lines: a.lines, clocks: a.sinks.cards.clocks,
+		ucx: &a.sinks.ucx, shares: &a.sinks.shares, bus: a.env.Bus, lines: a.lines, clocks: a.sinks.cards.clocks, groups: a.groups,
 	}
 }
 
@@ -169,7 +173,7 @@ func (a *Appliance) addReports(closed *closedOutputs, dir string) {
 func (a *Appliance) addControl(closed *closedOutputs, o Options) {
 	a.reopener = &reopener{requests: a.requests, sinks: a.sinks, announcer: a.announcer, log: a.env.Log}
 	a.runner = &runner{
-		flows: a.flows, lines: a.lines, requests: a.requests, due: closed.due, exits: o.ExitAtEnd, ending: a.env.ending, log: a.env.Log,
+		flows: a.flows, lines: a.lines, groups: a.groups, requests: a.requests, due: closed.due, exits: o.ExitAtEnd, ending: a.env.ending, log: a.env.Log,
 		ended: make(chan *flow), over: make(chan struct{}),
 	}
 	a.reloader = &reloader{

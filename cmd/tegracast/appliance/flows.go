@@ -4,6 +4,7 @@ package appliance
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"slices"
 	"sync"
@@ -141,6 +142,23 @@ func (fs *flows) panels() (list []*controlPanel) {
 	}
 	return list
 }
+
+// trigger starts an exposure of a source now.
+func (fs *flows) trigger(source string) error {
+	f := fs.find(source)
+	if f == nil {
+		return errNoSource
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c, ok := f.source.(interface{ Trigger() error }); ok {
+		return c.Trigger()
+	}
+	return errNoSource
+}
+
+// errNoSource is returned for a source that is not open, or cannot be triggered.
+var errNoSource = errors.New("no such source")
 
 // streams returns the open RTP streams.
 func (fs *flows) streams() (list []*stream) {

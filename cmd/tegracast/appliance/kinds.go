@@ -11,6 +11,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 	"github.com/tegracast/tegracast/pipeline/kernel"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
@@ -31,6 +32,7 @@ type sourceOpener struct {
 	storage  *storage
 	lines    *lines.Lines
 	recorder *pipeline.Recorder
+	groups   *group.Set
 	log      *slog.Logger
 }
 
@@ -75,7 +77,7 @@ func addSink[K config.OutputKind](open func(*sinkOpener, *flow, *output, *config
 
 // newGraph returns a graph for a source.
 func (op *sourceOpener) newGraph(c *config.Source) *pipeline.Graph {
-	return pipeline.NewGraph(pipeline.GraphConfig{Allocator: op.memory.slots(stageFlags(c)), Recorder: op.recorder, Logger: op.log})
+	return pipeline.NewGraph(pipeline.GraphConfig{Allocator: op.memory.slots(stageFlags(c)), Recorder: op.recorder, Member: op.groups.Seat(c.Name), Logger: op.log})
 }
 
 // open opens a source of any kind.

@@ -47,7 +47,7 @@ func (op *sourceOpener) modelCamera(c *config.Source, k *config.Model) (source, 
 	pixel, _ := k.Sensor.Pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: card.Card, Name: c.Name, Recorder: op.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
-		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: op.log, Bare: c.Bare,
+		Rate: k.Rate.V, Exposure: k.Exposure.V, Slots: c.Slots, Flags: memoryFlags(c), Logger: op.log, Bare: c.Bare, Triggered: k.Triggered,
 		SliceLines: sliceOf(c), OnFrame: func(f *pipeline.Frame) { op.lines.Seen(c.Name, f) },
 	})
 	if err != nil {

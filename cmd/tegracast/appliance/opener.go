@@ -14,6 +14,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // detachTime is the total time that the outputs removed by a reload have to finish their frames. It also limits
@@ -26,6 +27,7 @@ type opener struct {
 	cards    *cards
 	storage  *storage
 	lines    *lines.Lines
+	groups   *group.Set
 	bus      *telemetry.Bus
 	builder  *builder
 	closed   *closedOutputs
@@ -54,6 +56,7 @@ func (op *opener) openParts(c *config.Appliance, p plan) error {
 			}
 		}
 	}
+	op.groups.Configure(c.Groups())
 	for i := range c.Sources {
 		if s := &c.Sources[i]; p.flows[s.Name] {
 			if err := op.builder.addFlow(c, s); err != nil {
@@ -134,6 +137,7 @@ func (op *opener) closeAll() error {
 		op.ending.Step(what, func() { errs = append(errs, closes()) })
 	}
 	op.builder.sinks.recordings.End()
+	do("the groups", func() error { op.groups.Close(); return nil })
 	for _, f := range slices.Backward(op.builder.flows.all()) {
 		do("source "+f.name, func() error { return op.builder.dropFlow(f) })
 	}

@@ -11,12 +11,14 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/lines"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // A runner runs the flows and the GPIO lines, and changes them at the requests of others.
 type runner struct {
 	flows       *flows
 	lines       *lines.Lines
+	groups      *group.Set
 	requests    requests
 	due         func() <-chan time.Time     // returns a channel that receives when openWaiting is to be called, or nil
 	openWaiting func(context.Context) error // an error means that the appliance cannot go on
@@ -29,8 +31,8 @@ type runner struct {
 	over  chan struct{} // closed when ended is no longer read
 }
 
-// startFlows starts the flows of the named sources, or of all if sources is nil, and the GPIO lines that do not run
-// yet. They run until ctx ends.
+// startFlows starts the flows of the named sources, or of all if sources is nil, and the GPIO lines and the triggers of
+// groups that do not run yet. They run until ctx ends.
 func (r *runner) startFlows(ctx context.Context, sources map[string]bool) {
 	for _, f := range r.flows.all() {
 		if sources == nil || sources[f.name] {
@@ -38,6 +40,7 @@ func (r *runner) startFlows(ctx context.Context, sources map[string]bool) {
 		}
 	}
 	r.lines.Start(ctx)
+	r.groups.Start(ctx)
 }
 
 // run runs all flows until ctx ends, a flow fails, a change returns a fatal error, a signal arrives on hangup while

@@ -117,6 +117,7 @@ func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { terminal.NewStatus(a.env.Out, a.env.Log, a.status.view).Run(watch) })
 	watching.Go(func() { health.Run(watch) })
+	watching.Go(func() { a.groups.Watch(watch) })
 	watching.Go(func() { a.sinks.recordings.Answer(watch, usr1, a.env.Log) })
 	watching.Go(func() { a.env.Bus.Watch(watch, a.published()) })
 	watching.Go(func() { a.reopener.followNames(watch) })
@@ -138,6 +139,9 @@ func (a *Appliance) serve(ctx context.Context, failed startBackoff) error {
 // printSummary prints what has been captured, sent and received.
 func (a *Appliance) printSummary() {
 	terminal.Summary(a.env.Out, a.reports.stats())
+	for _, b := range a.groups.Books() {
+		b.Print(a.env.Out)
+	}
 	for _, l := range a.flows.loops() {
 		fmt.Fprintf(a.env.Out, "%v\n", l)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // status describes the appliance for a terminal or the log.
@@ -23,6 +24,7 @@ type status struct {
 	bus     *telemetry.Bus
 	lines   *lines.Lines
 	clocks  func() []cardClock
+	groups  *group.Set
 }
 
 // view returns the state, with the addresses where the appliance can be watched.
@@ -35,6 +37,9 @@ func (s *status) view() terminal.View {
 	}
 	for _, t := range takers {
 		v.Takers[t.Output] = t.String()
+	}
+	for _, b := range s.groups.Books() {
+		v.Loops = append(v.Loops, b.String())
 	}
 	for _, l := range s.flows.loops() {
 		v.Loops = append(v.Loops, l.String())

@@ -19,6 +19,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/streams"
 	"github.com/tegracast/tegracast/cmd/tegracast/telemetry"
 	"github.com/tegracast/tegracast/cmd/tegracast/web"
+	"github.com/tegracast/tegracast/pipeline/group"
 	"github.com/tegracast/tegracast/pipeline/record"
 )
 
@@ -27,7 +28,7 @@ import (
 func (a *Appliance) pageConfig() web.Config {
 	own := []prometheus.Collector{
 		a.sinks.streams, &a.sinks.ucx, &a.sinks.shares, a.env.Bus, &hardwareMetrics{a.sinks.cards, a.flows}, &recordingMetrics{&a.sinks.recordings},
-		&storageMetrics{a.flows},
+		&storageMetrics{a.flows}, &groupMetrics{a.groups},
 		&telemetry.Metrics{Root: os.DirFS("/")}, &lines.Metrics{Lines: a.lines},
 	}
 	socket := ""
@@ -40,6 +41,7 @@ func (a *Appliance) pageConfig() web.Config {
 		Stats: a.reports.stats, Health: a.state, Outputs: func() []web.Output { return pageOutputs(a.reports.outputs()) },
 		Board: pageSensors, Bus: func() *web.Bus { return pageBus(a.env.Bus) }, Lines: func() []web.Line { return pageLines(a.lines.Books()) },
 		Clocks: func() []web.Clock { return pageClocks(a.sinks.cards.clocks()) },
+		Groups: func() []web.Group { return pageGroups(a.groups.Books()) },
 		View: func(output string) (web.View, error) {
 			w, err := a.pictures.openView(output)
 			if err != nil {
@@ -139,6 +141,20 @@ func pageLines(all map[string]lines.Books) (list []web.Line) {
 func pageClocks(all []cardClock) (list []web.Clock) {
 	for _, c := range all {
 		list = append(list, web.Clock(c))
+	}
+	return list
+}
+
+func pageGroups(all []group.Books) (list []web.Group) {
+	for _, b := range all {
+		x := web.Group{Name: b.Group, Complete: b.Complete, Incomplete: b.Incomplete, Open: b.Open, Missed: b.Missed, Refused: b.Refused}
+		for _, m := range b.Members {
+			x.Members = append(x.Members, web.GroupMember(m))
+		}
+		for _, g := range b.Recent {
+			x.Recent = append(x.Recent, web.GroupGap(g))
+		}
+		list = append(list, x)
 	}
 	return list
 }

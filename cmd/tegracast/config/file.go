@@ -13,6 +13,7 @@ type File struct {
 	Sources    []SourceSection `yaml:"sources" jsonschema:"minItems=1" jsonschema_description:"Where frames come from."`
 	StageKinds `yaml:",inline"`
 	Outputs    []OutputSection `yaml:"outputs" jsonschema:"minItems=1" jsonschema_description:"Where frames go."`
+	Groups     []*Group        `yaml:"groups,omitempty" jsonschema_description:"Sources whose frames of one moment get one number, and books of complete groups."`
 	GPIO       GPIO            `yaml:"gpio,omitempty" jsonschema_description:"Lines of the board: trigger, strobe, reset, LED, edges and PPS."`
 	RTSP       RTSP            `yaml:"rtsp,omitempty" jsonschema_description:"RTSP server, at which readers ask for the RTP streams (docs/watch.md)."`
 	Clock      *Clock          `yaml:"clock,omitempty" jsonschema_description:"The clock that the clocks of the cameras follow (default: none; they run freely). tegracast sets no clock but theirs."`

@@ -16,7 +16,7 @@ type GPIO struct {
 type Trigger struct {
 	Line      lineName `yaml:"line" jsonschema_description:"NAME, such as PQ.05, or CHIP:OFFSET, such as gpiochip0:5."`
 	ActiveLow bool     `yaml:"active_low,omitempty" jsonschema_description:"A pulse is a low voltage."`
-	Rate      Rate     `yaml:"rate" jsonschema_description:"Pulses a second, such as 30 or 30000/1001."`
+	Rate      Rate     `yaml:"rate" jsonschema_description:"Pulses a second, such as 30 or 30000/1001, at the multiples of the period since 1970: those of a whole number are aligned to the second."`
 	Width     Duration `yaml:"width,omitempty" jsonschema_description:"Length of a pulse (default 1ms, or half the time from pulse to pulse if that is less)."`
 }
 

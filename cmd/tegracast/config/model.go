@@ -18,17 +18,18 @@ import (
 
 // Model is an FPGA camera simulated in software.
 type Model struct {
-	Stream   string             `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default), or bare: without camera block and trailers, as a stock design has it."`
-	Replay   string             `yaml:"replay,omitempty" jsonschema_description:"Raw file without header, of one frame or more, that the sensor delivers (default: a real test chart at 1920x1080)."`
-	Width    int                `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768" jsonschema_description:"Width of a frame, in pixels (default 1920)."`
-	Height   int                `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines (default 1080)."`
-	Sensor   *Sensor            `yaml:"sensor,omitempty" jsonschema_description:"How the samples of replay lie in the file (default: RGGB of 10 bits)."`
-	Rate     Rate               `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30)."`
-	Exposure Duration           `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms. The picture has the brightness of replay at the default: 10ms, or half the frame period if that is less."`
-	Readout  *Duration          `yaml:"readout,omitempty" jsonschema_description:"How long the lines of a frame take to leave the sensor, such as 15ms: at most the frame period, which is the default but for a tenth; 0s: all lines leave at once."`
-	Shift    *int               `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2" jsonschema_description:"Even number of pixels by which the picture moves from frame to frame (default 2)."`
-	Seed     uint64             `yaml:"seed,omitempty" jsonschema_description:"Seed of the scattered bus addresses and of the faults."`
-	Faults   map[string]float64 `yaml:"faults,omitempty" jsonschema_description:"Faults, F1 to F12 (docs/faults.md), each with the share of frames at which it happens."`
+	Stream    string             `yaml:"stream,omitempty" jsonschema:"enum=camera,enum=bare" jsonschema_description:"camera (default), or bare: without camera block and trailers, as a stock design has it."`
+	Replay    string             `yaml:"replay,omitempty" jsonschema_description:"Raw file without header, of one frame or more, that the sensor delivers (default: a real test chart at 1920x1080)."`
+	Width     int                `yaml:"width,omitempty" jsonschema:"minimum=64,maximum=32768" jsonschema_description:"Width of a frame, in pixels (default 1920)."`
+	Height    int                `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines (default 1080)."`
+	Sensor    *Sensor            `yaml:"sensor,omitempty" jsonschema_description:"How the samples of replay lie in the file (default: RGGB of 10 bits)."`
+	Rate      Rate               `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30)."`
+	Triggered bool               `yaml:"triggered,omitempty" jsonschema_description:"Take a frame at each trigger of a group instead of rate frames a second. rate then says how often triggers come."`
+	Exposure  Duration           `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms. The picture has the brightness of replay at the default: 10ms, or half the frame period if that is less."`
+	Readout   *Duration          `yaml:"readout,omitempty" jsonschema_description:"How long the lines of a frame take to leave the sensor, such as 15ms: at most the frame period, which is the default but for a tenth; 0s: all lines leave at once."`
+	Shift     *int               `yaml:"shift,omitempty" jsonschema:"minimum=0,multipleOf=2" jsonschema_description:"Even number of pixels by which the picture moves from frame to frame (default 2)."`
+	Seed      uint64             `yaml:"seed,omitempty" jsonschema_description:"Seed of the scattered bus addresses and of the faults."`
+	Faults    map[string]float64 `yaml:"faults,omitempty" jsonschema_description:"Faults, F1 to F12 (docs/faults.md), each with the share of frames at which it happens."`
 }
 
 // ReadoutTime returns the time that the lines of a frame take to leave the sensor.
@@ -59,7 +60,7 @@ func (m *Model) resolve(_ *resolver, at yamlfile.Section, s *Source) error {
 		return err
 	}
 	s.Format, s.FormatKnown = m.Sensor.format(m.Width, m.Height, m.Rate.V), true
-	s.Card = Card{Name: s.Name, Own: true}
+	s.Card, s.Triggered = Card{Name: s.Name, Own: true}, m.Triggered
 	if m.Replay != "" {
 		s.OpenAt, s.file = at.Key("replay").Place(), func() (pipeline.Format, error) { return s.Format, m.checkReplay() }
 	}
@@ -82,6 +83,8 @@ func (m *Model) check(at yamlfile.Section) error {
 		return at.Key("shift").Errorf("%d: must be even, so that the Bayer order stays", *m.Shift)
 	case m.Bare() && m.Exposure.V != 0:
 		return at.Key("exposure").Errorf("a bare stream has no camera block to set it: leave exposure out")
+	case m.Bare() && m.Triggered:
+		return at.Key("triggered").Errorf("a bare stream has no camera block to trigger it: leave triggered out")
 	case m.Exposure.V < 0 || m.Exposure.V > m.Rate.V.Period():
 		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", m.Exposure.V, m.Rate.V.Period())
 	}

@@ -21,7 +21,7 @@ func (r *resolver) resolve(root yamlfile.Section) error {
 		b.SetDefaults()
 		first = append(first, b.Check(root.Key("bus")))
 	}
-	for _, step := range []func(yamlfile.Section) error{r.sources, r.clock, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
+	for _, step := range []func(yamlfile.Section) error{r.sources, r.clock, r.groups, r.stages, r.outputs, r.lines, r.writeCombined, r.slots, r.files} {
 		if err := step(root); err != nil { // later steps could fail because of this error
 			return yamlfile.Join(append(first, err)...)
 		}

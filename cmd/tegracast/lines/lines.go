@@ -89,7 +89,7 @@ func (p *Lines) make(l *config.Line) (pin, error) {
 	out := &outPin{name: l.Name, line: line, log: p.cfg.Logger}
 	switch k := l.Kind.(type) {
 	case *config.Trigger:
-		return &triggerPin{outPin: out, period: k.Rate.V.Period(), width: k.Width.V, flashes: p.flashes}, nil
+		return &triggerPin{outPin: out, rate: k.Rate.V, width: k.Width.V, flashes: p.flashes}, nil
 	case *config.Strobe:
 		return newStrobePin(out, l, k.Width.V, p.flashes), nil
 	case *config.Reset:

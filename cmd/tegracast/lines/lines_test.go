@@ -18,6 +18,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/lines/linestest"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // states is a camera whose state the test can change concurrently.
@@ -60,14 +61,19 @@ func startPins(t *testing.T, section string, cfg lines.Config) (*lines.Lines, *l
 	return p, b
 }
 
-// TestTriggerOut checks that pulses neither drift nor bunch, that the strobe accompanies each, and that pulses that would
+// TestTriggerOut checks that pulses are at the instants of their rate, that the strobe accompanies each, and that pulses that would
 // be much too late are omitted.
 func TestTriggerOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, b := startPins(t, "{trigger: {line: T, rate: 30000/1001, width: 2ms}, strobe: {line: S, width: 5ms}}", lines.Config{})
+		rate := pipeline.Rate{Num: 30000, Den: 1001}
+		instants, period := group.Instants(rate), rate.Period()
 		begin := time.Now()
-		period := pipeline.Rate{Num: 30000, Den: 1001}.Period()
-		time.Sleep(100*period + period/2)
+		first, early, _ := instants.Nearest(begin)
+		if early > 0 {
+			first++
+		}
+		time.Sleep(instants.At(first).Sub(begin) + 100*period + period/2)
 		trigger, strobe := b.Wire(t, "tegracast-trigger"), b.Wire(t, "tegracast-strobe")
 		for w, width := range map[*linestest.Wire]time.Duration{trigger: 2 * time.Millisecond, strobe: 5 * time.Millisecond} {
 			at, widths := w.Pulses()
@@ -75,7 +81,7 @@ func TestTriggerOut(t *testing.T) {
 				t.Fatalf("%v: %d pulses, widths %v", w.Line, len(at), widths)
 			}
 			for i, x := range at {
-				if want := begin.Add(time.Duration(i) * period); !x.Equal(want) {
+				if want := instants.At(first + uint64(i)); !x.Equal(want) {
 					t.Fatalf("pulse %d is off by %v", i, x.Sub(want))
 				}
 			}
@@ -87,7 +93,7 @@ func TestTriggerOut(t *testing.T) {
 		if n := uint64(len(at)); n != books.Pulses || books.Missed != 4 || n != 121-4 {
 			t.Errorf("%d pulses, books %+v", n, books)
 		}
-		if late := at[len(at)-1].Sub(begin) % period; late != 0 {
+		if _, late, _ := instants.Nearest(at[len(at)-1]); late != 0 {
 			t.Errorf("afterwards a beat is late by %v", late)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // outPin is a line that the service drives.
@@ -69,22 +71,20 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// triggerPin makes pulses at a rate that does not drift. It omits and counts a pulse that would be late by a whole
-// period, because two pulses in quick succession would not trigger twice.
+// triggerPin makes pulses at the instants of a rate (group.Instants). It omits and counts a pulse that would be late by
+// half a period, because two pulses in quick succession would not trigger twice.
 type triggerPin struct {
 	*outPin
-	period, width time.Duration
-	flashes       chan<- time.Time
+	rate    pipeline.Rate
+	width   time.Duration
+	flashes chan<- time.Time
 }
 
 func (t *triggerPin) run(ctx context.Context) {
-	begin := time.Now()
-	for n := time.Duration(0); ; n++ {
-		if late := time.Since(begin) - n*t.period; late >= t.period {
-			t.missed.Add(uint64(late / t.period))
-			n += late / t.period
-		}
-		if !wait(ctx, time.Until(begin.Add(n*t.period))) {
+	m := group.Metronome{Instants: group.Instants(t.rate), Slack: t.rate.Period() / 2}
+	for {
+		_, missed, ok := m.Next(ctx)
+		if t.missed.Add(missed); !ok {
 			return
 		}
 		select {

@@ -23,7 +23,7 @@ type View struct {
 	Addresses  []string // URLs for watching, to be copied
 	Receivers  map[string][]send.DestinationStats
 	Takers     map[string]string // by output: its other consumers, in words
-	Loops      []string          // state of the loops for exposure and white balance, and of external stages
+	Loops      []string          // state of groups, of the loops for exposure and white balance, and of external stages
 	Quarantine []string          // names of the kernels in quarantine
 	Readers    string            // the readers' part of the status line
 	Lines      string            // the part of the status line about the board's lines

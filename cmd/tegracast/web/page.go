@@ -101,6 +101,34 @@ type Clock struct {
 	pipeline.ClockReport
 }
 
+// A Group is a group of sources whose frames of one moment have one number.
+type Group struct {
+	Name       string        `json:"name"`
+	Complete   uint64        `json:"complete"`         // groups with a frame of each source
+	Incomplete uint64        `json:"incomplete"`       // groups in which a frame is missing
+	Open       int           `json:"open"`             // groups that are not decided yet
+	Missed     uint64        `json:"missed_triggers"`  // instants at which the program was too late to trigger the sources
+	Refused    uint64        `json:"refused_triggers"` // triggers that a source could not take
+	Members    []GroupMember `json:"members"`
+	Recent     []GroupGap    `json:"recent,omitempty"` // the latest incomplete groups, the newest last
+}
+
+// A GroupMember is a source in a group.
+type GroupMember struct {
+	Source  string            `json:"source"`
+	Frames  uint64            `json:"frames"`            // all frames of the source
+	Grouped uint64            `json:"grouped"`           // those in complete and incomplete groups
+	Missing map[string]uint64 `json:"missing,omitempty"` // groups in which its frame is missing, by reason
+	Other   map[string]uint64 `json:"other,omitempty"`   // frames in no such group, by reason
+}
+
+// A GroupGap is an incomplete group.
+type GroupGap struct {
+	Number  uint64    `json:"number"`
+	At      time.Time `json:"at"`      // its instant, or the exposure that opened it
+	Missing []string  `json:"missing"` // sources and reasons, as in "right lost"
+}
+
 // A Bus is the state of publishing on the message bus.
 type Bus struct {
 	Server    string `json:"server"`
@@ -132,6 +160,7 @@ type Status struct {
 	Board   []Reading `json:"board,omitempty"`
 	Lines   []Line    `json:"lines,omitempty"`
 	Clocks  []Clock   `json:"clocks,omitempty"`
+	Groups  []Group   `json:"groups,omitempty"`
 	Bus     *Bus      `json:"bus,omitempty"`
 	// Exposure and WhiteBalance list what can be set.
 	Exposure     []Exposure     `json:"exposure,omitempty"`
@@ -229,6 +258,9 @@ func (c *Config) status() Status {
 	}
 	if c.Clocks != nil {
 		s.Clocks = c.Clocks()
+	}
+	if c.Groups != nil {
+		s.Groups = c.Groups()
 	}
 	if c.Bus != nil {
 		s.Bus = c.Bus()

@@ -39,6 +39,7 @@ type Config struct {
 	Board   func() []Reading      // the board's sensors; nil: none
 	Lines   func() []Line         // the board's lines; nil: none
 	Clocks  func() []Clock        // the cards' clocks that follow another one; nil: none
+	Groups  func() []Group        // nil: none
 	Bus     func() *Bus           // nil: none
 	// View opens a view of an output, and SDP describes its stream. They return ErrNoOutput if there is none of that
 	// name.

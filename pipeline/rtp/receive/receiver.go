@@ -85,6 +85,8 @@ type Stats struct {
 	Matched          uint64               `json:"crc_matched"`            // complete frames whose checksum equals the sender's
 	Mismatched       uint64               `json:"crc_mismatched"`         // complete frames whose checksum differs from the sender's
 	Unverified       uint64               `json:"crc_unverified"`         // complete frames without a checksum from the sender
+	Grouped          uint64               `json:"grouped,omitempty"`      // frames with the number of a group, according to the sender
+	Group            uint64               `json:"group,omitempty"`        // the latest such number
 	Results          uint64               `json:"results,omitempty"`      // frames with results, of a stream of results
 	Regions          uint64               `json:"regions,omitempty"`      // regions in these results
 	Latency          pipeline.Percentiles `json:"latency"`                // from the capture to the complete frame

@@ -383,13 +383,16 @@ func (s *stream) control(b []byte, from netip.AddrPort, now time.Time) {
 	}
 }
 
-// application processes a sender's APP packet: the checksum of a frame, or the report of a damaged one.
+// application processes a sender's APP packet: the checksum of a frame, its group, or the report of a damaged one.
 func (s *stream) application(p *rtcp.ApplicationDefined) {
 	if c, err := rtp.ParseChecksum(p.SubType, p.Name, p.Data); err == nil {
 		s.verify.checksum(check{timestamp: c.Timestamp, crc: c.CRC, bytes: c.Bytes})
 		if c.Unverified {
 			s.stats.SourceUnverified++
 		}
+	}
+	if g, err := rtp.ParseGroup(p.SubType, p.Name, p.Data); err == nil {
+		s.stats.Grouped, s.stats.Group = s.stats.Grouped+1, g.Number
 	}
 	if d, err := rtp.ParseDamage(p.SubType, p.Name, p.Data); err == nil {
 		if s.stats.SourceDamaged++; d.Packets == 0 { // no other packet reveals this frame

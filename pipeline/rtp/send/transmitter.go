@@ -312,17 +312,22 @@ func (x *transmitter) reap() {
 	}
 }
 
-// report sends a sender report with the checksum of t. If checksums are off, it sends a plain sender report instead,
-// unless the previous one was less than rtp.ReportInterval ago.
+// report sends a sender report with the checksum of t, if checksums are on, and the number of its group, if it has one.
+// If it has neither, it sends a plain sender report instead, unless the previous one was less than rtp.ReportInterval
+// ago.
 func (x *transmitter) report(t *train, dests []*destination) {
-	if !x.config.Checksum && time.Since(x.reported) < rtp.ReportInterval { // the sender is the only writer of reported
+	group := t.Group()
+	if !x.config.Checksum && group.Number == 0 && time.Since(x.reported) < rtp.ReportInterval { // the sender is the only writer of reported
 		return
 	}
 	x.sendReports(dests, func(b []byte) []byte {
-		if !x.config.Checksum {
-			return b
+		if x.config.Checksum {
+			b = x.control.Checksum(b, t.Checksum())
 		}
-		return x.control.Checksum(b, t.Checksum())
+		if group.Number != 0 {
+			b = x.control.Group(b, group)
+		}
+		return b
 	})
 }
 

@@ -10,12 +10,13 @@ int main(int argc, char **argv)
 	char reason[256];
 	struct tgsh *s;
 	struct tgsh_frame f;
-	int left = argc > 2 ? atoi(argv[2]) : 10, err = tgsh_open(&s, argc > 1 ? argv[1] : "", TGSH_BLOCK, 1, reason, sizeof(reason));
+	int left = argc > 2 ? atoi(argv[2]) : 10, err = tgsh_open(&s, argc > 1 ? argv[1] : "", TGSH_BLOCK | TGSH_GROUPS, 1, reason, sizeof(reason));
 
 	for (; !err && left > 0; left--) {
 		if ((err = tgsh_next(s, &f, -1)) != 1)
 			break;
-		printf("%llu %ux%u first %u last %u lost %llu %.*s\n", (unsigned long long)f.sequence, f.width, f.height, f.bytes[0], f.bytes[f.length - 1],
+		printf("%llu of %llu %ux%u first %u last %u lost %llu %.*s\n", (unsigned long long)f.sequence,
+		       (unsigned long long)f.group, f.width, f.height, f.bytes[0], f.bytes[f.length - 1],
 		       (unsigned long long)f.lost, (int)f.results_length, f.results);
 		err = tgsh_release(s, &f);
 	}

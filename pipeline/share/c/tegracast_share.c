@@ -21,7 +21,8 @@
 #endif
 
 enum { SUBSCRIBE = 1, READY = 2, ANSWER = 3, WELCOME = 17, FRAME = 18, BYE = 19 };
-enum { VERSION = 1, VERSION_ANSWERS = 2, ANSWER_SIZE = 32, WELCOME_SIZE = 48, FRAME_SIZE = 152, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_NAME = 64 };
+enum { VERSION = 1, VERSION_FLAGS = 2, ANSWERS = 1, GROUPS = 2 };
+enum { ANSWER_SIZE = 32, WELCOME_SIZE = 48, FRAME_SIZE = 152, GROUP_SIZE = 8, BYE_SIZE = 8, MAX_RESULTS = 16 << 10, MAX_NAME = 64 };
 
 struct slot {
 	const uint8_t *bytes;
@@ -31,13 +32,13 @@ struct slot {
 struct tgsh {
 	int fd;
 	uint32_t policy;
-	int answers; /* it returns results */
+	uint32_t flags; /* of the subscription */
 	uint32_t holds, held;
 	int asked; /* for a frame that has not come */
 	struct slot slots[TGSH_MAX_SLOTS];
 	char name[MAX_NAME + 1];
 	char reason[513];
-	uint8_t text[FRAME_SIZE + MAX_RESULTS + 1];
+	uint8_t text[FRAME_SIZE + GROUP_SIZE + MAX_RESULTS + 1];
 };
 
 static void put32(uint8_t *to, uint32_t v)
@@ -147,11 +148,11 @@ static int begin(struct tgsh *s, const char *path, uint32_t every)
 		return -errno;
 	put32(text, SUBSCRIBE);
 	memcpy(text + 4, "TGSH", 4);
-	put32(text + 8, s->answers ? VERSION_ANSWERS : VERSION);
+	put32(text + 8, s->flags ? VERSION_FLAGS : VERSION);
 	put32(text + 12, s->policy);
 	put32(text + 16, every);
-	put32(text + 20, 1);
-	n = tell(s, text, s->answers ? 24 : 20);
+	put32(text + 20, s->flags);
+	n = tell(s, text, s->flags ? 24 : 20);
 	if (n && n != TGSH_ENDED)
 		return n;
 	do
@@ -179,8 +180,8 @@ int tgsh_open(struct tgsh **out, const char *path, unsigned policy, uint32_t eve
 	if (!s)
 		return -ENOMEM;
 	s->fd = -1;
-	s->policy = policy & ~TGSH_RESULTS;
-	s->answers = (policy & TGSH_RESULTS) != 0;
+	s->policy = policy & ~(TGSH_RESULTS | TGSH_GROUPS);
+	s->flags = (policy & TGSH_RESULTS ? ANSWERS : 0) | (policy & TGSH_GROUPS ? GROUPS : 0);
 	err = begin(s, path, every);
 	if (!err) {
 		*out = s;
@@ -221,9 +222,9 @@ static int parse(struct tgsh *s, struct tgsh_frame *f, int n, int fd)
 	int64_t *times[] = {&f->exposure_start, &f->exposure_end, &f->uncertainty, &f->captured, &f->processed, &f->replayed, &f->sent};
 	struct slot *slot;
 	uint64_t offset;
-	int err;
+	int size = FRAME_SIZE + (s->flags & GROUPS ? GROUP_SIZE : 0), err;
 
-	if (n < FRAME_SIZE || get32(t) != FRAME || get32(t + 4) >= TGSH_MAX_SLOTS || get32(t + 128) != (uint32_t)(n - FRAME_SIZE)) {
+	if (n < size || get32(t) != FRAME || get32(t + 4) >= TGSH_MAX_SLOTS || get32(t + 128) != (uint32_t)(n - size)) {
 		if (fd >= 0)
 			close(fd);
 		return TGSH_BROKEN;
@@ -235,7 +236,8 @@ static int parse(struct tgsh *s, struct tgsh_frame *f, int n, int fd)
 	*f = (struct tgsh_frame){
 		.lease = get64(t + 8), .sequence = get64(t + 16), .length = get64(t + 32), .pixel = get32(t + 40), .width = get32(t + 44),
 		.height = get32(t + 48), .stride = get32(t + 52), .color = get32(t + 56), .flags = get32(t + 120), .crc = get32(t + 124),
-		.results = (const char *)t + FRAME_SIZE, .results_length = get32(t + 128), .offered = get64(t + 136), .lost = get64(t + 144),
+		.results = (const char *)t + size, .results_length = get32(t + 128), .offered = get64(t + 136), .lost = get64(t + 144),
+		.group = s->flags & GROUPS ? get64(t + FRAME_SIZE) : 0,
 		.slot = get32(t + 4), .memory = slot->bytes, .memory_length = slot->length,
 	};
 	for (int i = 0; i < 7; i++)

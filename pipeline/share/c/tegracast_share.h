@@ -17,6 +17,7 @@ enum tgsh_policy {
 	TGSH_LATEST = 0, /* tgsh_next returns the newest frame */
 	TGSH_BLOCK = 1,  /* each frame, as long as the process keeps up: those that come while it holds all that it may are lost */
 	TGSH_RESULTS = 1 << 8, /* added to one of these: the socket is that of an external stage, and the process calls tgsh_respond */
+	TGSH_GROUPS = 1 << 9, /* added to one of these: frames have group; a program older than that refuses it */
 };
 
 enum {
@@ -54,12 +55,13 @@ struct tgsh_frame {
 	const char *results;    /* JSON, without a zero at its end, until the next tgsh_next */
 	uint32_t results_length;
 	uint64_t lease;
+	uint64_t group;        /* number of the frame among those of several sources that belong together; 0: none, or without TGSH_GROUPS */
 	uint32_t slot;         /* where the frame lies */
 	const uint8_t *memory; /* the whole slot, mapped until tgsh_close, with bytes in it */
 	uint64_t memory_length;
 };
 
-/* Connects and subscribes to every n-th frame. policy is one of enum tgsh_policy, with TGSH_RESULTS added to return results. It returns 0, and a connection that tgsh_close ends, or an error; then *out is NULL
+/* Connects and subscribes to every n-th frame. policy is one of enum tgsh_policy, with TGSH_RESULTS added to return results, and TGSH_GROUPS to have group. It returns 0, and a connection that tgsh_close ends, or an error; then *out is NULL
  * and, with TGSH_ENDED, reason has what the program says. reason may be NULL. */
 int tgsh_open(struct tgsh **out, const char *path, unsigned policy, uint32_t every, char *reason, size_t room);
 

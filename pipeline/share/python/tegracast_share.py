@@ -16,7 +16,7 @@ LATEST, BLOCK = 0, 1
 PADDED, UNVERIFIED, CRC, NO_RESULTS = 1, 2, 1 << 16, 1 << 17
 
 _SUBSCRIBE, _READY, _ANSWER, _WELCOME, _FRAME, _BYE = 1, 2, 3, 17, 18, 19
-_VERSION, _ANSWERS, _MAX, _MAX_ANSWER = 1, 2, 152 + (16 << 10), 48 << 10
+_VERSION, _FLAGS, _MAX, _MAX_ANSWER = 1, 2, 160 + (16 << 10), 48 << 10
 _TYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64")
 _F_GET_SEALS, _F_SEAL_SHRINK = 1034, 2
 _welcome = struct.Struct("<6I6I")
@@ -37,10 +37,12 @@ class Frame:
         (_, self.slot, self.lease, self.sequence, self.offset, length, pixel, self.width, self.height, self.stride, self.color, _,
          self.exposure_start, self.exposure_end, self.uncertainty, self.captured, self.processed, self.replayed, self.sent,
          self.flags, self.crc, results, _, self.offered, self.lost) = values
-        if len(text) != _frame.size + results or self.slot not in slots or self.offset + length > len(slots[self.slot]):
+        size = _frame.size + 8 * client._groups
+        if len(text) != size + results or self.slot not in slots or self.offset + length > len(slots[self.slot]):
             raise ValueError("an invalid message")
         self.pixel = struct.pack("<I", pixel).decode("latin-1")
-        self.results = json.loads(text[_frame.size:]) if results else []
+        self.group = struct.unpack_from("<Q", text, _frame.size)[0] if client._groups else 0
+        self.results = json.loads(text[size:]) if results else []
         self.memory = slots[self.slot]
         self.buffer = self.memory[self.offset:self.offset + length]
         self.device = client._devices[self.slot] + self.offset if self.slot in client._devices else None
@@ -113,12 +115,13 @@ class Frame:
 
 class Client:
     """Takes every n-th frame of an output: the newest one (LATEST), or each as long as the process keeps up (BLOCK). With results it
-    connects to an external stage instead, and returns results for its frames. cuda is the name of NVIDIA's library, libcuda.so.1: then
+    connects to an external stage instead, and returns results for its frames. With groups, frames have the number of their group, 0 if
+    there is none; an older program refuses that. cuda is the name of NVIDIA's library, libcuda.so.1: then
     frames have an address for the GPU of the calling thread's CUDA context, which must exist, as after torch.zeros(1, device="cuda")."""
 
-    def __init__(self, path, policy=LATEST, every=1, results=False, cuda=None):
+    def __init__(self, path, policy=LATEST, every=1, results=False, cuda=None, groups=False):
         self._slots, self._policy, self._asked, self._held = {}, policy, False, 0
-        self._devices, self._ordinal, self._cuda, self._reason = {}, 0, None, None
+        self._devices, self._ordinal, self._cuda, self._reason, self._groups = {}, 0, None, None, bool(groups)
         if cuda:
             ordinal = ctypes.c_int()
             self._cuda = ctypes.CDLL(cuda)
@@ -127,8 +130,9 @@ class Client:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self.socket.connect(path)
-            if results:
-                self.socket.send(struct.pack("<I4s4I", _SUBSCRIBE, b"TGSH", _ANSWERS, policy, every, 1))
+            if results or groups:
+                flags = bool(results) | self._groups << 1
+                self.socket.send(struct.pack("<I4s4I", _SUBSCRIBE, b"TGSH", _FLAGS, policy, every, flags))
             else:
                 self.socket.send(struct.pack("<I4s3I", _SUBSCRIBE, b"TGSH", _VERSION, policy, every))
             text, _ = self._receive()
@@ -156,7 +160,7 @@ class Client:
             return None
         finally:
             self.socket.settimeout(None)
-        if len(text) < _frame.size or struct.unpack_from("<I", text)[0] != _FRAME:
+        if len(text) < _frame.size + 8 * self._groups or struct.unpack_from("<I", text)[0] != _FRAME:
             raise ValueError("an invalid message")
         if fd is not None:
             self._keep(struct.unpack_from("<I", text, 4)[0], fd)

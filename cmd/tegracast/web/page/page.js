@@ -133,7 +133,7 @@ function showSummary(s) {
 
 function showState(s) {
   const back = silent;
-  for (const list of ["outputs", "parts", "board", "lines", "exposure", "white_balance"]) s[list] = s[list] || [];
+  for (const list of ["outputs", "parts", "board", "lines", "groups", "exposure", "white_balance"]) s[list] = s[list] || [];
   s.outputs = s.outputs.map((o) => ({ to: [], added: [], readers: [], troubles: {}, ...o }));
   next = s;
   answered = performance.now();
@@ -151,6 +151,7 @@ function showState(s) {
   showChoice(s.outputs, s.parts);
   showBoard(s);
   showLines(s.lines);
+  showGroups(s.groups);
   showSettings(s);
   get("configuration").hidden = !s.configurable;
   if (back) showAgain();
@@ -181,6 +182,16 @@ function showLines(lines) {
   get("gpio").hidden = !lines.length;
   get("lines").replaceChildren(...lines.map((l) =>
     element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
+}
+
+// showGroups says how many groups of cameras are complete, and what the latest incomplete one lacks.
+function showGroups(groups) {
+  get("grouped").hidden = !groups.length;
+  get("groups").replaceChildren(...groups.map((g) => {
+    const gap = (g.recent || []).at(-1);
+    const text = g.name + ": " + amount(g.complete) + " complete, " + amount(g.incomplete) + " incomplete" + (gap ? " (" + clock(gap.at) + ": " + gap.missing.join(", ") + ")" : "");
+    return element("li", text, gap && Date.parse(next.time) - Date.parse(gap.at) < 60e3 ? { class: "bad" } : {});
+  }));
 }
 
 // showRecord puts a record of the log before those that are shown. One like the last takes its place. The status that is logged each minute

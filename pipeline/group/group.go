@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// MaxMembers is the maximum number of members of a group.
+const MaxMembers = 16
+
+// Config configures a Group.
+type Config struct {
+	Name      string
+	Sources   []string      // names of the members, 2 to MaxMembers
+	Rate      pipeline.Rate // of the instants; zero: groups are opened by their first frame
+	Delay     time.Duration // from an instant to the start of the exposure
+	Tolerance time.Duration // how far the start of an exposure may be off; less than half a period of Rate
+	Period    time.Duration // the longest frame period of a member
+	Trigger   bool          // the members are triggered at each instant (SetConfig.Trigger)
+}
+
+// equal reports whether two configurations are the same.
+func (c *Config) equal(o *Config) bool {
+	a, b := *c, *o
+	a.Sources, b.Sources = nil, nil
+	return slices.Equal(c.Sources, o.Sources) && a.Name == b.Name && a.Rate == b.Rate && a.Delay == b.Delay &&
+		a.Tolerance == b.Tolerance && a.Period == b.Period && a.Trigger == b.Trigger
+}
+
+const (
+	// leastPatience is how long a group stays open beyond two frame periods of its slowest member. Exposure and readout
+	// take a frame period each; the rest is for the transfer and a busy machine.
+	leastPatience = 2 * time.Second
+	// remembered is the number of groups that are kept, open or closed, to find out where late frames belong. It bounds
+	// the open ones, too.
+	remembered = 1024
+	// recentGaps is the number of incomplete groups that Books lists.
+	recentGaps = 16
+)
+
+// entry is a group of frames, open or closed.
+type entry struct {
+	number uint64
+	serial uint64    // 1 for the first group that was opened
+	at     time.Time // the instant, or the exposure that opened the group
+	opened time.Time // when it was opened, from which its patience is measured
+	open   bool
+	edge   bool // closed without being in the books
+	state  [MaxMembers]Reason
+}
+
+// member is the state of a member.
+type member struct {
+	running bool      // it has delivered a frame with a number since it was started
+	start   time.Time // entry.at of the first such frame
+	last    time.Time // exposure of its latest frame with a number
+	step    uint64    // entry.serial of the first group since the clock has stepped back; 0: it has not
+
+	lost, damaged, outside uint64 // missing since the latest frame with a number
+
+	frames, grouped uint64
+	missing         [numReasons]uint64
+	other           [numOthers]uint64
+}
+
+// other is the reason why a frame is in no group of the books.
+type other uint8
+
+const (
+	otherDamaged other = iota
+	otherDuplicate
+	otherEdge
+	otherLate
+	otherOutside
+	otherUntimed
+	numOthers
+)
+
+func (o other) String() string {
+	return [numOthers]string{"damaged", "duplicate", "edge", "late", "outside", "untimed"}[o]
+}
+
+// A Group numbers the frames of its members and keeps the books. Its lock is held for a few instructions, or for a look
+// at the remembered groups.
+type Group struct {
+	cfg      Config
+	instants Instants
+	patience time.Duration
+
+	mu       sync.Mutex
+	members  []member
+	ring     []entry // the oldest first, from next on
+	next     int     // where the next group goes
+	open     int     // number of open groups
+	span     int     // the open ones are among the newest span groups
+	begun    bool    // the books have begun
+	first    time.Time
+	number   uint64 // the latest number without a rate
+	serial   uint64 // of the latest group
+	complete uint64
+	partial  uint64 // incomplete groups
+	recent   []Gap
+	missed   uint64
+	refused  uint64
+}
+
+// New returns a group without frames.
+func New(cfg Config) *Group {
+	g := &Group{cfg: cfg, instants: Instants(cfg.Rate), patience: leastPatience + 2*cfg.Period}
+	g.members, g.ring = make([]member, len(cfg.Sources)), make([]entry, remembered)
+	return g
+}
+
+// take numbers a frame of member i, and returns the number; filling is true if finished follows.
+func (g *Group) take(i int, exposure time.Time, lost, damaged uint64, filling bool, now time.Time) uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m := &g.members[i]
+	m.frames++
+	m.lost, m.damaged = m.lost+lost, m.damaged+damaged
+	exposure = exposure.Round(0) // by the wall clock, as the numbers are
+	number, at, why := g.place(exposure)
+	if why != otherEdge {
+		if m.other[why]++; why == otherOutside && m.running {
+			m.outside++
+			g.passed(i, at)
+		}
+		g.settle(now)
+		return 0
+	}
+	e := g.find(i, number, at)
+	switch {
+	case e == nil || !e.open && e.state[i] == delivered && (exposure.Before(m.last) || e.serial < m.step): // the clock has stepped back
+		e = g.openEntry(number, at, now)
+	case e.state[i] == delivered || e.state[i] == arriving:
+		m.other[otherDuplicate]++
+		return 0
+	}
+	if exposure.Before(m.last) {
+		m.step = e.serial
+	}
+	m.last = exposure
+	if e.state[i] = delivered; filling {
+		e.state[i] = arriving
+	}
+	if !e.open && !filling {
+		m.other[e.afterwards()]++
+	}
+	g.passed(i, e.at)
+	m.lost, m.damaged, m.outside = 0, 0, 0
+	if !m.running {
+		m.running, m.start = true, e.at
+	}
+	g.settle(now)
+	return e.number
+}
+
+// afterwards is how a frame counts that comes when its group is closed.
+func (e *entry) afterwards() other {
+	if e.edge {
+		return otherEdge
+	}
+	return otherLate
+}
+
+// place returns the number of the group of an exposure, if there is a rate, and the group's time. why is otherEdge if
+// the exposure has a place. If it is outside, at is when a group would have been there.
+func (g *Group) place(exposure time.Time) (number uint64, at time.Time, why other) {
+	if s := exposure.Unix(); exposure.IsZero() || s < 1 || s > latest {
+		return 0, at, otherUntimed
+	}
+	if g.cfg.Rate.Num == 0 {
+		return 0, exposure, otherEdge
+	}
+	number, off, ok := g.instants.Nearest(exposure.Add(-g.cfg.Delay))
+	if !ok || off.Abs() > g.cfg.Tolerance {
+		return 0, exposure.Add(-g.cfg.Delay), otherOutside
+	}
+	return number, g.instants.At(number), otherEdge
+}
+
+// find returns the group of a frame of member i: an open one that awaits it if possible, otherwise the newest; nil: none.
+func (g *Group) find(i int, number uint64, at time.Time) (found *entry) {
+	for k := range g.ring {
+		e := &g.ring[(g.next-1-k+2*remembered)%remembered]
+		if e.number == 0 {
+			break
+		}
+		switch {
+		case number != 0 && e.number != number, number == 0 && e.at.Sub(at).Abs() > g.cfg.Tolerance:
+		case e.open && e.state[i] != delivered && e.state[i] != arriving:
+			return e
+		case found == nil:
+			found = e
+		}
+		if number != 0 && found != nil {
+			break
+		}
+	}
+	return found
+}
+
+// openEntry opens a group in place of the oldest one. Number 0 stands for one made of the time.
+func (g *Group) openEntry(number uint64, at, now time.Time) *entry {
+	e := &g.ring[g.next]
+	g.next = (g.next + 1) % remembered
+	if e.open {
+		g.decide(e)
+	}
+	if number == 0 {
+		g.number = max(g.number+1, uint64(at.UnixMicro()))
+		number = g.number
+	}
+	g.serial++
+	*e = entry{number: number, serial: g.serial, at: at, opened: now, open: true}
+	g.open, g.span = g.open+1, min(g.span+1, remembered)
+	if g.first.IsZero() {
+		g.first = now
+	}
+	return e
+}
+
+// passed marks that member i has a frame of the time at, so that it delivers none for earlier groups.
+func (g *Group) passed(i int, at time.Time) {
+	m := &g.members[i]
+	g.each(func(e *entry) {
+		if e.state[i] != awaited || !e.at.Before(at.Add(-g.cfg.Tolerance)) {
+			return
+		}
+		e.state[i] = m.reason()
+	})
+}
+
+// reason returns why a frame of the member is missing that should have come before its newest one.
+func (m *member) reason() Reason {
+	switch {
+	case !m.running:
+		return Stopped
+	case m.damaged > 0:
+		m.damaged--
+		return Damaged
+	case m.lost > 0:
+		m.lost--
+		return Lost
+	case m.outside > 0:
+		m.outside--
+		return Outside
+	}
+	return Absent
+}
+
+// each calls do with every open group, the oldest first.
+func (g *Group) each(do func(e *entry)) {
+	for k := g.span; k > 0; k-- {
+		e := &g.ring[(g.next-k+remembered)%remembered]
+		if e.open {
+			do(e)
+		}
+		if !e.open && k == g.span {
+			g.span--
+		}
+	}
+}
+
+// settle begins the books if possible, and closes the groups that are decided or have waited too long.
+func (g *Group) settle(now time.Time) {
+	if g.open == 0 || !g.begun && !g.begin(now) {
+		return
+	}
+	g.each(func(e *entry) {
+		undecided := slices.ContainsFunc(e.state[:len(g.members)], func(r Reason) bool { return r == awaited || r == arriving })
+		if !undecided || now.Sub(e.opened) > g.patience {
+			g.decide(e)
+		}
+	})
+}
+
+// begin begins the books with the first group that every member can have, if all have started. After the patience it
+// begins them without those that have not.
+func (g *Group) begin(now time.Time) bool {
+	var from time.Time
+	for i := range g.members {
+		if m := &g.members[i]; m.running {
+			if m.start.After(from) {
+				from = m.start
+			}
+		} else if now.Sub(g.first) <= g.patience {
+			return false
+		}
+	}
+	g.begun = true
+	g.each(func(e *entry) {
+		if e.at.Before(from) {
+			g.discard(e)
+		}
+	})
+	return true
+}
+
+// close closes a group.
+func (g *Group) close(e *entry) {
+	e.open = false
+	g.open--
+}
+
+// discard closes a group that is not in the books.
+func (g *Group) discard(e *entry) {
+	g.close(e)
+	e.edge = true
+	for i := range g.members {
+		if e.state[i] == delivered {
+			g.members[i].other[otherEdge]++
+		}
+	}
+}
+
+// decide closes a group and enters it in the books.
+func (g *Group) decide(e *entry) {
+	if !g.begun {
+		g.discard(e)
+		return
+	}
+	g.close(e)
+	gap := Gap{Number: e.number, At: e.at}
+	for i := range g.members {
+		m, why := &g.members[i], e.state[i]
+		switch {
+		case why == delivered:
+			m.grouped++
+			continue
+		case why == arriving:
+			why = Late // and finished counts the frame
+		case why == awaited && m.running:
+			why = Silent
+		case why == awaited:
+			why = Stopped
+		}
+		if e.state[i] == awaited {
+			e.state[i] = why
+		}
+		m.missing[why]++
+		gap.Missing = append(gap.Missing, g.cfg.Sources[i]+" "+why.String())
+	}
+	if gap.Missing == nil {
+		g.complete++
+		return
+	}
+	g.partial++
+	if len(g.recent) == recentGaps {
+		g.recent = slices.Delete(g.recent, 0, 1)
+	}
+	g.recent = append(g.recent, gap)
+}
+
+// finished is called with the number of a frame that was filling when it was taken.
+func (g *Group) finished(i int, number uint64, damaged bool, now time.Time) {
+	if number == 0 {
+		return // counted by take
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m, how := &g.members[i], otherLate
+	for k := range g.ring {
+		e := &g.ring[(g.next-1-k+2*remembered)%remembered]
+		if e.number != number || e.state[i] != arriving {
+			continue
+		}
+		if e.state[i] = delivered; damaged {
+			e.state[i] = Damaged
+		}
+		if e.open && !damaged {
+			g.settle(now)
+			return
+		}
+		how = e.afterwards()
+		break
+	}
+	if damaged {
+		how = otherDamaged
+	}
+	m.other[how]++
+	g.settle(now)
+}
+
+// ended is called when member i has ended. Its missing frames are judged after the patience, or when it comes back: if
+// every other member ends, too, the open groups are not in the books.
+func (g *Group) ended(i int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.members[i].running = false
+	if !slices.ContainsFunc(g.members, func(m member) bool { return m.running }) {
+		g.end()
+	}
+}
+
+// Close ends the books. Frames that are taken later begin them anew.
+func (g *Group) Close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end()
+}
+
+// end closes all groups: those that certainly lack a frame as incomplete, the others are of the edge.
+func (g *Group) end() {
+	g.each(func(e *entry) {
+		if g.begun && slices.ContainsFunc(e.state[:len(g.members)], func(r Reason) bool { return r > delivered }) {
+			g.decide(e)
+		} else {
+			g.discard(e)
+		}
+	})
+	g.begun, g.first = false, time.Time{}
+	for i := range g.members {
+		g.members[i].running = false
+	}
+}
+
+// Books returns the statistics. It closes the groups that have waited too long.
+func (g *Group) Books() Books {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.settle(time.Now())
+	b := Books{
+		Group: g.cfg.Name, Complete: g.complete, Incomplete: g.partial, Open: g.open, Recent: slices.Clone(g.recent),
+		Missed: g.missed, Refused: g.refused,
+	}
+	for i := range g.members {
+		m := &g.members[i]
+		x := Member{Source: g.cfg.Sources[i], Frames: m.frames, Grouped: m.grouped}
+		x.Missing = counts(m.missing[:], func(k int) string { return Reason(k).String() })
+		x.Other = counts(m.other[:], func(k int) string { return other(k).String() })
+		b.Members = append(b.Members, x)
+	}
+	return b
+}
+
+// counts returns the counts that are not zero by name; nil: none.
+func counts(list []uint64, name func(int) string) (m map[string]uint64) {
+	for k, n := range list {
+		if n > 0 {
+			if m == nil {
+				m = map[string]uint64{}
+			}
+			m[name(k)] = n
+		}
+	}
+	return m
+}

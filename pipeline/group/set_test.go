@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package group
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline"
+)
+
+// rig has two sources whose exposures the group triggers.
+type rig struct {
+	*Set
+	mu    sync.Mutex
+	fired map[string][]time.Time
+	slow  time.Duration // how long a trigger takes
+	log   strings.Builder
+}
+
+func newRig() *rig {
+	r := &rig{fired: map[string][]time.Time{}}
+	r.Set = NewSet(SetConfig{Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Trigger: func(source string) error {
+		r.mu.Lock()
+		slow := r.slow
+		r.slow = 0
+		r.mu.Unlock()
+		time.Sleep(slow)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.fired[source] = append(r.fired[source], time.Now())
+		if source == "broken" {
+			return errors.New("it is away")
+		}
+		return nil
+	}})
+	return r
+}
+
+// triggers returns the times at which a source was triggered.
+func (r *rig) triggers(source string) []time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.fired[source])
+}
+
+// TestTriggersByTime checks that members are triggered at the instants, all at once, that an instant is omitted when it
+// is too late for it, and that a change of the configuration ends the triggers of the groups that change only.
+func TestTriggersByTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(3 * time.Millisecond)
+		r, one, two := newRig(), stereo(), stereo()
+		one.Trigger, two.Trigger = true, true
+		two.Name, two.Sources, two.Rate.Num = "two", []string{"third", "broken"}, 50
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		r.Configure([]Config{one, two})
+		r.Start(ctx)
+		r.Start(ctx)
+		time.Sleep(time.Second)
+		for source, n := range map[string]int{"left": 100, "right": 100, "third": 50, "broken": 50} {
+			at := r.triggers(source)
+			if len(at) != n || slices.ContainsFunc(at, func(x time.Time) bool { return x.Nanosecond()%int(time.Second/time.Duration(n)) != 0 }) {
+				t.Fatalf("%s: %v", source, at)
+			}
+		}
+		r.mu.Lock()
+		r.slow = 135 * time.Millisecond
+		r.mu.Unlock()
+		time.Sleep(time.Second - time.Millisecond)
+		for i, x := range []struct {
+			first, last string
+			instants    int
+		}{{"left", "right", 200}, {"third", "broken", 100}} {
+			b := r.Books()[i]
+			if n := len(r.triggers(x.first)); n != len(r.triggers(x.last)) || n+int(b.Missed) != x.instants {
+				t.Errorf("%d triggers, %d are missed", n, b.Missed)
+			}
+		}
+		if b := r.Books(); b[0].Missed+b[1].Missed < 6 || b[0].Refused != 0 || b[1].Refused < 90 {
+			t.Errorf("%+v", b)
+		}
+		two.Rate.Num = 25
+		before, third := len(r.triggers("left")), len(r.triggers("third"))
+		r.Configure([]Config{one, two})
+		r.Start(ctx)
+		time.Sleep(time.Second)
+		if n := len(r.triggers("left")) - before; n != 100 {
+			t.Errorf("%d triggers of the group that stays", n)
+		}
+		if n := len(r.triggers("third")) - third; n != 25 {
+			t.Errorf("%d triggers of the group that changes", n)
+		}
+		r.Close()
+		before = len(r.triggers("left"))
+		if time.Sleep(time.Second); len(r.triggers("left")) != before {
+			t.Error("it triggers after Close")
+		}
+	})
+}
+
+// TestMembersOfASet checks that the frames of sources get their numbers, that a source of no group gets none,
+// that losses are marked with the member that lost, and that an incomplete group is logged.
+func TestMembersOfASet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.Configure([]Config{stereo()})
+		go r.Watch(t.Context())
+		pool := pipeline.NewPool("camera", pipeline.Format{}, make([]pipeline.Slot, 1), nil)
+		take := func(source string, at time.Time, lost uint64) uint64 {
+			f := pool.Get()
+			defer f.Release()
+			f.Times.ExposureStart = at
+			r.Seat(source).Take(f, lost, 0)
+			return f.Group
+		}
+		at := time.Now().Add(time.Second)
+		first := take("left", at, 0)
+		if n := take("right", at.Add(time.Millisecond), 0); n != first || n == 0 {
+			t.Fatal(first, n)
+		}
+		if n := take("alone", at, 0); n != 0 {
+			t.Error("a source of no group has number", n)
+		}
+		take("left", at.Add(10*time.Millisecond), 0)
+		take("left", at.Add(20*time.Millisecond), 0)
+		take("right", at.Add(20*time.Millisecond), 1)
+		time.Sleep(1100 * time.Millisecond)
+		if b := r.Books()[0]; b.Complete != 2 || b.Incomplete != 1 || len(b.Recent) != 1 || b.Recent[0].Number != first+1 || b.Recent[0].Missing[0] != "right lost" {
+			t.Errorf("%+v", b)
+		}
+		if !strings.Contains(r.log.String(), "right lost") {
+			t.Error(r.log.String())
+		}
+		r.Configure(nil)
+		if n := take("left", at.Add(30*time.Millisecond), 0); n != 0 || len(r.Books()) > 0 {
+			t.Error("it is still in a group", n)
+		}
+	})
+}
