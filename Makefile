@@ -37,7 +37,7 @@ WORDS := 36000
 NODE_MODULES := pipeline/record/testdata/core pipeline/record/mp4/testdata/mp4box cmd/tegracast/testdata/axe cmd/tegracast/testdata/client cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
-LONG_MACHINE := TestMock|TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
+LONG_MACHINE := TestCameras|TestMock|TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
 LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestRecordingsThousand|TestFloods|TestLoad|TestWebLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestGroupsAMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
 LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)

@@ -74,13 +74,11 @@ type FPGACamera struct {
 	exposure time.Duration // for future sessions; 0: the sensor's default
 	gain     float64
 
-	frames   atomic.Uint64 // number of emitted frames
-	last     atomic.Uint64 // sequence number of the latest emitted frame
-	refused  atomic.Uint64 // complete frames refused because of their CRC or trailer
-	sup      supervisor
-	counters [numStates]atomic.Uint64 // transitions into each state
-	state    atomic.Int32             // the supervisor's state, for other goroutines
-	events   [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
+	frames  atomic.Uint64 // number of emitted frames
+	refused atomic.Uint64 // complete frames refused because of their CRC or trailer
+	sup     supervisor
+	states  states
+	events  [numEvents]atomic.Uint64 // number of events of each kind, indexed like tellable
 
 	completed time.Time // when the latest frame of a bare stream was completed or cut short, to estimate losses
 }
@@ -95,6 +93,7 @@ func NewFPGACamera(cfg FPGAConfig) (*FPGACamera, error) {
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	c := &FPGACamera{cfg: cfg, exposure: cfg.Exposure, gain: cfg.Gain}
 	c.sup.camera, c.sup.Recovery = c, newRecovery(cfg.GiveUp)
+	c.states.name, c.states.recorder, c.states.log = cfg.Name, cfg.Recorder, cfg.Logger
 	if err := c.open(); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -177,11 +176,7 @@ func (c *FPGACamera) ClockReport() *pipeline.ClockReport { return c.cfg.Card.Rep
 // show it.
 func (c *FPGACamera) Status() pipeline.SourceStatus {
 	r := map[string]uint64{"crc": c.refused.Load()}
-	for s := range numStates {
-		if n := c.counters[s].Load(); n > 0 {
-			r[s.String()] = n
-		}
-	}
+	c.states.count(r)
 	for i := range c.events {
 		if n := c.events[i].Load(); n > 0 {
 			r[tellable[i].report] = n
@@ -191,7 +186,7 @@ func (c *FPGACamera) Status() pipeline.SourceStatus {
 }
 
 // State returns the camera's current state.
-func (c *FPGACamera) State() State { return State(c.state.Load()) }
+func (c *FPGACamera) State() State { return State(c.states.current.Load()) }
 
 // Exposure returns the sensor's exposure and gain as read from its registers. The error wraps ErrReopening, ErrBare or
 // an error of package fpga.

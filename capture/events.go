@@ -57,7 +57,7 @@ func (s *session) logEvents(events fpga.CameraEvents) {
 		}
 		c.events[i].Add(1)
 		if s.told&e.bit == 0 {
-			c.cfg.Logger.Warn("the camera reports: "+e.says, "source", c.cfg.Name, "after frame", c.last.Load())
+			c.cfg.Logger.Warn("the camera reports: "+e.says, "source", c.cfg.Name, "after frame", c.states.last.Load())
 		}
 		s.told |= e.bit
 	}

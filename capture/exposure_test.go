@@ -49,8 +49,8 @@ func changesExposure(t *testing.T, b *bench, gain float64) {
 	if e, g, err := c.Exposure(); e != short || g != max(gain, 1) || err != nil {
 		t.Errorf("after a reset %v, %v, %v", e, g, err)
 	}
-	if after < 60 || c.counters[Reopening].Load() == 0 {
-		t.Errorf("%d frames exposed as asked for, opened again %d times", after, c.counters[Reopening].Load())
+	if after < 60 || c.states.counters[Reopening].Load() == 0 {
+		t.Errorf("%d frames exposed as asked for, opened again %d times", after, c.states.counters[Reopening].Load())
 	}
 	if _, err := c.SetExposure(time.Second, 0); err == nil {
 		t.Error("an exposure longer than the period is taken")

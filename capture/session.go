@@ -276,7 +276,7 @@ func (c *FPGACamera) deliver(f *pipeline.Frame, emit func(*pipeline.Frame)) {
 
 // countFrame counts a complete frame and calls OnFrame.
 func (c *FPGACamera) countFrame(f *pipeline.Frame) {
-	c.last.Store(f.Sequence)
+	c.states.last.Store(f.Sequence)
 	c.frames.Add(1)
 	if c.cfg.OnFrame != nil {
 		c.cfg.OnFrame(f)

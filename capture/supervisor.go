@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -15,24 +14,6 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/tegra"
 )
-
-// A State is the current activity of a supervised source.
-type State int
-
-const (
-	Starting   State = iota // engine and camera are being started
-	Streaming               // frames are coming
-	Idle                    // no frames are expected: the camera waits for a trigger, or outputs hold all slots
-	Restarting              // the engine is being stopped and started again
-	Reopening               // everything is closed and opened again, after a pause
-	Resetting               // as Reopening, and the function was reset or the FPGA's reset line was pulsed
-	Ended                   // stopped, or given up
-	numStates
-)
-
-func (s State) String() string {
-	return [...]string{"starting", "streaming", "idle", "restarting", "reopening", "resetting", "ended"}[s]
-}
 
 // Limits of recovery.
 const (
@@ -59,54 +40,15 @@ const defaultFrameTimeout = time.Second
 type supervisor struct {
 	pipeline.Recovery
 	camera  *FPGACamera
-	state   State
-	told    State // the latest state logged at a level above debug
-	faults  pipeline.FaultLog
 	resorts int    // number of resets tried in this recovery
 	rested  bool   // the watchdog has seen the camera idle in this attempt
 	seen    uint64 // frame count at the watchdog's latest look
 	base    uint64 // first frame number of the next session, so that restarts of the camera do not show
 }
 
-// to changes the state, and reports the transition to the log, the flight recorder and the counters.
-func (s *supervisor) to(state State, why error) {
-	c, changed := s.camera, s.state != state
-	if !changed && why == nil {
-		s.logState(state, changed)
-		return
-	}
-	s.state = state
-	c.counters[state].Add(1)
-	c.state.Store(int32(state))
-	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventState, c.last.Load(), uint64(state))
-	if why == nil {
-		s.logState(state, changed)
-		return
-	}
-	level := slog.LevelDebug
-	about := []any{"source", c.cfg.Name, "after frame", c.last.Load(), "fault", why}
-	if left, due := s.faults.Due(state.String(), time.Now()); due {
-		level, s.told = slog.LevelWarn, state
-		about = pipeline.Unlogged(about, left)
-	}
-	c.cfg.Logger.Log(context.Background(), level, "source "+state.String(), about...)
-}
-
-// logState logs a state that was not entered because of a fault: at level info if faults no longer recur and the state
-// is not the last one logged above debug. Otherwise it logs the state at level debug, and only if changed is true.
-func (s *supervisor) logState(state State, changed bool) {
-	level := slog.LevelDebug
-	if s.told != state && s.faults.Calm(time.Now()) {
-		level, s.told = slog.LevelInfo, state
-	} else if !changed {
-		return
-	}
-	s.camera.cfg.Logger.Log(context.Background(), level, "source "+state.String(), "source", s.camera.cfg.Name)
-}
-
 // run runs sessions until ctx ends or recovery has been fruitless for too long.
 func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error {
-	s.to(Starting, nil)
+	s.camera.states.to(Starting, nil)
 	err := s.Recovery.Run(ctx, func(ctx context.Context) (pipeline.Outcome, error) {
 		before := s.camera.frames.Load()
 		s.rested = false
@@ -116,37 +58,26 @@ func (s *supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) error 
 		}
 		return outcomeOf(s.camera.frames.Load() - before), err
 	}, s.afterFault)
-	s.to(Ended, err)
+	s.camera.states.to(Ended, err)
 	if errors.Is(err, pipeline.ErrGivenUp) {
 		return err
 	}
 	return onlyBusy(err)
 }
 
-// outcomeOf grades an attempt by its number of good frames.
-func outcomeOf(frames uint64) pipeline.Outcome {
-	switch {
-	case frames == 0:
-		return pipeline.Fruitless
-	case frames < settledFrames:
-		return pipeline.Fleeting
-	}
-	return pipeline.Settled
-}
-
 // afterFault prepares the next attempt: a restart of the engine, or a new session. It reports whether that attempt may
 // follow without a pause.
 func (s *supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) {
 	c := s.camera
-	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.last.Load(), uint64(s.Attempts-1))
+	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.states.last.Load(), uint64(s.Attempts-1))
 	if s.Attempts == 1 {
 		s.resorts = 0
 		if restartable(fault) {
-			s.to(Restarting, fault)
+			s.camera.states.to(Restarting, fault)
 			return true
 		}
 	}
-	s.to(Reopening, fault)
+	s.camera.states.to(Reopening, fault)
 	s.letGo()
 	s.resorts = s.resort(ctx, s.resorts, s.Broken)
 	return false
@@ -173,7 +104,7 @@ func (s *supervisor) resetFunction(since time.Time) {
 	c := s.camera
 	switch err := c.cfg.Card.resetFunction(since); {
 	case err == nil:
-		s.to(Resetting, nil)
+		s.camera.states.to(Resetting, nil)
 		c.cfg.Logger.Warn("the FPGA's function was reset (function level reset)", "source", c.cfg.Name)
 	case errors.Is(err, errors.ErrUnsupported):
 		c.cfg.Logger.Info("the FPGA's function has no function level reset", "source", c.cfg.Name)
@@ -195,7 +126,7 @@ func (s *supervisor) resetLine(ctx context.Context) {
 	case err != nil && ctx.Err() == nil:
 		c.cfg.Logger.Error("the FPGA's reset line cannot be pulsed", "source", c.cfg.Name, "error", err)
 	case done:
-		s.to(Resetting, nil)
+		s.camera.states.to(Resetting, nil)
 		c.cfg.Logger.Warn("the FPGA's reset line was pulsed", "source", c.cfg.Name)
 	}
 }
@@ -297,42 +228,17 @@ func (s *supervisor) watch(ctx context.Context, session *session) error {
 			return err
 		case verdict == Streaming:
 			quiet.end()
-			s.to(Streaming, nil)
+			s.camera.states.to(Streaming, nil)
 		case verdict == Idle:
 			quiet.end()
 			s.rested = true
-			s.to(Idle, nil)
+			s.camera.states.to(Idle, nil)
 		case silent >= timeout && !session.ring.Pending(): // a restart would lose frames that this process has not yet taken
 			return fmt.Errorf("%w: none for %v, in which this process had no processor for %v", ErrStalled,
 				(silent + quiet.late).Round(time.Millisecond), quiet.late.Round(time.Millisecond))
 		}
 	}
 }
-
-// silence measures how long no frame has come, not counting the time during which this process itself was held up,
-// because then it could take no frame, and a model of the FPGA would produce none.
-type silence struct {
-	interval    time.Duration // between looks
-	since, last time.Time     // start of the silence; time of the latest look
-	late        time.Duration // total lateness of looks since the start of the silence
-}
-
-func newSilence(interval time.Duration) silence {
-	now := time.Now()
-	return silence{interval: interval, since: now, last: now}
-}
-
-// length is called at each look, and returns the length of the silence so far.
-func (q *silence) length(now time.Time) time.Duration {
-	if late := now.Sub(q.last) - q.interval; late > q.interval/4 {
-		q.late += late
-	}
-	q.last = now
-	return now.Sub(q.since) - q.late
-}
-
-// end ends the silence; the next one begins at the time of the latest look.
-func (q *silence) end() { q.since, q.late = q.last, 0 }
 
 // checkSession examines a session once and returns its state: Starting if frames should be coming but are not.
 func (s *supervisor) checkSession(session *session) (State, error) {

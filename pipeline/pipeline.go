@@ -28,6 +28,8 @@ type SourceStatus struct {
 	// wait likewise, so that no frame is lost for lack of room. A camera cannot wait. The graph reads Waits once,
 	// before Run.
 	Waits bool
+	// How tells how frames come into the slots, if there is more than one way.
+	How string
 	// Counters are the source's own running totals by name: frames lost before they could be emitted, by reason, and
 	// events in the source. It may be nil. The map belongs to the caller.
 	Counters map[string]uint64

@@ -20,6 +20,7 @@ type SourceStats struct {
 	Idle     bool              `json:"idle,omitempty"`   // nothing to emit, without a fault
 	Ended    bool              `json:"ended,omitempty"`  // it was played to its end
 	Period   time.Duration     `json:"period_ns"`        // from one frame to the next; 0 if not fixed
+	How      string            `json:"how,omitempty"`    // how frames come into memory, if there is more than one way
 	Report   map[string]uint64 `json:"report,omitempty"` // SourceStatus.Counters
 }
 
@@ -69,7 +70,7 @@ func (g *Graph) Stats() Stats {
 		now := s.source.Status()
 		st.Sources = append(st.Sources, SourceStats{
 			Name: s.name, Captured: s.captured.Load(), Lost: s.lost.Load(), Idle: now.Idle, Ended: s.ended.Load(),
-			Period: s.out.format.Rate.Period(), Report: now.Counters,
+			Period: s.out.format.Rate.Period(), How: now.How, Report: now.Counters,
 		})
 	}
 	for _, n := range g.stages {

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMachine(t *testing.T) {
-	m := StartTest(t, Config{Modules: []string{"vivid"}})
+	m := StartTest(t, Config{Modules: []string{"vivid"}, Files: map[string]string{"/usr/bin/cameratests": buildCameraTests(t)}})
 	ctx := t.Context()
 
 	t.Run("command", func(t *testing.T) {
@@ -41,6 +41,7 @@ func TestMachine(t *testing.T) {
 			t.Errorf("%q %v, want %q", out, err, want)
 		}
 	})
+	t.Run("cameras", func(t *testing.T) { runCameraTests(t, m, 12) })
 	t.Run("files", func(t *testing.T) { copyBothWays(t, m) })
 	t.Run("full disk", func(t *testing.T) { fullDisk(t, m) })
 	t.Run("command that takes too long", func(t *testing.T) {

@@ -25,11 +25,12 @@ var may = map[string][]string{
 	"pipeline":            {},
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
-	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/share", "pipeline/infer/...", "pipeline/isp"},               // tests of preprocess have its colours
-	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                         // its tests encode
-	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},       // its tests fetch libraries
-	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
-	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record"},
+	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/share", "pipeline/infer/...", "pipeline/isp"},                                    // tests of preprocess have its colours
+	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                                              // its tests encode
+	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},                            // its tests fetch libraries
+	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "pipeline/videodev", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
+	"pipeline/videodev":   {"cudahost/headertest"},
+	"capture":             {"cudahost", "tegra", "fpga", "board", "pipeline", "pipeline/record", "pipeline/videodev"},
 	"cmd/tegracast":       {"cudahost", "tegra", "fpga", "board/...", "pipeline/...", "capture", "cmd/tegracast/..."},
 	"board/vjetson":       {"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture"},
 	"pipeline/results":    {"pipeline"},

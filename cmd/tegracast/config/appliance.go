@@ -119,7 +119,7 @@ type Source struct {
 	Slots         int // number of frames that its memory holds
 	WriteCombined bool
 	Format        pipeline.Format
-	FormatKnown   bool // if false, Format is zero, because only the opened file tells it
+	FormatKnown   bool // if false, Format is zero, because only the opened file or camera tells it
 	Card          Card
 	Slices        bool   // an output takes its frames in slices, while they arrive
 	Shared        bool   // an output lets other processes map the frames, or the pictures that stages make from them
@@ -141,6 +141,12 @@ type Card struct {
 	Name string // the device file, or the name of the source if the source is a model; empty: no card
 	Own  bool   // it is opened and closed with the source
 	Poll bool   // completions are polled in memory
+}
+
+// Paged reports whether each frame of the source lies in whole pages, because a device writes it.
+func (s *Source) Paged() bool {
+	_, camera := s.Kind.(*V4L2)
+	return camera || s.Card.Name != ""
 }
 
 // Same reports whether two sources are opened in the same way and work alike.

@@ -32,6 +32,7 @@ type SourceSection struct {
 // SourceKinds are the kinds of sources.
 type SourceKinds struct {
 	FPGA      *FPGA      `yaml:"fpga,omitempty" jsonschema_description:"A camera of an FPGA on PCI Express."`
+	V4L2      *V4L2      `yaml:"v4l2,omitempty" jsonschema_description:"A camera with a driver of the kernel (Video4Linux2): on CSI, USB, or a capture card."`
 	Model     *Model     `yaml:"model,omitempty" jsonschema_description:"The FPGA camera in software."`
 	File      *Replay    `yaml:"file,omitempty" jsonschema_description:"Replays a file."`
 	Recording *Recording `yaml:"recording,omitempty" jsonschema_description:"Plays recordings (outputs with record): the frames have their bytes, numbers and times."`

@@ -79,7 +79,7 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case source == nil:
 		return at.Key("from").Errorf("there is no source %q", c.From)
 	case !source.FormatKnown:
-		return at.Errorf("source %q is a file of pictures: an isp takes a sensor's frames", c.From)
+		return at.Errorf("source %q delivers pictures: an isp takes a sensor's frames (sensor)", c.From)
 	case c.Device == "cuda" && r.out.Memory == "host":
 		return at.Key("device").Errorf("cuda needs memory: cuda or auto")
 	case c.BlackLevels != nil && c.BlackLevel != 0:

@@ -34,7 +34,7 @@ const bareStream = "bare"
 type Sensor struct {
 	Mosaic string `yaml:"mosaic,omitempty" jsonschema:"enum=rggb,enum=grbg,enum=gbrg,enum=bggr,enum=mono" jsonschema_description:"Colours of the first two samples of the first two lines (default rggb)."`
 	Bits   int    `yaml:"bits,omitempty" jsonschema:"minimum=8,maximum=16,multipleOf=2" jsonschema_description:"Bits of a sample (default 10). Samples of more than 8 bits lie in words of 16 bits."`
-	Packed bool   `yaml:"packed,omitempty" jsonschema_description:"The samples are RAW10 or RAW12, packed as MIPI CSI-2 packs them. Only for files."`
+	Packed bool   `yaml:"packed,omitempty" jsonschema_description:"The samples are RAW10 or RAW12, packed as MIPI CSI-2 packs them. Only for files and v4l2."`
 }
 
 // Pixel returns the format of the samples, or false if there is none. A nil Sensor means RGGB with 10 bits.

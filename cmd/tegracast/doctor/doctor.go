@@ -19,6 +19,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline/printable"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // Diagnose examines the machine and prints the findings, as text or as JSON. It returns terminal.ErrChecked if
@@ -51,6 +52,7 @@ func thisMachine(ctx context.Context) patient {
 			return board.Close()
 		},
 		config: func() (*config.Appliance, error) { return config.Load(serviceConfig) },
+		videos: videodev.Host{}.Cameras,
 		attempt: func(library string) (string, error) {
 			program, err := newManager(terminal.Env{}).child(ctx, os.Geteuid(), attemptLimit)
 			if err != nil {
@@ -71,7 +73,7 @@ func (p patient) examine() []finding {
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
 	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx())
-	list = append(append(list, p.recordings()...), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(append(append(list, p.cameras()...), p.recordings()...), p.memlock(), p.buffers(), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/memlock"
 	"github.com/tegracast/tegracast/cmd/tegracast/terminal"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
@@ -95,6 +96,7 @@ func ofPatient(root fs.FS, flags uint32) patient {
 		dumpVersions: func(string) (string, error) { return ofModule, nil },
 		attempt:      func(library string) (string, error) { return "the release of " + library, nil },
 		config:       func() (*config.Appliance, error) { return nil, fs.ErrNotExist },
+		videos:       func() []videodev.Camera { return []videodev.Camera{{Path: "/dev/video0", Offers: []string{"RG10"}}} },
 	}
 }
 

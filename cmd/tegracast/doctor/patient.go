@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 	"github.com/tegracast/tegracast/tegra/uapi"
 )
 
@@ -38,6 +39,7 @@ type patient struct {
 	kernelLog    func() string                        // returns the kernel's log; empty: it cannot be read
 	dumpVersions func(file string) (string, error)    // returns the versions of symbols that a module's file wants
 	config       func() (*config.Appliance, error)    // returns the service's configuration
+	videos       func() []videodev.Camera             // returns the cameras with drivers of the kernel; nil: none
 	attempt      func(library string) (string, error) // uses one of attempts, and returns what it says about itself
 }
 

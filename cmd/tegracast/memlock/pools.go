@@ -27,7 +27,7 @@ func Pools(a *config.Appliance) (list []Pool) {
 		if !s.FormatKnown {
 			continue
 		}
-		p := Pool{Source: true, Slots: s.Slots, Size: s.Format.Size(), Paged: s.Card.Name != "", Shared: s.Shared, At: s.SlotsAt}
+		p := Pool{Source: true, Slots: s.Slots, Size: s.Format.Size(), Paged: s.Paged(), Shared: s.Shared, At: s.SlotsAt}
 		if _, is := s.Kind.(*config.FPGA); is {
 			p.Pins = 1
 		}

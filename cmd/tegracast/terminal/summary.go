@@ -18,7 +18,11 @@ import (
 func Summary(w io.Writer, st pipeline.Stats) {
 	for _, s := range st.Sources {
 		events := strings.Trim(reasons(s.Report), " ()")
-		fmt.Fprintf(w, "%s: captured %d, lost %d; events: %s\n", s.Name, s.Captured, s.Lost, cmp.Or(events, "none"))
+		fmt.Fprintf(w, "%s: captured %d, lost %d; events: %s", s.Name, s.Captured, s.Lost, cmp.Or(events, "none"))
+		if s.How != "" {
+			fmt.Fprintf(w, "; frames by %s", s.How)
+		}
+		fmt.Fprintln(w)
 	}
 	for _, s := range st.Stages {
 		fmt.Fprintf(w, "%s: %d of %d frames, work p50 %s p99 %s, DMA done to ready p50 %s p99 %s p99.9 %s\n", s.Name, s.Delivered, s.Offered,

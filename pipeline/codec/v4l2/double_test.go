@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // A double is a simulated H.264 encoder that behaves as dev-encoder.rst demands, one picture at a time. Its units
@@ -34,8 +36,8 @@ type double struct {
 	pixels   uint32
 	memory   map[uint32][][]byte // of the queues' buffers, by type
 	free     []uint32            // buffers for coded data
-	coded    []buffer            // finished buffers of coded data
-	pictures []buffer
+	coded    []videodev.Buffer   // finished buffers of coded data
+	pictures []videodev.Buffer
 	taken    int
 	fresh    bool   // started, and no parameter sets delivered yet
 	span     uint32 // quantization range, if the interface is single-planar
@@ -46,59 +48,59 @@ type double struct {
 
 func (d *double) kinds() (coded, picture uint32) {
 	if d.multi {
-		return multiCoded, multiPicture
+		return videodev.CaptureMulti, videodev.OutputMulti
 	}
-	return singleCoded, singlePicture
+	return videodev.Capture, videodev.Output
 }
 
-func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
+func (d *double) Ioctl(request uintptr, at unsafe.Pointer) error {
 	if request == d.cannot {
 		return unix.EIO
 	}
 	switch request {
-	case queryCapabilities:
-		c := (*capability)(at)
-		can := uint32(canStream | canSingle)
+	case videodev.QueryCapabilities:
+		c := (*videodev.Capability)(at)
+		can := uint32(videodev.CanStream | videodev.CanSingle)
 		if d.multi {
-			can = canStream | canMulti
+			can = videodev.CanStream | videodev.CanMulti
 		}
-		if c.capabilities = can; !d.old {
-			c.capabilities, c.device = hasDevice, can
+		if c.Capabilities = can; !d.old {
+			c.Capabilities, c.Device = videodev.HasDevice, can
 		}
-	case listFormats:
-		f := (*formatDescription)(at)
-		if int(f.index) >= len(d.offers) {
+	case videodev.ListFormats:
+		f := (*videodev.FormatDescription)(at)
+		if int(f.Index) >= len(d.offers) {
 			return unix.EINVAL
 		}
-		f.pixels = d.offers[f.index]
-	case setFormat:
-		d.setFormat((*format)(at))
-	case makeBuffers:
-		d.makeBuffers((*requestBuffers)(at))
-	case queryBuffer:
-		d.queryBuffer((*buffer)(at))
-	case enqueue:
-		return d.enqueue(*(*buffer)(at))
-	case dequeue:
-		return d.dequeue((*buffer)(at))
-	case streamOn:
+		f.Pixels = d.offers[f.Index]
+	case videodev.SetFormat:
+		d.setFormat((*videodev.Format)(at))
+	case videodev.MakeBuffers:
+		d.makeBuffers((*videodev.RequestBuffers)(at))
+	case videodev.QueryBuffer:
+		d.queryBuffer((*videodev.Buffer)(at))
+	case videodev.Enqueue:
+		return d.enqueue(*(*videodev.Buffer)(at))
+	case videodev.Dequeue:
+		return d.dequeue((*videodev.Buffer)(at))
+	case videodev.StreamOn:
 		d.on++
 		d.fresh = true
-	case streamOff:
+	case videodev.StreamOff:
 		d.on--
-	case setControls:
-		k := (*controls)(at)
-		c := *(**control)(unsafe.Pointer(&k.list))
-		if k.count != 1 || slices.Contains(d.without, c.id) {
+	case videodev.SetControls:
+		k := (*videodev.ControlList)(at)
+		c := *(**videodev.Control)(unsafe.Pointer(&k.List))
+		if k.Count != 1 || slices.Contains(d.without, c.ID) {
 			return unix.EINVAL
 		}
-		d.controls[c.id] = int(int32(c.value[0]))
-		if c.id == controlForceOld {
+		d.controls[c.ID] = int(int32(c.Value[0]))
+		if c.ID == controlForceOld {
 			d.controls[controlForceKey] = 1
 		}
-	case encoderCommand:
-		d.coded = append(d.coded, buffer{index: d.takeBuffer(), flags: flagLast})
-	case setSelection:
+	case videodev.EncoderCommand:
+		d.coded = append(d.coded, videodev.Buffer{Index: d.takeBuffer(), Flags: videodev.FlagLast})
+	case videodev.SetSelection:
 		return nil
 	default:
 		return unix.ENOTTY
@@ -106,40 +108,42 @@ func (d *double) ioctl(request uintptr, at unsafe.Pointer) error {
 	return nil
 }
 
-func (d *double) setFormat(f *format) {
+func (d *double) setFormat(f *videodev.Format) {
 	coded, _ := d.kinds()
-	if f.kind == coded { // one plane of the requested size
+	if f.Type == coded { // one plane of the requested size
 		return
 	}
 	height, pixels := 0, uint32(0)
 	if d.multi {
-		height, pixels, d.width = int(f.multi().height), f.multi().pixels, int(f.multi().width)
+		height, pixels, d.width = int(f.Multi().Height), f.Multi().Pixels, int(f.Multi().Width)
 	} else {
-		height, pixels, d.width = int(f.single().height), f.single().pixels, int(f.single().width)
+		height, pixels, d.width = int(f.Single().Height), f.Single().Pixels, int(f.Single().Width)
 	}
 	d.height = (height + d.lines - 1) / d.lines * d.lines
 	d.stride, d.pixels = (d.width+63)&^63, pixels
 	if !d.multi {
-		s := f.single()
-		if s.private != hasPrivate { // like the kernel
-			s.matrix, s.quantization = 0, 0
+		s := f.Single()
+		if s.Private != videodev.HasPrivate { // like the kernel
+			s.Matrix, s.Quantization = 0, 0
 		}
-		d.span = s.quantization
-		s.height, s.stride, s.size = uint32(d.height), uint32(d.stride), uint32(d.stride*d.height*3/2)
+		d.span = s.Quantization
+		s.Height, s.Stride, s.Size = uint32(d.height), uint32(d.stride), uint32(d.stride*d.height*3/2)
 		return
 	}
-	m := f.multi()
-	m.height = uint32(d.height)
+	m := f.Multi()
+	m.Height = uint32(d.height)
 	whole := uint32(d.stride * d.height)
-	one := func(size, stride uint32) planeFormat { return planeFormat{size: size, stride: stride} }
-	list := []planeFormat{one(whole*3/2, uint32(d.stride))}
-	switch letters(pixels) {
-	case "YM12":
-		list = []planeFormat{one(whole, uint32(d.stride)), one(whole/4, uint32(d.stride/2)), one(whole/4, uint32(d.stride/2))}
-	case "NM12":
-		list = []planeFormat{one(whole, uint32(d.stride)), one(whole/2, uint32(d.stride))}
+	one := func(size, stride uint32) videodev.PlaneFormat {
+		return videodev.PlaneFormat{Size: size, Stride: stride}
 	}
-	m.count = uint8(copy(m.planes[:], list))
+	list := []videodev.PlaneFormat{one(whole*3/2, uint32(d.stride))}
+	switch videodev.Letters(pixels) {
+	case "YM12":
+		list = []videodev.PlaneFormat{one(whole, uint32(d.stride)), one(whole/4, uint32(d.stride/2)), one(whole/4, uint32(d.stride/2))}
+	case "NM12":
+		list = []videodev.PlaneFormat{one(whole, uint32(d.stride)), one(whole/2, uint32(d.stride))}
+	}
+	m.Count = uint8(copy(m.Planes[:], list))
 }
 
 // planes returns the sizes of a queue's planes.
@@ -149,38 +153,38 @@ func (d *double) planes(kind uint32) []int {
 	switch {
 	case kind == coded:
 		return []int{1 << 20}
-	case d.multi && letters(d.pixels) == "YM12":
+	case d.multi && videodev.Letters(d.pixels) == "YM12":
 		return []int{whole, whole / 4, whole / 4}
-	case d.multi && letters(d.pixels) == "NM12":
+	case d.multi && videodev.Letters(d.pixels) == "NM12":
 		return []int{whole, whole / 2}
 	}
 	return []int{whole * 3 / 2}
 }
 
-func (d *double) makeBuffers(r *requestBuffers) {
-	delete(d.memory, r.kind)
-	for range r.count {
-		for _, n := range d.planes(r.kind) {
-			d.memory[r.kind] = append(d.memory[r.kind], make([]byte, n))
+func (d *double) makeBuffers(r *videodev.RequestBuffers) {
+	delete(d.memory, r.Type)
+	for range r.Count {
+		for _, n := range d.planes(r.Type) {
+			d.memory[r.Type] = append(d.memory[r.Type], make([]byte, n))
 		}
 	}
 }
 
-// queryBuffer returns mmap offsets that encode the number of the memory and the type of the queue.
-func (d *double) queryBuffer(b *buffer) {
-	sizes := d.planes(b.kind)
-	first := int(b.index) * len(sizes)
+// videodev.QueryBuffer returns mmap offsets that encode the number of the memory and the type of the queue.
+func (d *double) queryBuffer(b *videodev.Buffer) {
+	sizes := d.planes(b.Type)
+	first := int(b.Index) * len(sizes)
 	if !d.multi {
-		b.at, b.length = uint64(first)<<8|uint64(b.kind), uint32(sizes[0])
+		b.At, b.Length = uint64(first)<<8|uint64(b.Type), uint32(sizes[0])
 		return
 	}
-	list := (*[maxPlanes]plane)(*(*unsafe.Pointer)(unsafe.Pointer(&b.at)))
+	list := (*[videodev.MaxPlanes]videodev.Plane)(*(*unsafe.Pointer)(unsafe.Pointer(&b.At)))
 	for i, n := range sizes {
-		list[i].at, list[i].length = uint64(first+i)<<8|uint64(b.kind), uint32(n)
+		list[i].At, list[i].Length = uint64(first+i)<<8|uint64(b.Type), uint32(n)
 	}
 }
 
-func (d *double) mmap(_ planeOf, offset int64, length int) ([]byte, error) {
+func (d *double) mmap(_ videodev.PlaneOf, offset int64, length int) ([]byte, error) {
 	d.mapped++
 	return d.memory[uint32(offset&0xff)][offset>>8][:length], nil
 }
@@ -200,40 +204,40 @@ func (d *double) takeBuffer() uint32 {
 	return i
 }
 
-func (d *double) enqueue(b buffer) error {
+func (d *double) enqueue(b videodev.Buffer) error {
 	coded, _ := d.kinds()
-	if b.kind == coded {
-		d.free = append(d.free, b.index)
+	if b.Type == coded {
+		d.free = append(d.free, b.Index)
 		return nil
 	}
 	d.pictures = append(d.pictures, b)
 	if d.taken++; d.taken == d.hangs {
 		return nil
 	}
-	done := buffer{index: d.takeBuffer(), seconds: b.seconds, microseconds: b.microseconds}
-	if b.flags&flagStamp == 0 {
-		done.seconds, done.microseconds = 0, 0
+	done := videodev.Buffer{Index: d.takeBuffer(), Seconds: b.Seconds, Microseconds: b.Microseconds}
+	if b.Flags&videodev.FlagStampCopy == 0 {
+		done.Seconds, done.Microseconds = 0, 0
 	}
 	unit := d.unit(b)
 	if d.apart {
-		d.coded = append(d.coded, buffer{index: done.index})
+		d.coded = append(d.coded, videodev.Buffer{Index: done.Index})
 		if n := bytes.LastIndex(unit, unitStart); n > 0 {
-			done.used = uint32(copy(d.memory[coded][done.index], unit[:n]))
+			done.Used = uint32(copy(d.memory[coded][done.Index], unit[:n]))
 			d.coded[len(d.coded)-1] = done
 			unit = unit[n:]
 		}
-		done.index = d.takeBuffer()
+		done.Index = d.takeBuffer()
 	}
 	if d.taken == d.fails {
-		done.flags = flagError
+		done.Flags = videodev.FlagError
 	}
-	done.used = uint32(copy(d.memory[coded][done.index], unit))
+	done.Used = uint32(copy(d.memory[coded][done.Index], unit))
 	d.coded = append(d.coded, done)
 	return nil
 }
 
 // unit returns the encoded unit of a picture.
-func (d *double) unit(b buffer) []byte {
+func (d *double) unit(b videodev.Buffer) []byte {
 	key := d.controls[controlForceKey] == 1
 	d.controls[controlForceKey] = 0
 	unit := []byte{0, 0, 0, 1, 0x41}
@@ -244,9 +248,9 @@ func (d *double) unit(b buffer) []byte {
 			unit = append([]byte{0, 0, 0, 1, 0x67, 66, 192, 30, 0, 0, 0, 1, 0x68, 1, 2, 3}, unit...)
 		}
 	}
-	n := len(d.planes(b.kind))
+	n := len(d.planes(b.Type))
 	_, picture := d.kinds()
-	sum := crc32.ChecksumIEEE(d.picture(d.memory[picture][int(b.index)*n:][:n]))
+	sum := crc32.ChecksumIEEE(d.picture(d.memory[picture][int(b.Index)*n:][:n]))
 	return append(unit, byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24))
 }
 
@@ -264,7 +268,7 @@ func (d *double) picture(planes [][]byte) (out []byte) {
 		}
 	}
 	half := d.width / 2
-	switch letters(d.pixels) {
+	switch videodev.Letters(d.pixels) {
 	case "YU12":
 		lines(rest, d.stride/2, half, 1, 0)
 		lines(rest[len(rest)/2:], d.stride/2, half, 1, 0)
@@ -281,10 +285,10 @@ func (d *double) picture(planes [][]byte) (out []byte) {
 	return out
 }
 
-func (d *double) dequeue(b *buffer) error {
+func (d *double) dequeue(b *videodev.Buffer) error {
 	coded, _ := d.kinds()
 	list := &d.pictures
-	if b.kind == coded {
+	if b.Type == coded {
 		list = &d.coded
 	}
 	if len(*list) == 0 {
@@ -292,9 +296,9 @@ func (d *double) dequeue(b *buffer) error {
 	}
 	done := (*list)[0]
 	*list = (*list)[1:]
-	b.index, b.flags, b.used, b.seconds, b.microseconds = done.index, done.flags, done.used, done.seconds, done.microseconds
+	b.Index, b.Flags, b.Used, b.Seconds, b.Microseconds = done.Index, done.Flags, done.Used, done.Seconds, done.Microseconds
 	if d.multi {
-		(*[maxPlanes]plane)(*(*unsafe.Pointer)(unsafe.Pointer(&b.at)))[0].used = done.used
+		(*[videodev.MaxPlanes]videodev.Plane)(*(*unsafe.Pointer)(unsafe.Pointer(&b.At)))[0].Used = done.Used
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/codec"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // patience is the maximum time that a device may take to encode a picture, or to drain.
@@ -45,11 +46,11 @@ type Encoder struct {
 
 // args holds what the device reads and writes during a call. It is on the heap, where it does not move.
 type args struct {
-	format   format
-	buffer   buffer
-	planes   [maxPlanes]plane
-	control  control
-	controls controls
+	format   videodev.Format
+	buffer   videodev.Buffer
+	planes   [videodev.MaxPlanes]videodev.Plane
+	control  videodev.Control
+	controls videodev.ControlList
 	kind     int32
 }
 
@@ -116,25 +117,22 @@ func newEncoder(n node, path string, f pipeline.Format, coding uint32, bitrate i
 
 // recognize checks that the device can be an encoder, and selects its multi-planar interface if it has one.
 func (e *Encoder) recognize() error {
-	c := &capability{}
-	switch err := e.node.ioctl(queryCapabilities, unsafe.Pointer(c)); {
+	c := &videodev.Capability{}
+	switch err := e.node.Ioctl(videodev.QueryCapabilities, unsafe.Pointer(c)); {
 	case err != nil && e.node.nvidia() && (errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EINVAL)):
 		return e.errorf("%w: %w", errNotServed, err)
 	case err != nil:
 		return e.errorf("it is no device of V4L2: %w", err)
 	}
-	can := c.capabilities
-	if can&hasDevice != 0 {
-		can = c.device
-	}
-	e.multi = can&canMulti != 0
+	can := c.Can()
+	e.multi = can&videodev.CanMulti != 0
 	switch {
-	case can&(canMulti|canSingle) == 0 || can&canStream == 0 && !e.node.nvidia(): // NVIDIA's samples do not ask for it
+	case can&(videodev.CanMulti|videodev.CanSingle) == 0 || can&videodev.CanStream == 0 && !e.node.nvidia(): // NVIDIA's samples do not ask for it
 		return e.errorf("it is not a memory-to-memory device, as an encoder is (capabilities %#x)", can)
 	case e.multi:
-		e.pictures.kind, e.coded.kind = multiPicture, multiCoded
+		e.pictures.kind, e.coded.kind = videodev.OutputMulti, videodev.CaptureMulti
 	default:
-		e.pictures.kind, e.coded.kind = singlePicture, singleCoded
+		e.pictures.kind, e.coded.kind = videodev.Output, videodev.Capture
 	}
 	return nil
 }
@@ -197,15 +195,15 @@ func (e *Encoder) startDevice() error {
 
 // set sets a control.
 func (e *Encoder) set(id uint32, value int) error {
-	e.args.control = control{id: id, value: [2]uint32{uint32(int32(value))}}
-	e.args.controls = controls{which: codecClass, count: 1, list: uintptr(unsafe.Pointer(&e.args.control))}
-	return e.node.ioctl(setControls, unsafe.Pointer(&e.args.controls))
+	e.args.control = videodev.Control{ID: id, Value: [2]uint32{uint32(int32(value))}}
+	e.args.controls = videodev.ControlList{Which: codecClass, Count: 1, List: uintptr(unsafe.Pointer(&e.args.control))}
+	return e.node.Ioctl(videodev.SetControls, unsafe.Pointer(&e.args.controls))
 }
 
 // start makes the device accept pictures.
 func (e *Encoder) start() error {
 	if e.node.nvidia() { // as its samples do: the end of the coded data is an event of V4L2
-		if err := e.node.ioctl(subscribe, unsafe.Pointer(&subscription{kind: eventEnd})); err != nil {
+		if err := e.node.Ioctl(videodev.Subscribe, unsafe.Pointer(&videodev.Subscription{Type: videodev.EventEnd})); err != nil {
 			return e.errorf("its end-of-stream event: %w", err)
 		}
 	}
@@ -216,7 +214,7 @@ func (e *Encoder) start() error {
 	}
 	for _, q := range []*queue{&e.pictures, &e.coded} {
 		e.args.kind = int32(q.kind)
-		if err := e.node.ioctl(streamOn, unsafe.Pointer(&e.args.kind)); err != nil {
+		if err := e.node.Ioctl(videodev.StreamOn, unsafe.Pointer(&e.args.kind)); err != nil {
 			return e.errorf("it does not start: %w", err)
 		}
 	}
@@ -331,9 +329,9 @@ func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 			return nil, -1, err
 		}
 		part, flags := e.part(index)
-		own := len(part) > 0 && e.args.buffer.seconds == e.taken/1e6 && e.args.buffer.microseconds == e.taken%1e6
+		own := len(part) > 0 && e.args.buffer.Seconds == e.taken/1e6 && e.args.buffer.Microseconds == e.taken%1e6
 		switch {
-		case flags&flagError != 0:
+		case flags&videodev.FlagError != 0:
 			err = errDamaged
 		case own && (e.coding != h264 || !setsAlone(part)):
 			unit = part
@@ -354,18 +352,18 @@ func (e *Encoder) code(f *pipeline.Frame) (unit []byte, index int, err error) {
 	}
 }
 
-// part returns the contents and the flags of the buffer of coded data that was just dequeued, or nil and flagError if
-// the device reports an impossible length.
+// part returns the contents and the flags of the buffer of coded data that was just dequeued, or nil and
+// videodev.FlagError if the device reports an impossible length.
 func (e *Encoder) part(index int) (part []byte, flags uint32) {
-	used, offset := int(e.args.buffer.used), 0
+	used, offset := int(e.args.buffer.Used), 0
 	if e.multi {
-		used, offset = int(e.args.planes[0].used), int(e.args.planes[0].dataOffset)
+		used, offset = int(e.args.planes[0].Used), int(e.args.planes[0].Offset)
 	}
 	memory := e.coded.buffers[index][0]
 	if used > len(memory) || offset > used {
-		return nil, flagError
+		return nil, videodev.FlagError
 	}
-	return memory[offset:used], e.args.buffer.flags
+	return memory[offset:used], e.args.buffer.Flags
 }
 
 // Close drains the device (dev-encoder.rst, Drain) and frees it.
@@ -387,7 +385,7 @@ func (e *Encoder) drain() error {
 	for until := time.Now().Add(patience); err == nil; {
 		var index int
 		if index, err = e.dequeue(&e.coded, until); err == nil {
-			if part, flags := e.part(index); flags&flagLast != 0 || len(part) == 0 {
+			if part, flags := e.part(index); flags&videodev.FlagLast != 0 || len(part) == 0 {
 				return nil
 			}
 			err = e.enqueue(&e.coded, index, nil)
@@ -402,9 +400,9 @@ func (e *Encoder) drain() error {
 // stop tells the device that there are no more pictures: NVIDIA's by an empty one (v4l2_nv_extensions.h, EOS Handling).
 func (e *Encoder) stop() error {
 	if e.node.nvidia() {
-		return e.node.ioctl(enqueue, unsafe.Pointer(e.buffer(&e.pictures, 0)))
+		return e.node.Ioctl(videodev.Enqueue, unsafe.Pointer(e.buffer(&e.pictures, 0)))
 	}
-	return e.node.ioctl(encoderCommand, unsafe.Pointer(&command{command: commandStop}))
+	return e.node.Ioctl(videodev.EncoderCommand, unsafe.Pointer(&videodev.Command{Command: videodev.CommandStop}))
 }
 
 func (e *Encoder) errorf(format string, a ...any) error {

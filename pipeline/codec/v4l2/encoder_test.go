@@ -11,10 +11,11 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/codec"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 func newDouble(multi bool, pixels string) *double {
-	return &double{multi: multi, offers: []uint32{fourcc("GREY"), fourcc(pixels)}, lines: 1, controls: map[uint32]int{}, memory: map[uint32][][]byte{}}
+	return &double{multi: multi, offers: []uint32{videodev.Code("GREY"), videodev.Code(pixels)}, lines: 1, controls: map[uint32]int{}, memory: map[uint32][][]byte{}}
 }
 
 // opened opens an H.264 encoder on the double.
@@ -54,13 +55,13 @@ func encodes(t *testing.T, d *double, f pipeline.Format) {
 		key := n%2 == 0
 		unit, err := e.Encode(make([]byte, 0, f.Size()), frame, key)
 		if err != nil || !ends(unit, frame.Bytes) {
-			t.Fatalf("%s, several planes %v: frame %d: % x, %v", letters(d.pixels), d.multi, n, unit, err)
+			t.Fatalf("%s, several planes %v: frame %d: % x, %v", videodev.Letters(d.pixels), d.multi, n, unit, err)
 		}
 		if begins := bytes.HasPrefix(unit, append(append([]byte(nil), unitStart...), sps...)); begins != key || bytes.Count(unit, sps) > 1 {
 			t.Errorf("frame %d, key frame %v: % x", n, key, unit)
 		}
 	}
-	if !d.multi && d.span != fullRange {
+	if !d.multi && d.span != videodev.FullRange {
 		t.Errorf("range of samples %d", d.span)
 	}
 	if err := e.SetBitrate(1_000_000); err != nil || d.controls[controlBitrate] != 1_000_000 {
@@ -81,14 +82,14 @@ func TestRefusals(t *testing.T) {
 		`it takes ["GREY" "RGB3"], and no 4:2:0`: newDouble(true, "RGB3"),
 		"bit rate 2000000: invalid argument":     {without: []uint32{controlBitrate}},
 		"key frame: invalid argument":            {without: []uint32{controlForceKey, controlForceOld}},
-		"it is no device of V4L2":                {cannot: queryCapabilities},
-		"H264 of 200x90: input/output error":     {cannot: setFormat},
-		"buffers of H264: input/output error":    {cannot: makeBuffers},
-		"buffer 0: input/output error":           {cannot: queryBuffer},
-		"a buffer for coded data":                {cannot: enqueue},
-		"it does not start":                      {cannot: streamOn},
-		"frame 0: input/output error":            {cannot: dequeue},
-		"it codes 200x96 instead of 200x90":      {lines: 16, cannot: setSelection},
+		"it is no device of V4L2":                {cannot: videodev.QueryCapabilities},
+		"H264 of 200x90: input/output error":     {cannot: videodev.SetFormat},
+		"buffers of H264: input/output error":    {cannot: videodev.MakeBuffers},
+		"buffer 0: input/output error":           {cannot: videodev.QueryBuffer},
+		"a buffer for coded data":                {cannot: videodev.Enqueue},
+		"it does not start":                      {cannot: videodev.StreamOn},
+		"frame 0: input/output error":            {cannot: videodev.Dequeue},
+		"it codes 200x96 instead of 200x90":      {lines: 16, cannot: videodev.SetSelection},
 		"could not encode it":                    {fails: 1},
 		"nothing for 5s":                         {hangs: 1},
 	} {

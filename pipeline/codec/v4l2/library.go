@@ -15,6 +15,8 @@ import (
 
 	"github.com/ebitengine/purego"
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // Libraries through which NVIDIA's encoder must be used, in the packages nvidia-l4t-multimedia and
@@ -112,7 +114,7 @@ func (t *through) call(f uintptr, args ...uintptr) (uintptr, error) {
 	return r, unix.Errno(**(**int32)(unsafe.Pointer(&at)))
 }
 
-func (t *through) ioctl(request uintptr, argument unsafe.Pointer) error {
+func (t *through) Ioctl(request uintptr, argument unsafe.Pointer) error {
 	for {
 		if _, err := t.call(t.ioctls, t.fd, request, uintptr(argument)); !errors.Is(err, unix.EINTR) {
 			return err
@@ -123,17 +125,17 @@ func (t *through) ioctl(request uintptr, argument unsafe.Pointer) error {
 // mmap maps a plane by the descriptor that the device exports for it, as NVIDIA's samples do (NvBuffer.cpp and
 // NvV4l2ElementPlane.cpp), and finds the surface of a picture's plane. The descriptor belongs to the device, which finds
 // the surface by it.
-func (t *through) mmap(p planeOf, offset int64, length int) ([]byte, error) {
-	x := &exportBuffer{planeOf: p}
-	if err := t.ioctl(export, unsafe.Pointer(x)); err != nil {
+func (t *through) mmap(p videodev.PlaneOf, offset int64, length int) ([]byte, error) {
+	x := &videodev.ExportBuffer{PlaneOf: p}
+	if err := t.Ioctl(videodev.Export, unsafe.Pointer(x)); err != nil {
 		return nil, fmt.Errorf("VIDIOC_EXPBUF: %w", err)
 	}
-	b, err := unix.Mmap(int(x.fd), offset, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil || p.kind == multiCoded { // the samples read coded data without more ado
+	b, err := unix.Mmap(int(x.FD), offset, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil || p.Type == videodev.CaptureMulti { // the samples read coded data without more ado
 		return b, err
 	}
 	surface := new(uintptr)
-	if r, _, _ := purego.SyscallN(t.fromFd, uintptr(x.fd), uintptr(unsafe.Pointer(surface))); int32(r) != 0 || *surface == 0 {
+	if r, _, _ := purego.SyscallN(t.fromFd, uintptr(x.FD), uintptr(unsafe.Pointer(surface))); int32(r) != 0 || *surface == 0 {
 		return nil, errors.Join(fmt.Errorf("NvBufSurfaceFromFd: result %d", int32(r)), unix.Munmap(b))
 	}
 	t.surfaces[&b[0]] = *surface

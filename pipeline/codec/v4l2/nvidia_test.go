@@ -18,6 +18,7 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // nvidiaDouble compiles the stand-in for NVIDIA's libraries and returns its path. options are passed to gcc.
@@ -103,14 +104,14 @@ func (n *negligent) sync(plane int, b []byte) error {
 	return n.through.sync(plane, b)
 }
 
-func (n *negligent) ioctl(request uintptr, at unsafe.Pointer) error {
-	err := n.through.ioctl(request, at)
+func (n *negligent) Ioctl(request uintptr, at unsafe.Pointer) error {
+	err := n.through.Ioctl(request, at)
 	for plane, b := range n.mapped {
-		if request == enqueue {
+		if request == videodev.Enqueue {
 			err = errors.Join(err, n.through.sync(plane, b))
 		}
 	}
-	if request == enqueue {
+	if request == videodev.Enqueue {
 		n.mapped = nil
 	}
 	return err

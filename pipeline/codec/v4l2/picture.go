@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/tegracast/tegracast/pipeline"
+
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 // fill copies an I420 picture into the planes of a buffer.
@@ -13,13 +15,13 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 	w, h, stride := f.Format.Width, f.Format.Height, f.Format.Stride
 	luma, chroma := f.Bytes, f.Bytes[stride*h:]
 	u, v := chroma[:stride/2*(h/2)], chroma[stride/2*(h/2):]
-	wide, lines := int(q.planes[0].stride), q.height
-	joined := q.pixels == fourcc("NV12") || q.pixels == fourcc("NM12")
+	wide, lines := int(q.planes[0].Stride), q.height
+	joined := q.pixels == videodev.Code("NV12") || q.pixels == videodev.Code("NM12")
 	y, c := planes[0], []byte(nil)
 	narrow := wide / 2
 	switch {
 	case len(planes) > 1: // each plane in separate memory
-		c, narrow = planes[1], int(q.planes[1].stride)
+		c, narrow = planes[1], int(q.planes[1].Stride)
 	default:
 		c = y[min(wide*lines, len(y)):]
 		if joined {
@@ -38,8 +40,8 @@ func (q *queue) fill(planes [][]byte, f *pipeline.Frame) error {
 	if joined {
 		least = w
 	}
-	if len(planes) > 2 && int(q.planes[2].stride) != narrow {
-		return fmt.Errorf("planes of chroma have lines of %d and %d bytes", narrow, q.planes[2].stride)
+	if len(planes) > 2 && int(q.planes[2].Stride) != narrow {
+		return fmt.Errorf("planes of chroma have lines of %d and %d bytes", narrow, q.planes[2].Stride)
 	}
 	if wide < w || narrow < least || len(y) < wide*h || len(c) < narrow*(h/2) || len(second) < narrow*(h/2) {
 		return fmt.Errorf("planes of %d and %d bytes, %d a line, do not take %dx%d", len(y), len(c), wide, w, h)

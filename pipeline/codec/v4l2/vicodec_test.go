@@ -19,6 +19,8 @@ import (
 	"github.com/tegracast/tegracast/board/vjetson"
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
+
+	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
 var device = flag.String("device", "", "device file of an encoder of FWHT")
@@ -72,14 +74,14 @@ func TestDevice(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := newEncoder(n, *device, f, fourcc("FWHT"), 0)
+		e, err := newEncoder(n, *device, f, videodev.Code("FWHT"), 0)
 		if err == nil {
 			err = e.start()
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("pictures are %s, several planes: %v", letters(e.pictures.pixels), e.multi)
+		t.Logf("pictures are %s, several planes: %v", videodev.Letters(e.pictures.pixels), e.multi)
 		last := 0
 		for i := range count * round { // none in the first round: the encoder is closed at once
 			picture := rtptest.Frame(f, i)
@@ -108,8 +110,8 @@ func TestDevice(t *testing.T) {
 	}
 	small := rtptest.Format(t, pipeline.I420, w/2, h/2, 30)
 	for want, refused := range map[string]func(n node) (*Encoder, error){
-		"it makes or takes FWHT and no H264": func(n node) (*Encoder, error) { return newEncoder(n, *device, f, fourcc("H264"), 0) },
-		"it codes 640x368 instead of 320x18": func(n node) (*Encoder, error) { return newEncoder(n, *device, small, fourcc("FWHT"), 0) },
+		"it makes or takes FWHT and no H264": func(n node) (*Encoder, error) { return newEncoder(n, *device, f, videodev.Code("H264"), 0) },
+		"it codes 640x368 instead of 320x18": func(n node) (*Encoder, error) { return newEncoder(n, *device, small, videodev.Code("FWHT"), 0) },
 	} {
 		n, err := open(*device)
 		if err != nil {
