@@ -83,7 +83,7 @@ func NewFormat(p PixelFormat, width, height int, rate Rate) (Format, error) {
 		f.Color = BT709Limited
 	case RGB24:
 		f.Color = BT709Full
-	case I420:
+	case I420, MJPEG:
 		f.Color = BT601Full
 	}
 	return f, f.Validate()

@@ -85,7 +85,7 @@ type Fence interface {
 // sink, writes headers into the gaps between the payloads.
 type Frame struct {
 	Format   Format
-	Bytes    []byte  // the CPU's view, Format.Size() long; nil in device memory
+	Bytes    []byte  // the CPU's view, Format.Size() long, or shorter if the pixels are MJPEG; nil in device memory
 	Device   uintptr // device pointer to the same memory; 0 if there is none
 	Sequence uint64  // counted by the FPGA or the source; a gap means lost frames
 	Group    uint64  // number of the frame among those that belong together (Member); 0: it belongs to none

@@ -55,6 +55,10 @@ const (
 	NV12  PixelFormat = 'N' | 'V'<<8 | '1'<<16 | '2'<<24 // 4:2:0, 8 bits, plane Y, plane of Cb Cr pairs with the same stride
 )
 
+// MJPEG means that each frame is a JPEG file, whose length Frame.Bytes has. Format.Size is the maximum length. Huffman
+// tables may be absent, as in Motion JPEG; they are then those of ITU-T T.81 Annex K.3.
+const MJPEG PixelFormat = 'M' | 'J'<<8 | 'P'<<16 | 'G'<<24
+
 func (p PixelFormat) String() string {
 	if p == 0 {
 		return "none"
@@ -136,6 +140,8 @@ func (p PixelFormat) Group() PixelGroup {
 		return PixelGroup{1, 3}
 	case I420, NV12:
 		return PixelGroup{2, 2}
+	case MJPEG: // room for a file
+		return PixelGroup{1, 2}
 	}
 	s, ok := p.Samples()
 	switch {

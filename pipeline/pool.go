@@ -129,7 +129,7 @@ func (p *Pool) Lease(i int) (*Frame, error) {
 func (p *Pool) take(i int) *Frame {
 	f := p.frames[i]
 	f.Sequence, f.Group, f.Times, f.Flags, f.CRC, f.Ready, f.Results = 0, 0, Times{}, 0, 0, nil, f.Results[:0]
-	f.emitter = nil
+	f.Bytes, f.emitter = p.slots[i].Bytes, nil
 	f.arrival.state.Store(whole)
 	f.lease.holders.Store(1)
 	runtime.Callers(3, f.lease.place[:])

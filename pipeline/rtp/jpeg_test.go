@@ -86,9 +86,10 @@ func jpegPackets(t *testing.T, e JPEGEncoder) {
 				}
 				wire := packets(t, s, frame)
 				quant, scan := rfc2435(t, wire, tt.w, tt.h)
-				file := AppendJFIF(nil, tt.w, tt.h, quant, &s.Packetizer.(*jpegPacketizer).parser.huffman)
-				if len(file) != JFIFHeader {
-					t.Fatalf("JFIF header of %d bytes, want %d", len(file), JFIFHeader)
+				header := JPEGHeader{Type: jpeg420}
+				file := header.AppendJFIF(nil, tt.w, tt.h, quant, &s.Packetizer.(*jpegPacketizer).parser.huffman)
+				if len(file) != header.FileHeader() {
+					t.Fatalf("JFIF header of %d bytes, want %d", len(file), header.FileHeader())
 				}
 				file = append(append(file, scan...), 0xff, 0xd9)
 				got, err := jpeg.Decode(bytes.NewReader(file))
@@ -148,27 +149,27 @@ func TestJPEGParserRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, b := range map[string][]byte{
-		"empty":            nil,
-		"no SOI":           good[2:],
-		"grey":             grey.Bytes(),
-		"progressive":      edit(at(0xc0)+1, 0xc2),
-		"12 bits":          edit(at(0xc0)+4, 12),
-		"4:2:2":            edit(at(0xc0)+11, 0x21),
-		"width 0":          edit(at(0xc0)+7, 0, 0),
-		"two SOF":          insert(at(0xc4), good[at(0xc0):at(0xc4)]...),
-		"16-bit table":     edit(at(0xdb)+4, 0x10),
-		"other Huffman":    edit(at(0xc4)+21, 9),
-		"restart interval": insert(at(0xda), 0xff, 0xdd, 0, 4, 0, 8),
-		"no tables":        slices.Concat(good[:at(0xdb)], good[at(0xc0):]),
-		"no Huffman":       slices.Concat(good[:at(0xc4)], good[at(0xda):]),
-		"a third table":    edit(at(0xc0)+18, 0),
-		"swapped tables":   edit(at(0xda)+6, 0x11),
-		"no EOI":           good[:len(good)-2],
-		"bytes after EOI":  append(slices.Clone(good), 0),
-		"marker in scan":   edit(at(0xda)+40, 0xff, 0xd0),
-		"long segment":     edit(at(0xdb)+2, 0xff, 0xff),
-		"short segment":    edit(at(0xdb)+2, 0, 1),
-		"no scan":          slices.Concat(good[:at(0xda)+14], []byte{0xff, 0xd9}),
+		"empty":          nil,
+		"no SOI":         good[2:],
+		"grey":           grey.Bytes(),
+		"progressive":    edit(at(0xc0)+1, 0xc2),
+		"12 bits":        edit(at(0xc0)+4, 12),
+		"4:4:4":          edit(at(0xc0)+11, 0x11),
+		"tall MCUs":      edit(at(0xc0)+11, 0x22, 0, 2, 0x12, 1, 3, 0x12), // 4:2:2 as FFmpeg writes it
+		"width 0":        edit(at(0xc0)+7, 0, 0),
+		"two SOF":        insert(at(0xc4), good[at(0xc0):at(0xc4)]...),
+		"16-bit table":   edit(at(0xdb)+4, 0x10),
+		"other Huffman":  edit(at(0xc4)+21, 9),
+		"short interval": insert(at(0xda), 0xff, 0xdd, 0, 3, 8),
+		"no tables":      slices.Concat(good[:at(0xdb)], good[at(0xc0):]),
+		"some Huffman":   slices.Concat(good[:at(0xc4)], []byte{0xff, 0xc4, 0, 31}, good[at(0xc4)+4:at(0xc4)+33], good[at(0xda):]),
+		"a third table":  edit(at(0xc0)+18, 0),
+		"swapped tables": edit(at(0xda)+6, 0x11),
+		"no EOI":         good[:len(good)-2],
+		"marker in scan": edit(at(0xda)+40, 0xff, 0xd0),
+		"long segment":   edit(at(0xdb)+2, 0xff, 0xff),
+		"short segment":  edit(at(0xdb)+2, 0, 1),
+		"no scan":        slices.Concat(good[:at(0xda)+14], []byte{0xff, 0xd9}),
 	} {
 		if _, err := p.parse(b); !errors.Is(err, ErrJPEG) {
 			t.Errorf("%s: %v", name, err)
@@ -225,6 +226,9 @@ func FuzzJPEG(f *testing.F) {
 	good := encode(f, rtptest.Frame(format, 0), 50)
 	f.Add(good)
 	f.Add(good[:len(good)/2])
+	for _, file := range cameraFiles(f) {
+		f.Add(file)
+	}
 	f.Add([]byte{0xff, 0xd8, 0xff, 0xd9})
 	p := newJPEGParser()
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -239,10 +243,8 @@ func FuzzJPEG(f *testing.F) {
 			t.Fatalf("accepted %+v", img)
 		}
 		// A file that the parser accepts must be unchanged after a round trip through our own header.
-		again := AppendJFIF(nil, img.width, img.height, slices.Concat(img.quant[0], img.quant[1]), &p.huffman)
-		again = append(append(again, img.scan...), 0xff, 0xd9)
-		back, err := newJPEGParser().parse(again)
-		if err != nil || !bytes.Equal(back.scan, img.scan) || !bytes.Equal(back.quant[1], img.quant[1]) {
+		back, err := newJPEGParser().parse(p.rebuild(nil, &img))
+		if err != nil || !bytes.Equal(back.scan, img.scan) || !bytes.Equal(back.quant[1], img.quant[1]) || back.kind != img.kind || back.restart != img.restart {
 			t.Fatalf("rebuilt file: %v", err)
 		}
 	})

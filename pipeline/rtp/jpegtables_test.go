@@ -20,7 +20,7 @@ func TestTablesOfOthers(t *testing.T) {
 		"none": {0, 0, 0, 0}, "half": {0, 32, 0, 0}, "longer than the payload": {0, 640, 0, 0},
 		"16 bits": {1, 128, 0, 0}, "chroma of 16 bits": {2, 192, 0, 0},
 	} {
-		payload := []byte{0, 0, 0, 0, jpegType, 255, 2, 2, 0, tt.precision, byte(tt.length >> 8), byte(tt.length)}
+		payload := []byte{0, 0, 0, 0, jpeg420, 255, 2, 2, 0, tt.precision, byte(tt.length >> 8), byte(tt.length)}
 		tables := append(append(table(1), table(2)...), table(3)...)
 		payload = append(append(payload, tables[:min(tt.length, len(tables))]...), 0xaa)
 		f, ok := ParseJPEG(payload)

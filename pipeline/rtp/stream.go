@@ -180,7 +180,7 @@ func (s Stream) CheckFormat(f pipeline.Format) error {
 		return nil
 	case s.Payload == Raw && (!raw || f.Pixel == 0):
 		return bad("pixels must be one of %s: let a stage convert them", rawPixels())
-	case planar && f.Pixel != pipeline.I420:
+	case planar && f.Pixel != pipeline.I420 && (f.Pixel != pipeline.MJPEG || s.Payload != JPEG):
 		return bad("pixels must be %s: let a stage convert them", pipeline.I420)
 	case s.Payload == JPEG && f.Color != pipeline.BT601Full:
 		return bad("colours are %s, and those of JPEG are %s (JFIF): send them as %s or %s", f.Color, pipeline.BT601Full, H264, Raw)

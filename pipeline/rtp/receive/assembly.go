@@ -151,7 +151,7 @@ func (d *rawDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32)
 	return a.mem, a.crc, uint32(a.total)
 }
 
-// jpegDepacketizer implements RFC 2435 type 1 with in-band quantization tables.
+// jpegDepacketizer implements RFC 2435 types 0, 1, 64 and 65 with in-band quantization tables.
 type jpegDepacketizer struct {
 	media   rtp.Media
 	huffman [4][]byte
@@ -181,11 +181,11 @@ func (d *jpegDepacketizer) addPayload(a *assembly, _ uint64, payload []byte, mar
 	if marker {
 		a.total = end
 	}
-	if need := rtp.JFIFHeader + end + 2; need > len(a.mem) {
+	if need := f.Header.FileHeader() + end + 2; need > len(a.mem) {
 		a.mem = append(a.mem, make([]byte, max(need, 2*len(a.mem), 1<<18)-len(a.mem))...)
 	}
 	if a.got.add(f.Offset, end) {
-		copy(a.mem[rtp.JFIFHeader+f.Offset:], f.Scan)
+		copy(a.mem[f.Header.FileHeader()+f.Offset:], f.Scan)
 	}
 	return nil
 }
@@ -198,9 +198,9 @@ func (d *jpegDepacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32
 	if (d.media.Width+7)&^7 == w && (d.media.Height+7)&^7 == h {
 		w, h = d.media.Width, d.media.Height
 	}
-	rtp.AppendJFIF(a.mem[:0], w, h, a.quant[:], &d.huffman)
-	end := rtp.JFIFHeader + a.total
-	checked := a.mem[rtp.JFIFHeader:end]
+	start := len(a.jpeg.AppendJFIF(a.mem[:0], w, h, a.quant[:], &d.huffman))
+	end := start + a.total
+	checked := a.mem[start:end]
 	if n := len(checked); n < 2 || string(checked[n-2:]) != rtp.JPEGEnd {
 		end += copy(a.mem[end:], rtp.JPEGEnd)
 	}
