@@ -26,6 +26,7 @@ var ErrNoTurboJPEG = errors.New("no TurboJPEG")
 // turboLibrary holds the functions of TurboJPEG (turbojpeg.h). It is never unloaded.
 type turboLibrary struct {
 	init, destroy, size, compress, trouble uintptr
+	initDecoder, header, decompress        uintptr
 }
 
 var loadedTurbo struct {
@@ -40,7 +41,8 @@ func loadTurbo() (*turboLibrary, error) {
 		l := &turboLibrary{}
 		if err := symbols(TurboJPEGName, map[string]*uintptr{
 			"tjInitCompress": &l.init, "tjDestroy": &l.destroy, "tjBufSize": &l.size, "tjCompressFromYUVPlanes": &l.compress,
-			"tjGetErrorStr2": &l.trouble,
+			"tjGetErrorStr2": &l.trouble, "tjInitDecompress": &l.initDecoder, "tjDecompressHeader3": &l.header,
+			"tjDecompressToYUVPlanes": &l.decompress,
 		}); err != nil {
 			return nil, fmt.Errorf("%w: %s: %w", ErrNoTurboJPEG, distribution.TurboJPEG.Advice(os.DirFS("/")), err)
 		}
@@ -73,6 +75,9 @@ func NewTurboJPEG(quality int) (*TurboJPEG, error) {
 // Constants of turbojpeg.h.
 const (
 	turbo420       = 2    // TJSAMP_420
+	turboGrey      = 3    // TJSAMP_GRAY
+	turboYCbCr     = 1    // TJCS_YCbCr
+	turboGreyscale = 2    // TJCS_GRAY
 	turboNoRealloc = 1024 // TJFLAG_NOREALLOC
 )
 

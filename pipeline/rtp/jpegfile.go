@@ -5,6 +5,8 @@ package rtp
 import (
 	"bytes"
 	"fmt"
+
+	"github.com/tegracast/tegracast/pipeline/mjpeg"
 )
 
 // JPEG markers (ITU-T T.81 Table B.1), without the preceding 0xff.
@@ -50,7 +52,7 @@ type jpegParser struct {
 	factors [3]byte // sampling factors of the components
 }
 
-func newJPEGParser() *jpegParser { return &jpegParser{huffman: HuffmanTables()} }
+func newJPEGParser() *jpegParser { return &jpegParser{huffman: mjpeg.HuffmanTables()} }
 
 func (p *jpegParser) bad(format string, a ...any) error {
 	return fmt.Errorf("%w: byte %d: %s", ErrJPEG, p.pos, fmt.Sprintf(format, a...))
@@ -211,7 +213,7 @@ func (p *jpegParser) rebuild(b []byte, img *jpegImage) []byte {
 	return append(b, JPEGEnd...)
 }
 
-// jfifHeader is the length in bytes of a header that AppendJFIF appends with the tables of HuffmanTables, without the
+// jfifHeader is the length in bytes of a header that AppendJFIF appends with the tables of mjpeg.HuffmanTables, without the
 // restart interval, and restartSegment that of the interval's segment.
 const (
 	jfifHeader     = 2 + 18 + 2*69 + 19 + 4 + 2*(17+12+17+162) + 14
@@ -230,7 +232,7 @@ func (h JPEGHeader) FileHeader() int {
 const JPEGEnd = "\xff\xd9"
 
 // AppendJFIF appends a JFIF header for a scan of a frame with header h to b (RFC 2435 Appendix B). width and height are
-// in pixels. quant contains the tables of luma and chroma, 64 bytes each; huffman is as returned by HuffmanTables.
+// in pixels. quant contains the tables of luma and chroma, 64 bytes each; huffman is as returned by mjpeg.HuffmanTables.
 func (h JPEGHeader) AppendJFIF(b []byte, width, height int, quant []byte, huffman *[4][]byte) []byte {
 	luma := byte(0x21)
 	if h.Type&^jpegRestart == jpeg420 {

@@ -10,6 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/convert"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/auto"
 	"github.com/tegracast/tegracast/pipeline/isp/cuda"
@@ -26,6 +27,9 @@ func init() { addStage((*stageOpener).openISP) }
 
 // openISP opens an isp, with the control loop that uses its statistics, if one is configured.
 func (op *stageOpener) openISP(f *flow, c *config.Stage, k *config.ISP) (stage, error) {
+	if k.Converts(f.source.Format()) {
+		return convert.New(convert.Config{Workers: cmp.Or(k.Workers, op.processors), Logger: op.log.With("isp", k.Name)}), nil
+	}
 	cfg := k.Config()
 	loop, err := newControlLoop(f.source, k, &cfg, op.log)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/preview"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/convert"
 	"github.com/tegracast/tegracast/pipeline/record"
 	"github.com/tegracast/tegracast/pipeline/record/export"
 )
@@ -27,11 +28,34 @@ func (p *pictures) takeStill(ctx context.Context, name, kind string) (still, err
 	if err != nil {
 		return still{}, err
 	}
+	if kind == "png" {
+		if frame, err = inRGB(frame); err != nil {
+			return still{}, err
+		}
+	}
 	var file bytes.Buffer
 	if err := export.WriteStill(&file, kind, frame, camera, shot); err != nil {
 		return still{}, err
 	}
 	return still{Sequence: frame.Sequence, File: file.Bytes()}, nil
+}
+
+// inRGB returns a picture as RGB24, or the frame itself if it has no pixels that package convert knows.
+func inRGB(f *pipeline.Frame) (*pipeline.Frame, error) {
+	if f.Format.Pixel == pipeline.RGB24 || convert.CheckInput(f.Format) != nil {
+		return f, nil
+	}
+	format, err := pipeline.NewFormat(pipeline.RGB24, f.Format.Width, f.Format.Height, f.Format.Rate)
+	if err != nil {
+		return nil, err
+	}
+	rgb := &pipeline.Frame{Format: format, Bytes: make([]byte, format.Size()), Sequence: f.Sequence, Times: f.Times}
+	s := convert.New(convert.Config{})
+	err = s.Plan(f.Format, []pipeline.Format{format})
+	if err == nil {
+		err = s.Process(context.Background(), f, []*pipeline.Frame{rgb})
+	}
+	return rgb, errors.Join(err, s.Close())
 }
 
 // copyFrame waits for the next frame and returns a copy of it, its source's name, and the settings with which it was

@@ -193,6 +193,8 @@ type Pictures struct {
 	Turned bool // their width is the height of the source's frames, and their height the width
 	Pixel  pipeline.PixelFormat
 	Known  bool // if neither Any nor Known, Pixel is unknown until a file is opened
+
+	Converted bool // they are converted from pictures of 8 bits
 }
 
 // Same reports whether the sections of two stages, with defaults filled in, and the models that they name are equal.

@@ -72,6 +72,8 @@ func (p *passed) resolve(r *resolver, at yamlfile.Section, from, pixels string) 
 		return in, at.Key("from").Errorf("there is no source and no stage above this one called %q", from)
 	case in.None:
 		return in, at.Key("from").Errorf("%q outputs results, not pictures: give this stage the same from as that one", from)
+	case in.Pixel == pipeline.MJPEG:
+		return in, at.Key("from").Errorf("%q delivers JPEG files, which %s", from, decodes)
 	case pixels != "" && !in.Any:
 		return in, at.Key("pixels").Errorf("%q delivers its frames as they are: leave pixels out", from)
 	case in.Any:

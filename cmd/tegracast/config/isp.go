@@ -9,15 +9,19 @@ import (
 	"image"
 	"io"
 	"math"
+	"reflect"
+	"slices"
+	"strings"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/convert"
 	"github.com/tegracast/tegracast/pipeline/files"
 	"github.com/tegracast/tegracast/pipeline/isp"
 	"github.com/tegracast/tegracast/pipeline/isp/cuda"
 )
 
-// ISP is a stage that makes pictures from a sensor's frames.
+// ISP is a stage that makes pictures from a sensor's frames, or converts those of a source of pictures.
 type ISP struct {
 	Name         string         `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the stage, by which kernels and outputs refer to it."`
 	From         string         `yaml:"from,omitempty" jsonschema_description:"Name of a source (default: the first one)."`
@@ -79,7 +83,9 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case source == nil:
 		return at.Key("from").Errorf("there is no source %q", c.From)
 	case !source.FormatKnown:
-		return at.Errorf("source %q delivers pictures: an isp takes a sensor's frames (sensor)", c.From)
+		return at.Errorf("the frames of source %q are known only when it is opened: an isp takes those of a sensor, or of a camera with width, height and pixels", c.From)
+	case c.Converts(source.Format):
+		return c.resolvePictures(at, s, source)
 	case c.Device == "cuda" && r.out.Memory == "host":
 		return at.Key("device").Errorf("cuda needs memory: cuda or auto")
 	case c.BlackLevels != nil && c.BlackLevel != 0:
@@ -113,6 +119,27 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 		s.MayHold = cuda.Holds
 	}
 	return checkAuto(c.Auto, r, at.Key("auto"), c.Name, source)
+}
+
+// Converts reports whether frames of format f are pictures, which the stage converts.
+func (c *ISP) Converts(f pipeline.Format) bool { return slices.Contains(convert.Inputs(), f.Pixel) }
+
+// resolvePictures is resolve for a source of pictures. It refuses what is for the samples of a sensor.
+func (c *ISP) resolvePictures(at yamlfile.Section, s *Stage, source *Source) error {
+	if c.Device == "cuda" {
+		return at.Key("device").Errorf("pictures are converted by the CPU: leave device out")
+	}
+	section, only := reflect.ValueOf(*c), []string{"name", "from", "device", "workers"}
+	for i := range section.NumField() {
+		if key, _, _ := strings.Cut(section.Type().Field(i).Tag.Get("yaml"), ","); key != "" && !slices.Contains(only, key) && !section.Field(i).IsZero() {
+			return at.Key(key).Errorf("%q delivers pictures, which are converted only: leave %s out", c.From, key)
+		}
+	}
+	if err := convert.CheckInput(source.Format); err != nil {
+		return at.Errorf("%s", plain(err, convert.ErrUnsupported))
+	}
+	s.Pictures, s.Holds = Pictures{Any: true, Converted: true}, 1
+	return nil
 }
 
 // checkDeviceOnly implements StageKind.

@@ -59,6 +59,8 @@ func (c *Kernel) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 		return at.Key("from").Errorf("there is no source, isp or kernel above this one called %q", c.From)
 	case in.None:
 		return at.Key("from").Errorf("kernel %q outputs results, not pictures: give this kernel the same from as that one", c.From)
+	case in.Pixel == pipeline.MJPEG:
+		return at.Key("from").Errorf("%q delivers JPEG files, which %s", c.From, decodes)
 	case c.Pixels != "" && !in.Any:
 		return at.Key("pixels").Errorf("%q passes its frames on unchanged: leave pixels out", c.From)
 	case in.Any:

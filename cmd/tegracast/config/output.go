@@ -40,12 +40,15 @@ func (c *OutputSection) restarts() *OutputSection {
 // fits refuses an output that cannot send the pictures that it would get.
 func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 	source, stage := a.Source(o.Source), a.Stage(o.From)
+	_, samples := source.Format.Pixel.Samples()
 	what := fmt.Sprintf("source %q", o.From)
 	if stage != nil {
 		what = fmt.Sprintf("%s %q", stage.what, o.From)
 	}
 	switch {
 	case o.results:
+	case o.asIs && in.Pixel == pipeline.MJPEG:
+		return at.Key("from").Errorf("%s delivers JPEG files, which %s", what, decodes)
 	case o.asIs && o.shrink() > 1:
 		return at.Key("scale").Errorf("%s is taken as it is: leave scale out", what)
 	case o.asIs:
@@ -55,14 +58,27 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 		return at.Key("scale").Errorf("the pictures of %s cannot be scaled: leave scale out", what)
 	case stage != nil && !in.Any && in.Known && in.Pixel != o.pixels:
 		return at.Key("from").Errorf("%s makes %s, but the output sends %s: give both the same pixels", what, in.Pixel, o.pixels)
-	case stage == nil && source.FormatKnown:
+	case stage == nil && source.FormatKnown && samples:
 		return at.Key("from").Errorf("%s delivers Bayer frames, which need an isp: add one with from: %s, and name it here", what, o.From)
+	case stage == nil && source.FormatKnown && in.Pixel != o.pixels && !o.sendsFiles(in.Pixel):
+		return at.Key("from").Errorf("%s delivers %s, but the output sends %s: add an isp with from: %s, and name it here", what, in.Pixel, o.pixels, o.From)
+	case in.Converted && o.pixels == pipeline.UYVP:
+		return at.Key("from").Errorf("%s has pictures of 8 bits: leave pixels: uyvp out", what)
 	}
 	if !source.FormatKnown {
 		return nil // known when the file is opened
 	}
 	_, _, err := o.Formats(source.Format)
 	return err
+}
+
+// decodes completes the message that frames are JPEG files.
+const decodes = "an isp decodes: add one that reads from it, and name it here"
+
+// sendsFiles reports whether the output sends frames with these pixels as they are because they are JPEG files.
+func (o *Output) sendsFiles(p pipeline.PixelFormat) bool {
+	stream, is := o.Kind.(*RTP)
+	return is && stream.Payload.V == rtp.JPEG && p == pipeline.MJPEG
 }
 
 // slice sets Slices and Whole of o, and Slices of its source: frames leave while they arrive, unless the output's
@@ -133,6 +149,12 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 	}
 	width, height := o.Size(in)
 	by := o.shrink()
+	if o.From == o.Source && by == 1 && (in.Pixel == o.pixels || o.sendsFiles(in.Pixel)) {
+		if own = in; o.Rate.Num > 0 && o.Rate.Period() > in.Rate.Period() {
+			own.Rate = o.Rate
+		}
+		return in, own, o.sends(own)
+	}
 	if width%by != 0 || height%by != 0 {
 		return want, own, o.formatAt.Errorf("%s of %dx%d is no whole number of pixels and lines", o.section.Scale, width, height)
 	}
@@ -204,7 +226,7 @@ const viewWidth = 960
 // the output cannot be viewed.
 func (o *Output) View(in pipeline.Format) (view pipeline.Format, from pipeline.PixelFormat) {
 	width, height := o.Size(in)
-	if o.passed {
+	if o.passed || o.From == o.Source {
 		by := (width + viewWidth - 1) / viewWidth
 		if view, err := pipeline.NewFormat(pipeline.I420, width/by&^1, height/by&^1, in.Rate); err == nil {
 			return view, cmp.Or(o.passes, in.Pixel)

@@ -38,7 +38,7 @@ var samplers = map[pipeline.PixelFormat]func(f *pipeline.Frame, x, y int) (byte,
 }
 
 // Shows reports whether frames with these pixels can be viewed as they are.
-func Shows(p pipeline.PixelFormat) bool { return samplers[p] != nil }
+func Shows(p pipeline.PixelFormat) bool { return samplers[p] != nil || p == pipeline.MJPEG }
 
 // convert writes the picture of f, which Shows, to a frame of I420 with the colours of JPEG, of any size: each pixel is the
 // nearest one of f.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/mjpeg"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -49,7 +50,7 @@ type Sink struct {
 }
 
 // New returns a sink that makes pictures of a format, which must be I420 with the colours of JPEG, of frames that have it or
-// whose pixels it Shows.
+// whose pixels it Shows. Frames that are JPEG files are shown as they are.
 func New(f pipeline.Format, encoder rtp.JPEGEncoder) *Sink {
 	return &Sink{encoder: encoder, picture: pipeline.Frame{Format: f}, room: make([]byte, 0, 4*f.Size()+4<<10), next: make(chan struct{})}
 }
@@ -69,7 +70,7 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 			q.Done(f)
 			continue
 		}
-		file, err := s.encoder.Encode(s.room, s.convert(f))
+		file, err := s.encode(f)
 		if err != nil {
 			q.Fail(f, pipeline.DropSink, err)
 			continue
@@ -79,6 +80,14 @@ func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
 		})
 		q.Done(f)
 	}
+}
+
+// encode returns the JPEG file of a frame, which is valid until the next call.
+func (s *Sink) encode(f *pipeline.Frame) ([]byte, error) {
+	if f.Format.Pixel == pipeline.MJPEG {
+		return mjpeg.Append(s.room, f.Bytes)
+	}
+	return s.encoder.Encode(s.room, s.convert(f))
 }
 
 // convert returns a frame as a picture, which is valid until the next call.

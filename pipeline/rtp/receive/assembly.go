@@ -10,6 +10,7 @@ import (
 	"math"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/mjpeg"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -85,7 +86,7 @@ type depacketizer interface {
 func newDepacketizer(m rtp.Media, f pipeline.Format) depacketizer {
 	switch m.Payload {
 	case rtp.JPEG:
-		return &jpegDepacketizer{media: m, huffman: rtp.HuffmanTables()}
+		return &jpegDepacketizer{media: m, huffman: mjpeg.HuffmanTables()}
 	case rtp.H264:
 		return &h264Depacketizer{}
 	case rtp.Results:

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package codec
+
+import (
+	"bytes"
+	"errors"
+	"image"
+	"image/color"
+	"image/jpeg"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// decoders returns the decoder with libjpeg-turbo and the one with image/jpeg.
+func decoders(t testing.TB) map[string]*MJPEG {
+	t.Helper()
+	turbo, slow := NewMJPEG()
+	if slow != nil {
+		t.Fatal(slow)
+	}
+	t.Cleanup(func() {
+		if err := turbo.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return map[string]*MJPEG{"libjpeg-turbo": turbo, "image/jpeg": {}}
+}
+
+func ofCameras(t testing.TB) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	names, err := filepath.Glob("../rtp/testdata/*.jpg")
+	if err != nil || len(names) < 3 {
+		t.Fatal(names, err)
+	}
+	for _, name := range names {
+		if files[filepath.Base(name)], err = os.ReadFile(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grey := image.NewGray(image.Rect(0, 0, 96, 64))
+	for i := range grey.Pix {
+		grey.Pix[i] = byte(i / 96 * 4)
+	}
+	var b bytes.Buffer
+	if err := jpeg.Encode(&b, grey, nil); err != nil {
+		t.Fatal(err)
+	}
+	files["grey"] = b.Bytes()
+	return files
+}
+
+// TestMJPEG decodes the files of cameras, also without Huffman tables, with both decoders, which agree within the error
+// of their transforms. The memory of the picture before is used again.
+func TestMJPEG(t *testing.T) {
+	for name, d := range decoders(t) {
+		var again, fresh image.YCbCr
+		for file, b := range ofCameras(t) {
+			for _, b := range [][]byte{b, bytes.Replace(b, []byte{0xff, 0xc4}, []byte{0xff, 0xfe}, -1), append(slices.Clone(b), 0, 0, 0)} {
+				fresh = image.YCbCr{}
+				if err := d.Decode(&fresh, b, 96, 64); err != nil {
+					t.Fatalf("%s: %s: %v", name, file, err)
+				}
+				if err := d.Decode(&again, b, 96, 64); err != nil || !slices.Equal(again.Y, fresh.Y) || !slices.Equal(again.Cr, fresh.Cr) {
+					t.Fatalf("%s: %s: another picture in used memory: %v", name, file, err)
+				}
+				decoded, err := jpeg.Decode(bytes.NewReader(ofCameras(t)[file]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for y := range 64 {
+					for x := range 96 {
+						got, want := fresh.YCbCrAt(x, y), color.YCbCrModel.Convert(decoded.At(x, y)).(color.YCbCr)
+						if diff(got.Y, want.Y) > 3 || diff(got.Cb, want.Cb) > 3 || diff(got.Cr, want.Cr) > 3 {
+							t.Fatalf("%s: %s: pixel %d,%d is %v, not %v", name, file, x, y, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func diff(a, b byte) int { return max(int(a)-int(b), int(b)-int(a)) }
+
+// edited returns a file with other bytes for height and width.
+func edited(b []byte, size ...byte) []byte {
+	at := bytes.Index(b, []byte{0xff, 0xc0}) + 5
+	return slices.Replace(slices.Clone(b), at, at+len(size), size...)
+}
+
+// TestMJPEGRefuses decodes what is no such file: each is an error.
+func TestMJPEGRefuses(t *testing.T) {
+	for name, d := range decoders(t) {
+		b := ofCameras(t)["420.jpg"]
+		var img image.YCbCr
+		for what, file := range map[string][]byte{
+			"nothing": {}, "noise": bytes.Repeat([]byte{0x5a}, 1000), "half": b[:len(b)/2], "no scan": b[:bytes.Index(b, []byte{0xff, 0xda})],
+			"other size": edited(b, 0, 32), "huge": edited(b, 0xff, 0xff, 0xff, 0xff),
+		} {
+			if err := d.Decode(&img, file, 96, 64); !errors.Is(err, ErrDecode) {
+				t.Errorf("%s: %s: %v", name, what, err)
+			}
+		}
+	}
+}
+
+func FuzzMJPEG(f *testing.F) {
+	for _, b := range ofCameras(f) {
+		f.Add(b)
+	}
+	all := decoders(f)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for name, d := range all {
+			var img image.YCbCr
+			if err := d.Decode(&img, b, 96, 64); err != nil && !errors.Is(err, ErrDecode) {
+				t.Fatalf("%s: %v", name, err)
+			} else if err == nil && (img.Rect.Dx() != 96 || img.Rect.Dy() != 64) {
+				t.Fatalf("%s: %v", name, img.Rect)
+			}
+		}
+	})
+}
