@@ -226,7 +226,7 @@ const viewWidth = 960
 // the output cannot be viewed.
 func (o *Output) View(in pipeline.Format) (view pipeline.Format, from pipeline.PixelFormat) {
 	width, height := o.Size(in)
-	if o.passed || o.From == o.Source {
+	if _, samples := in.Pixel.Samples(); o.passed || o.From == o.Source && !samples {
 		by := (width + viewWidth - 1) / viewWidth
 		if view, err := pipeline.NewFormat(pipeline.I420, width/by&^1, height/by&^1, in.Rate); err == nil {
 			return view, cmp.Or(o.passes, in.Pixel)
