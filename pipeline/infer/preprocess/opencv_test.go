@@ -100,6 +100,19 @@ func (p *peer) tensor(t testing.TB, c Config, pixels []byte, way string) []float
 	return elements[float32](b)
 }
 
+// videoFormat returns the format of a picture of 1920x1080 with the colours that OpenCV converts.
+func videoFormat(pixel pipeline.PixelFormat) pipeline.Format {
+	f, _ := pipeline.NewFormat(pixel, 1920, 1080, pipeline.Rate{})
+	switch pixel {
+	case pipeline.Grey:
+	case pipeline.RGB24:
+		f.Color = pipeline.BT601Full
+	default:
+		f.Color = pipeline.BT601Limited
+	}
+	return f
+}
+
 // TestTensorAgainstOpenCV compares tensors of a photograph and of a test chart with those of OpenCV's cvtColor, resize and
 // blobFromImage, and with those of NumPy in float64. OpenCV's horizontal and vertical weights have 11 bits, and each of its
 // steps rounds to 8 bits, so its samples may be wrong by 1, and with cvtColor, which rounds before resize does, by 2, and more
@@ -118,6 +131,8 @@ func TestTensorAgainstOpenCV(t *testing.T) {
 		if planar(pixel) { // Process makes UYVY of them
 			list = list[2:4]
 		}
+		format := videoFormat(pixel)
+		pixels := picture1080(t, format)
 		for _, c := range list {
 			if c.Scale = [3]float64{1. / 255, 1. / 255, 1. / 255}; c.Channels == 0 {
 				c.Channels = 3
@@ -125,14 +140,7 @@ func TestTensorAgainstOpenCV(t *testing.T) {
 			if c.Type = tensor.Float32; pixel == pipeline.Grey {
 				c.Channels, c.Mean[1], c.Mean[2], c.BGR = 1, 0, 0, false
 			}
-			c.Format, _ = pipeline.NewFormat(pixel, 1920, 1080, pipeline.Rate{})
-			if pixel != pipeline.Grey {
-				c.Format.Color = pipeline.BT601Limited
-			}
-			if pixel == pipeline.RGB24 {
-				c.Format.Color = pipeline.BT601Full
-			}
-			pixels := picture1080(t, c.Format)
+			c.Format = format
 			got := make([]byte, 4*c.Channels*c.Width*c.Height)
 			preprocessor(t, c).Process(pixels, got)
 			for _, way := range []string{"blob", "array", "exact"} {
