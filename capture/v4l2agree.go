@@ -70,7 +70,7 @@ func (s *v4l2Session) code(pixel pipeline.PixelFormat, now uint32, offered []uin
 		return v4l2Code{}, false
 	}
 	for _, code := range append([]uint32{now}, offered...) {
-		if c, has := v4l2CodeOf(code); has {
+		if c, has := v4l2CodeOf(code); has && c.pixel != pipeline.MJPEG { // those are asked for
 			return c, true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/mjpeg"
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
@@ -125,6 +126,12 @@ func (s *v4l2Session) take(b *videodev.Buffer, i, slot int, now time.Time, emit 
 		return err
 	}
 	switch t := s.transfer; {
+	case t.format.Pixel == pipeline.MJPEG:
+		if !s.takeFile(f, b, i) {
+			c.damaged.Add(1)
+			f.Release()
+			return nil
+		}
 	case !s.user:
 		t.copy(f.Bytes, s.begin(i))
 	case !t.direct || s.args.planes[0].Offset > 0 && s.kind == videodev.CaptureMulti:
@@ -133,6 +140,21 @@ func (s *v4l2Session) take(b *videodev.Buffer, i, slot int, now time.Time, emit 
 	f.Sequence, f.Times, f.Flags = sequence, times, pipeline.FlagUnverified
 	s.deliver(f, emit)
 	return nil
+}
+
+// takeFile makes Bytes of a frame the JPEG file in a finished buffer, and reports whether that is whole.
+func (s *v4l2Session) takeFile(f *pipeline.Frame, b *videodev.Buffer, i int) (whole bool) {
+	begin, end := uint32(0), b.Used
+	if s.kind == videodev.CaptureMulti {
+		begin, end = s.args.planes[0].Offset, s.args.planes[0].Used
+	}
+	if !s.user {
+		f.Bytes = f.Bytes[:copy(f.Bytes, s.buffers[i].planes[0][begin:end])]
+	} else {
+		f.Bytes = f.Bytes[begin:end]
+	}
+	f.Bytes, whole = mjpeg.Trim(f.Bytes)
+	return whole
 }
 
 // deliver counts a frame and emits it, unless the session was given up.

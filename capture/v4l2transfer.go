@@ -82,6 +82,9 @@ func newTransfer(c v4l2Code, l videodev.Layout, rate pipeline.Rate, shift int, t
 	if err != nil {
 		return nil, err
 	}
+	if f.Pixel == pipeline.MJPEG {
+		return newFileTransfer(f, l)
+	}
 	f.Color = colorOf(f, l)
 	t := &transfer{format: f, layout: l, change: c.change, says: c.says}
 	line := f.Stride
@@ -126,6 +129,20 @@ func newTransfer(c v4l2Code, l videodev.Layout, rate pipeline.Rate, shift int, t
 		t.says = "padding left out"
 	}
 	return t, nil
+}
+
+// leastFile is the least number of bytes of a JPEG file.
+const leastFile = 4
+
+// newFileTransfer returns the transfer of buffers with JPEG files.
+func newFileTransfer(f pipeline.Format, l videodev.Layout) (*transfer, error) {
+	size := int(l.Planes[0].Size)
+	if len(l.Planes) > 1 || size < leastFile {
+		return nil, fmt.Errorf("%w: %d planes, %d bytes, for JPEG files", videodev.ErrAnswer, len(l.Planes), size)
+	}
+	f.Stride = max(f.Stride, (size+f.Height-1)/f.Height) // there is room for the largest file
+	whole := part{wide: size, tall: 1, stride: size, pitch: size}
+	return &transfer{format: f, layout: l, parts: []part{whole}, need: []int{leastFile}, direct: true, inPlace: true}, f.Validate()
 }
 
 // offsetIn returns the offset of a part in a slot into which the device writes.

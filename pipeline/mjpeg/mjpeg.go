@@ -22,17 +22,24 @@ const (
 	dht = 0xc4
 )
 
+// Trim returns file without the bytes after its last EOI marker. whole is false if it does not begin with SOI, or has no
+// EOI, because it is cut.
+func Trim(file []byte) (trimmed []byte, whole bool) {
+	end := bytes.LastIndex(file, []byte{0xff, eoi})
+	return file[:max(end+2, 0)], end >= 2 && bytes.HasPrefix(file, []byte{0xff, soi})
+}
+
 // Append appends file to b, with the Huffman tables of HuffmanTables before its scan if it has none, and without bytes
 // after its last EOI marker. It reads no more than the segments before the scan. The error wraps ErrFile.
 func Append(b, file []byte) ([]byte, error) {
 	if !bytes.HasPrefix(file, []byte{0xff, soi}) {
 		return b, fmt.Errorf("%w: it begins with % x", ErrFile, file[:min(2, len(file))])
 	}
-	end := bytes.LastIndex(file, []byte{0xff, eoi})
-	if end < 0 {
-		return b, fmt.Errorf("%w: no end after %d bytes: it is cut", ErrFile, len(file))
+	size := len(file)
+	file, whole := Trim(file)
+	if !whole {
+		return b, fmt.Errorf("%w: no end after %d bytes: it is cut", ErrFile, size)
 	}
-	file = file[:end+2]
 	tables := false
 	for at := 2; ; {
 		rest := file[at:]
@@ -49,11 +56,11 @@ func Append(b, file []byte) ([]byte, error) {
 		case rest[1] == sos:
 			return append(appendTables(append(b, file[:at]...)), rest...), nil
 		}
-		size := 2 + int(binary.BigEndian.Uint16(rest[2:]))
-		if size < 4 || size > len(rest) {
-			return b, fmt.Errorf("%w: the segment at byte %d has %d bytes of %d", ErrFile, at, size, len(rest))
+		length := 2 + int(binary.BigEndian.Uint16(rest[2:]))
+		if length < 4 || length > len(rest) {
+			return b, fmt.Errorf("%w: the segment at byte %d has %d bytes of %d", ErrFile, at, length, len(rest))
 		}
-		at += size
+		at += length
 	}
 }
 
