@@ -62,6 +62,8 @@ func (o *Output) fits(at yamlfile.Section, a *Appliance, in Pictures) error {
 		return at.Key("from").Errorf("%s delivers Bayer frames, which need an isp: add one with from: %s, and name it here", what, o.From)
 	case stage == nil && source.FormatKnown && in.Pixel != o.pixels && !o.sendsFiles(in.Pixel):
 		return at.Key("from").Errorf("%s delivers %s, but the output sends %s: add an isp with from: %s, and name it here", what, in.Pixel, o.pixels, o.From)
+	case stage == nil && source.FormatKnown && o.shrink() > 1:
+		return at.Key("scale").Errorf("the pictures of %s cannot be scaled: add an isp with from: %s, and name it in from", what, o.From)
 	case in.Converted && o.pixels == pipeline.UYVP:
 		return at.Key("from").Errorf("%s has pictures of 8 bits: leave pixels: uyvp out", what)
 	}

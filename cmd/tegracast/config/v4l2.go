@@ -15,8 +15,8 @@ type V4L2 struct {
 	Width     int               `yaml:"width,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Width of a frame, in pixels (default: what the camera is set to)."`
 	Height    int               `yaml:"height,omitempty" jsonschema:"minimum=2,maximum=32768" jsonschema_description:"Height of a frame, in lines (default: what the camera is set to)."`
 	Sensor    *Sensor           `yaml:"sensor,omitempty" jsonschema_description:"The samples of a camera that delivers those of its sensor, for an isp. With it, width and height are needed."`
-	Pixels    string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=nv12,enum=i420,enum=rgb" jsonschema_description:"The pictures of a camera that makes some itself. uyvy: also from a camera that has YUYV. Without pixels and sensor, the camera delivers pictures as it is set to. MJPEG and interlaced pictures are refused."`
-	Rate      Rate              `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30 with sensor, otherwise what the camera is set to)."`
+	Pixels    string            `yaml:"pixels,omitempty" jsonschema:"enum=uyvy,enum=nv12,enum=i420,enum=rgb,enum=mjpeg" jsonschema_description:"The pictures of a camera that makes some itself. uyvy: also from a camera that has YUYV. mjpeg: JPEG files, which rtp with payload jpeg sends as they are, and an isp decodes. For an isp give width and height, too. Without pixels and sensor, the camera delivers pictures as it is set to. Interlaced ones are refused."`
+	Rate      Rate              `yaml:"rate,omitempty" jsonschema_description:"Frames a second, such as 30 or 30000/1001 (default 30 with sensor, or with pixels, width and height, otherwise what the camera is set to)."`
 	Exposure  Duration          `yaml:"exposure,omitempty" jsonschema_description:"Exposure time, such as 8ms (default: what the camera is set to)."`
 	Gain      float64           `yaml:"gain,omitempty" jsonschema:"minimum=0.00390625,maximum=256" jsonschema_description:"Gain of the sensor (default: what the camera is set to)."`
 	GainUnit  float64           `yaml:"gain_unit,omitempty" jsonschema:"exclusiveMinimum=0" jsonschema_description:"Value of the camera's gain control that means a gain of 1 (default: what NVIDIA's sensor drivers say, or the smallest value that the control takes)."`
@@ -32,11 +32,14 @@ func (c *V4L2) Pixel() pipeline.PixelFormat {
 		p, _ := c.Sensor.Pixel()
 		return p
 	}
-	return map[string]pipeline.PixelFormat{"uyvy": pipeline.UYVY, "nv12": pipeline.NV12, "i420": pipeline.I420, "rgb": pipeline.RGB24}[c.Pixels]
+	return map[string]pipeline.PixelFormat{
+		"uyvy": pipeline.UYVY, "nv12": pipeline.NV12, "i420": pipeline.I420, "rgb": pipeline.RGB24, "mjpeg": pipeline.MJPEG,
+	}[c.Pixels]
 }
 
 func (c *V4L2) resolve(r *resolver, at yamlfile.Section, s *Source) error {
-	if c.Sensor != nil && c.Rate.V.Num == 0 {
+	known := c.Sensor != nil || c.Pixels != "" && c.Width != 0
+	if known && c.Rate.V.Num == 0 {
 		c.Rate.V = defaultRate
 	}
 	switch {
@@ -46,6 +49,8 @@ func (c *V4L2) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 		return at.Errorf("give both width and height, or neither")
 	case c.Sensor != nil && c.Width == 0:
 		return at.Errorf("give width and height of the sensor's frames")
+	case c.Pixels == "mjpeg" && c.Width == 0:
+		return at.Errorf("give width and height of the JPEG files")
 	case c.Sensor != nil && c.Pixels != "":
 		return at.Key("pixels").Errorf("sensor says what the camera delivers: leave pixels out")
 	case c.Exposure.V < 0 || c.Rate.V.Num > 0 && c.Exposure.V > c.Rate.V.Period():
@@ -56,8 +61,12 @@ func (c *V4L2) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 	if err := c.Sensor.check(at.Key("sensor"), true); err != nil {
 		return err
 	}
-	if c.Sensor != nil {
-		s.Format, s.FormatKnown = c.Sensor.format(c.Width, c.Height, c.Rate.V), true
+	if known {
+		f, err := pipeline.NewFormat(c.Pixel(), c.Width, c.Height, c.Rate.V)
+		if err != nil {
+			return at.Key("width").Errorf("%s", plain(err, pipeline.ErrFormat))
+		}
+		s.Format, s.FormatKnown = f, true
 	}
 	s.Triggered = c.Triggered
 	for i := range r.out.Sources {
