@@ -52,7 +52,7 @@ func (s *v4l2Session) agree() error {
 	if samples, raw := code.pixel.Samples(); c.cfg.Shift != nil {
 		shift = *c.cfg.Shift
 	} else if raw {
-		shift = tegraShift(s.about.Driver, c.host.Root(), samples.Bits)
+		shift = tegraShift(s.about.Driver, c.host.root, samples.Bits)
 	}
 	s.transfer, err = newTransfer(code, l, rate, shift, c.cfg.Tight)
 	return err
@@ -96,7 +96,7 @@ func (s *v4l2Session) offer(codes []uint32) string {
 	return strings.Join(list, " | ")
 }
 
-// rateSlack is how far a device's rate may be from the configured one, as a part of it.
+// rateSlack limits the difference of a device's rate from the configured one, as a part of it.
 const rateSlack = 0.01
 
 // nearRate returns the rate of a camera whose device has a rate: the configured one, if there is one and it is near.
@@ -163,7 +163,7 @@ func (s *v4l2Session) openEntity(entity int) (*watchedFile, error) {
 	return s.openFile(path)
 }
 
-// repair adds to an error the commands that make the graph carry the camera's format, if that is what is wrong.
+// repair adds to an error the commands that make the media graph carry the camera's format, if it does not.
 func (s *v4l2Session) repair(err error) error {
 	if s.graph.graph == nil || !errors.Is(err, unix.EPIPE) && !errors.Is(err, unix.ENOLINK) && !errors.Is(err, unix.EINVAL) {
 		return err

@@ -29,8 +29,8 @@ type V4L2Config struct {
 	Width, Height int    // pixels
 	Pixel         pipeline.PixelFormat
 	Rate          pipeline.Rate
-	Exposure      time.Duration // 0: what the device is set to
-	Gain          float64       // 0: what the device is set to
+	Exposure      time.Duration // 0: as the device is set
+	Gain          float64       // 0: as the device is set
 	// GainUnit is the value of the device's gain control that means a gain of 1. 0: what NVIDIA's sensors say, or the
 	// smallest value that the control takes.
 	GainUnit float64
@@ -70,31 +70,26 @@ type videoDevice interface {
 	Close() error
 }
 
-// A videoHost finds and opens device files (videodev.Host).
+// A videoHost finds device files. videodev.Host implements it.
 type videoHost interface {
-	Open(path string) (videoDevice, error)
 	Number(path string) (videodev.Number, error)
 	File(videodev.Number) (string, error)
 	Media(videodev.Number) (string, error)
 	Identify(videodev.Number) (videodev.Identity, error)
 	Find(videodev.Identity) (string, error)
 	Holders(videodev.Number) []videodev.Holder
-	// Root is the file system that identifies the board.
-	Root() fs.FS
 }
 
-// thisHost is the machine on which the process runs.
-type thisHost struct{ videodev.Host }
-
-func (thisHost) Open(path string) (videoDevice, error) {
-	f, err := videodev.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	return f, nil
+// A v4l2Machine is the machine on which the camera is.
+type v4l2Machine struct {
+	videoHost
+	open func(path string) (videoDevice, error)
+	root fs.FS // identifies the board
 }
 
-func (thisHost) Root() fs.FS { return os.DirFS("/") }
+func thisMachine() v4l2Machine {
+	return v4l2Machine{videodev.Host{}, func(path string) (videoDevice, error) { return videodev.Open(path) }, os.DirFS("/")}
+}
 
 // A V4L2Camera is a Source of frames of a video device of the kernel (Video4Linux2). The device writes into the slots
 // itself if its driver takes their memory (USERPTR); otherwise frames are copied once from the driver's memory (MMAP). Its
@@ -102,7 +97,7 @@ func (thisHost) Root() fs.FS { return os.DirFS("/") }
 // which the supervisor replaces.
 type V4L2Camera struct {
 	cfg    V4L2Config
-	host   videoHost
+	host   v4l2Machine
 	format pipeline.Format
 	pool   *pipeline.Pool
 	wake   *videodev.Wake
@@ -134,9 +129,9 @@ const (
 )
 
 // NewV4L2Camera opens the device, agrees on a format with it, and allocates the slots. The caller must close the camera.
-func NewV4L2Camera(cfg V4L2Config) (*V4L2Camera, error) { return newV4L2Camera(cfg, thisHost{}) }
+func NewV4L2Camera(cfg V4L2Config) (*V4L2Camera, error) { return newV4L2Camera(cfg, thisMachine()) }
 
-func newV4L2Camera(cfg V4L2Config, host videoHost) (*V4L2Camera, error) {
+func newV4L2Camera(cfg V4L2Config, host v4l2Machine) (*V4L2Camera, error) {
 	cfg.Slots = cmp.Or(cfg.Slots, 8)
 	cfg.Name = cmp.Or(cfg.Name, "camera")
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)

@@ -54,7 +54,7 @@ func openDouble(t testing.TB, d *videoDouble, cfg V4L2Config) *V4L2Camera {
 	if cfg.Memory = hostMemory(t); cfg.FrameTimeout == 0 {
 		cfg.FrameTimeout = time.Hour // nothing here depends on the clock
 	}
-	c, err := newV4L2Camera(cfg, d)
+	c, err := newV4L2Camera(cfg, d.machine())
 	if err != nil {
 		t.Fatal(err)
 	}

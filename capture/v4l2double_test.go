@@ -65,8 +65,21 @@ type doubleBuffer struct {
 	mapped int
 }
 
+type doubleControl struct {
+	id       uint32
+	name     string
+	kind     uint32
+	min, max int64
+	step     uint64
+	value    int64
+	flags    uint32
+	items    []string
+	array    []uint32
+	sensor   bool
+}
+
 const (
-	doubleVideo = 81<<8 | 0 // the devices' numbers
+	doubleVideo = 81 << 8 // the devices' numbers
 	doubleGraph = 81<<8 | 1
 	doubleChip  = 81<<8 | 2
 )

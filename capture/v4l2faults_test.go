@@ -150,7 +150,7 @@ func TestV4L2RefusesWhatIsNotOffered(t *testing.T) {
 			c.change(d)
 		}
 		c.cfg.Device, c.cfg.Memory = "/dev/video0", hostMemory(t)
-		_, err := newV4L2Camera(c.cfg, d)
+		_, err := newV4L2Camera(c.cfg, d.machine())
 		if err == nil || !strings.Contains(err.Error(), want) || d.opened != 0 {
 			t.Errorf("%s: %v, %d files left open", want, err, d.opened)
 		}
@@ -169,8 +169,7 @@ func TestV4L2Graph(t *testing.T) {
 		d := newDouble("RG10")
 		d.sensor, d.pads = true, map[int]videodev.PadFormat{-1: good, 0: good}
 		change(d)
-		c := openDouble(t, d, V4L2Config{Slots: 2})
-		c.sup.GiveUp = time.Nanosecond
+		c := openDouble(t, d, V4L2Config{Slots: 2, GiveUp: time.Nanosecond})
 		err := c.Run(t.Context(), func(f *pipeline.Frame) { f.Release() })
 		if !errors.Is(err, pipeline.ErrGivenUp) || !errors.Is(err, unix.EPIPE) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %s: %v", want, err)

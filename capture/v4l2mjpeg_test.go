@@ -59,7 +59,7 @@ func TestV4L2FilesOnlyWhenAsked(t *testing.T) {
 		t.Errorf("%s", f)
 	}
 	d = newDouble("MJPG")
-	if _, err := newV4L2Camera(V4L2Config{Device: "/dev/video0", Memory: hostMemory(t)}, d); err == nil || !strings.Contains(err.Error(), "it offers MJPG 64x48") {
+	if _, err := newV4L2Camera(V4L2Config{Device: "/dev/video0", Memory: hostMemory(t)}, d.machine()); err == nil || !strings.Contains(err.Error(), "it offers MJPG 64x48") {
 		t.Error(err)
 	}
 }

@@ -122,7 +122,7 @@ func (s *v4l2Session) open() error {
 func (s *v4l2Session) openFile(path string) (*watchedFile, error) {
 	s.watched.in(callOpen)
 	defer s.watched.out()
-	d, err := s.camera.host.Open(path)
+	d, err := s.camera.host.open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -83,10 +83,12 @@ func TestV4L2Exposure(t *testing.T) {
 		ms8, gain2     int64  // their values for 8 ms and a gain of 2
 	}{
 		"Tegra": {[]*doubleControl{
-			{id: base + 8, name: "Sensor Mode", kind: 5, max: 9, value: 1}, {id: base + 9, name: "Gain", kind: 5, min: 100, max: 1600, step: 1, value: 100},
+			{id: base + 8, name: "Sensor Mode", kind: 5, max: 9, value: 1},
+			{id: base + 9, name: "Gain", kind: 5, min: 100, max: 1600, step: 1, value: 100},
 			{id: base + 10, name: "Exposure", kind: 5, min: 13, max: 33_000, step: 1, value: 13},
 			{id: base + 11, name: "Frame Rate", kind: 5, min: 2000, max: 60_000, step: 1, value: 30_000},
-			{id: base + 100, name: "Bypass Mode", kind: 9, max: 1, value: 1}, {id: base + 107, name: "Sensor Control Properties", kind: 0x102, flags: 4, array: properties},
+			{id: base + 100, name: "Bypass Mode", kind: 9, max: 1, value: 1},
+			{id: base + 107, name: "Sensor Control Properties", kind: 0x102, flags: 4, array: properties},
 		}, false, 0, base + 10, base + 9, 8000, 200},
 		"UVC": {[]*doubleControl{
 			{id: videodev.ExposureAuto, name: "Auto Exposure", kind: 3, max: 3, value: 3, items: []string{"Auto Mode", "Manual Mode", "", "Aperture Priority Mode"}},

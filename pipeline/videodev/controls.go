@@ -290,7 +290,7 @@ func Array(d Caller, s *Setting) ([]uint32, error) {
 	return list, nil
 }
 
-// Factors are what NVIDIA's controls multiply their values by.
+// Factors holds the units of NVIDIA's controls: by these numbers gain, frames a second and seconds are multiplied.
 type Factors struct{ Gain, Rate, Exposure float64 }
 
 // TegraFactors returns the factors of a mode of a sensor, as its device tree gives them, from the array of control

@@ -20,7 +20,7 @@ const (
 	maxMenu      = 256
 )
 
-// About is what a device says about itself.
+// About contains a device's description of itself.
 type About struct {
 	Driver, Card, Bus string
 	Can               uint32 // capabilities of the device file
@@ -59,12 +59,6 @@ func (s Size) String() string {
 		return fmt.Sprintf("%dx%d", s.Width, s.Height)
 	}
 	return fmt.Sprintf("%dx%d to %dx%d in steps of %dx%d", s.Width, s.Height, s.MaxWidth, s.MaxHeight, s.StepWidth, s.StepHeight)
-}
-
-// Has reports whether a size belongs to s.
-func (s Size) Has(width, height uint32) bool {
-	in := func(v, low, high, step uint32) bool { return v >= low && v <= high && (step < 2 || (v-low)%step == 0) }
-	return in(width, s.Width, s.MaxWidth, s.StepWidth) && in(height, s.Height, s.MaxHeight, s.StepHeight)
 }
 
 // Sizes returns the frame sizes of a format, or nil if the device does not list them (vidioc-enum-framesizes).
@@ -185,7 +179,9 @@ func (f *Format) layout() (Layout, error) {
 		}
 	default:
 		s := f.Single()
-		l = Layout{Width: s.Width, Height: s.Height, Pixels: s.Pixels, Field: s.Field, Planes: []PlaneFormat{{Size: s.Size, Stride: s.Stride}}, Colors: s.Colors}
+		l = Layout{
+			Width: s.Width, Height: s.Height, Pixels: s.Pixels, Field: s.Field, Planes: []PlaneFormat{{Size: s.Size, Stride: s.Stride}}, Colors: s.Colors,
+		}
 		if s.Private == HasPrivate {
 			l.Matrix, l.Quantization = s.Matrix, s.Quantization
 		}

@@ -16,7 +16,9 @@ func TestGraph(t *testing.T) {
 	video := Number{81, 0}
 	g := &Graph{
 		Entities: []Entity{
-			{Name: "vi-output", Node: video}, {Name: "nvcsi", Subdevice: true}, {Name: "imx219 9-0010", Sensor: true, Subdevice: true, Node: Number{81, 3}},
+			{Name: "vi-output", Node: video},
+			{Name: "nvcsi", Subdevice: true},
+			{Name: "imx219 9-0010", Sensor: true, Subdevice: true, Node: Number{81, 3}},
 			{Name: "imx477 10-001a", Sensor: true, Subdevice: true},
 		},
 		Links: []Link{{From: 1, FromPad: 1, To: 0, Enabled: true, Immutable: true}, {From: 3, To: 1}, {From: 2, To: 1, Enabled: true}},
@@ -68,9 +70,18 @@ func TestSettings(t *testing.T) {
 		want    int64
 		fails   bool
 	}{
-		{gain, "16", 16, false}, {gain, "0x10", 16, false}, {gain, "256", 0, true}, {gain, "bright", 0, true}, {menu, "100% colorbar", 2, false},
-		{menu, "100_colorbar", 2, false}, {menu, "2", 2, false}, {menu, "bars", 0, true}, {flag, "true", 1, false}, {flag, "2", 0, true},
-		{&Setting{Type: typeString}, "1", 0, true}, {&Setting{Type: typeInteger, Max: 9, Flags: flagReadOnly}, "1", 0, true},
+		{gain, "16", 16, false},
+		{gain, "0x10", 16, false},
+		{gain, "256", 0, true},
+		{gain, "bright", 0, true},
+		{menu, "100% colorbar", 2, false},
+		{menu, "100_colorbar", 2, false},
+		{menu, "2", 2, false},
+		{menu, "bars", 0, true},
+		{flag, "true", 1, false},
+		{flag, "2", 0, true},
+		{&Setting{Type: typeString}, "1", 0, true},
+		{&Setting{Type: typeInteger, Max: 9, Flags: flagReadOnly}, "1", 0, true},
 	} {
 		if v, err := c.setting.Parse(c.text); v != c.want || errors.Is(err, ErrControl) != c.fails {
 			t.Errorf("%s %q: %d, %v", c.setting.Name, c.text, v, err)

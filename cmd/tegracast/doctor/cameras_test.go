@@ -22,7 +22,8 @@ func TestCameras(t *testing.T) {
 		says   string
 	}{
 		{
-			videodev.Camera{Path: "/dev/video0", About: about, Offers: []string{"RG10 1920x1080 at 30", "UYVY"}}, isGood,
+			videodev.Camera{Path: "/dev/video0", About: about, Offers: []string{"RG10 1920x1080 at 30", "UYVY"}},
+			isGood,
 			"/dev/video0: Double, driver double: RG10 1920x1080 at 30 | UYVY",
 		},
 		{

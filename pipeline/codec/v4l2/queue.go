@@ -75,12 +75,15 @@ func (e *Encoder) setFormat(q *queue, code, size uint32) error {
 	colors, matrix, span := e.colors()
 	if e.multi {
 		m := f.Multi()
-		*m = videodev.MultiFormat{Width: w, Height: h, Pixels: code, Field: videodev.FieldNone, Colors: colors, Matrix: uint8(matrix), Quantization: uint8(span)}
+		*m = videodev.MultiFormat{
+			Width: w, Height: h, Pixels: code, Field: videodev.FieldNone, Colors: colors, Matrix: uint8(matrix), Quantization: uint8(span),
+		}
 		m.Count = planeCount(code)
 		m.Planes[0].Size = size
 	} else {
 		*f.Single() = videodev.SingleFormat{
-			Width: w, Height: h, Pixels: code, Field: videodev.FieldNone, Size: size, Colors: colors, Private: videodev.HasPrivate, Matrix: matrix, Quantization: span,
+			Width: w, Height: h, Pixels: code, Field: videodev.FieldNone, Size: size,
+			Colors: colors, Private: videodev.HasPrivate, Matrix: matrix, Quantization: span,
 		}
 	}
 	if err := e.node.Ioctl(videodev.SetFormat, unsafe.Pointer(f)); err != nil {

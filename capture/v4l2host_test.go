@@ -4,7 +4,6 @@ package capture
 
 import (
 	"fmt"
-	"io/fs"
 	"slices"
 	"testing/fstest"
 	"unsafe"
@@ -14,20 +13,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
-type doubleControl struct {
-	id       uint32
-	name     string
-	kind     uint32
-	min, max int64
-	step     uint64
-	value    int64
-	flags    uint32
-	items    []string
-	array    []uint32
-	sensor   bool
-}
-
-func (d *videoDouble) Open(path string) (videoDevice, error) {
+func (d *videoDouble) open(path string) (videoDevice, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	what := map[string]int{d.path: doubleVideo, "/dev/media0": doubleGraph, "/dev/v4l-subdev0": doubleChip}[path]
@@ -79,8 +65,9 @@ func (d *videoDouble) Find(id videodev.Identity) (string, error) {
 
 func (d *videoDouble) Holders(videodev.Number) []videodev.Holder { return d.holders }
 
-func (d *videoDouble) Root() fs.FS {
-	return fstest.MapFS{"proc/device-tree/compatible": {Data: []byte(d.soc + "\x00")}}
+// machine returns the machine that has the camera.
+func (d *videoDouble) machine() v4l2Machine {
+	return v4l2Machine{d, d.open, fstest.MapFS{"proc/device-tree/compatible": {Data: []byte(d.soc + "\x00")}}}
 }
 
 // unplug removes the device, as a driver does: everything fails with ENODEV until it is closed and plugged in.
