@@ -47,6 +47,7 @@ type Discipline struct {
 	source TimeSource // nil: not open; used by Run alone
 
 	mu     sync.Mutex // guards the next fields; held while the counter is looked at
+	closed bool
 	block  *fpga.Camera
 	servo  servo
 	set    bool // the counter has the time of the clock
@@ -65,8 +66,11 @@ type madeReport struct {
 	made time.Time
 }
 
-// firstLook is how long Follow waits for a clock that does not answer.
-const firstLook = time.Second
+// firstLook and lastLook are how long Follow and Close wait for a clock that does not answer.
+const (
+	firstLook = time.Second
+	lastLook  = time.Second
+)
 
 // Follow makes the card's timestamp counter follow a clock, until the Discipline is closed. It must be called before the
 // card's cameras are opened, whose frames then have Times.Reference. It fails for no reason: what cannot be done is
@@ -87,12 +91,20 @@ func (c *Card) Follow(cfg DisciplineConfig) *Discipline {
 	return d
 }
 
-// Close ends the Discipline. The counter keeps its rate.
+// Close ends the Discipline, and leaves the counter as it is. It returns an error if the clock does not answer; the
+// card's registers are no longer accessed all the same.
 func (d *Discipline) Close() error {
 	d.cancel()
-	<-d.ended // ends: cancel has ended its context
 	d.card.discipline.Store(nil)
-	return nil
+	d.mu.Lock()
+	d.closed = true
+	d.mu.Unlock()
+	select {
+	case <-d.ended:
+		return nil
+	case <-time.After(lastLook):
+		return fmt.Errorf("the clock %s does not answer: it is left to the end of the process", d.cfg.Name)
+	}
 }
 
 // Report returns the state of the clock that the card's counter follows, as far as it is known now, or nil if it
@@ -212,6 +224,9 @@ func (d *Discipline) mend() {
 func (d *Discipline) withCounter(do func(counter pair, jumped bool)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.closed {
+		return
+	}
 	if !d.card.resetting.TryLock() { // no register of a function that is being reset is read
 		d.lost(nil)
 		return

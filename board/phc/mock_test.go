@@ -47,7 +47,7 @@ func TestMock(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := m.Shell(t.Context(), "for d in /sys/class/ptp/*; do cat $d/clock_name; clocktests -test.run TestDevice -test.v -clock /dev/${d##*/} 2>&1; done; rmmod mockclock")
-	if err != nil || !strings.Contains(out, "Mock-up PTP Hardware Clock driver") || !strings.Contains(out, "--- PASS: TestDevice") || strings.Contains(out, "FAIL") {
+	if err != nil || !strings.Contains(out, "Mock-up PTP clock") || !strings.Contains(out, "--- PASS: TestDevice") || strings.Contains(out, "FAIL") {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	t.Logf("%s", out)

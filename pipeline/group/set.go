@@ -214,8 +214,11 @@ func (s *Seat) Take(f *pipeline.Frame, lost, damaged uint64) {
 	if s.filling = nil; c == nil {
 		return
 	}
-	filling := f.Filling()
-	if f.Group = c.group.take(c.i, f.Times.ExposureStart, lost, damaged, filling, time.Now()); filling {
+	filling, exposure := f.Filling(), f.Times.ExposureStart
+	if !f.Times.Reference.IsZero() && !c.group.cfg.Trigger { // triggers are timed by this machine's clock
+		exposure = f.Times.Reference
+	}
+	if f.Group = c.group.take(c.i, exposure, lost, damaged, filling, time.Now()); filling {
 		s.filling = c
 	}
 }

@@ -114,10 +114,11 @@ func TestMembersOfASet(t *testing.T) {
 		r.Configure([]Config{stereo()})
 		go r.Watch(t.Context())
 		pool := pipeline.NewPool("camera", pipeline.Format{}, make([]pipeline.Slot, 1), nil)
+		var reference time.Time
 		take := func(source string, at time.Time, lost uint64) uint64 {
 			f := pool.Get()
 			defer f.Release()
-			f.Times.ExposureStart = at
+			f.Times.ExposureStart, f.Times.Reference = at, reference
 			r.Seat(source).Take(f, lost, 0)
 			return f.Group
 		}
@@ -138,6 +139,13 @@ func TestMembersOfASet(t *testing.T) {
 		}
 		if !strings.Contains(r.log.String(), "right lost") {
 			t.Error(r.log.String())
+		}
+		if n := take("left", at.Add(30*time.Millisecond), 0); n != first+3 {
+			t.Errorf("number %d, want %d", n, first+3)
+		}
+		reference = at.Add(time.Hour)
+		if n := take("left", at.Add(40*time.Millisecond), 0); n != first+3600*100 {
+			t.Errorf("by a clock that is an hour ahead: number %d, want %d", n, first+3600*100)
 		}
 		r.Configure(nil)
 		if n := take("left", at.Add(30*time.Millisecond), 0); n != 0 || len(r.Books()) > 0 {
