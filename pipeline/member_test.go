@@ -61,7 +61,7 @@ func (c *refuser) Status() SourceStatus {
 }
 
 func (c *refuser) Run(_ context.Context, emit func(*Frame)) error {
-	for i, fate := range []string{"", "lost", "", "refused", "lost", "refused", "", "cut", "refused", ""} {
+	for i, fate := range []string{"", "lost", "", "refused", "lost", "refused", "", "cut", "refused", "", "cut", "lost", ""} {
 		time.Sleep(c.period)
 		f := c.pool.Get()
 		f.Sequence = uint64(i)
@@ -122,7 +122,8 @@ func TestAMemberNumbersFrames(t *testing.T) {
 		if err := errors.Join(g.AddSource("cam", &refuser{camera: newCamera(t, 4, 0, time.Millisecond)}), g.Run(t.Context()), g.Close()); err != nil {
 			t.Fatal(err)
 		}
-		want = "0 lost 0 damaged 0, 2 lost 1 damaged 0, 6 lost 1 damaged 2, 7 lost 0 damaged 0, 7 of 107 damaged true, 9 lost 0 damaged 1, ended"
+		want = "0 lost 0 damaged 0, 2 lost 1 damaged 0, 6 lost 1 damaged 2, 7 lost 0 damaged 0, 7 of 107 damaged true, 9 lost 0 damaged 1, " +
+			"10 lost 0 damaged 0, 10 of 110 damaged true, 12 lost 1 damaged 0, ended"
 		if got := strings.Join(told.told, ", "); got != want {
 			t.Errorf("%s\n%s", got, want)
 		}

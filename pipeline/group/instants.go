@@ -79,13 +79,18 @@ func (m *Metronome) Next(ctx context.Context) (n, missed uint64, ok bool) {
 				return 0, missed, false
 			}
 		}
-		now := time.Now()
-		delay := now.Sub(m.At(n))
-		if m.last, m.at = n, now.Add(-delay); delay <= m.Slack || ctx.Err() != nil {
+		if m.observe(n, time.Now()) || ctx.Err() != nil {
 			return n, missed, ctx.Err() == nil
 		}
 		missed++
 	}
+}
+
+// observe notes that instant n was observed at now, and reports whether that is in time.
+func (m *Metronome) observe(n uint64, now time.Time) bool {
+	late := now.Sub(m.At(n))
+	m.last, m.at = n, now.Add(-late)
+	return late <= m.Slack
 }
 
 // next returns the number of the next instant, and how many were missed before it.

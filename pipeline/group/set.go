@@ -169,8 +169,10 @@ func (s *Set) look(now time.Time) {
 			continue
 		}
 		if left, due := s.faults.Due(b.Group, now); due {
-			s.cfg.Logger.Warn("frames are missing in a group", pipeline.Unlogged([]any{"group", b.Group, "incomplete", more,
-				"latest", b.Recent[len(b.Recent)-1].String()}, left)...)
+			s.cfg.Logger.Warn("frames are missing in a group", pipeline.Unlogged([]any{
+				"group", b.Group, "incomplete", more,
+				"latest", b.Recent[len(b.Recent)-1].String(),
+			}, left)...)
 		}
 	}
 }

@@ -106,6 +106,38 @@ func TestTriggersByTime(t *testing.T) {
 	})
 }
 
+// TestInstantsThatAreMissed checks that each instant is either observed or missed, also when this machine is late for
+// several, and that a clock that is set back is followed.
+func TestInstantsThatAreMissed(t *testing.T) {
+	const ms = time.Millisecond
+	begin := time.Now().Truncate(time.Second)
+	m := Metronome{Instants: Instants{Num: 100, Den: 1}, Slack: 2 * ms}
+	first := m.from(begin)
+	for _, x := range []struct {
+		called, woken   time.Duration // since begin
+		instant, missed uint64        // the one that is awaited, since first, and those missed before it
+		inTime          bool
+	}{
+		{0, 1 * ms, 0, 0, true},
+		{2 * ms, 10 * ms, 1, 0, true},
+		{11 * ms, 57 * ms, 2, 0, false},
+		{57 * ms, 60 * ms, 6, 3, true},
+		{61 * ms, 72 * ms, 7, 0, true},
+		{98 * ms, 100 * ms, 10, 2, true},
+		{102 * ms, 110 * ms, 11, 0, true},
+		{121 * ms, 122 * ms, 12, 0, true},
+	} {
+		n, missed := m.next(begin.Add(x.called))
+		if inTime := m.observe(n, begin.Add(x.woken)); n != first+x.instant || missed != x.missed || inTime != x.inTime {
+			t.Errorf("%+v: instant %d, missed %d, in time %t", x, n-first, missed, inTime)
+		}
+	}
+	back := begin.Add(-time.Hour)
+	if n, missed := m.next(back); n != m.from(back) || missed > 0 {
+		t.Errorf("after a step back of the clock: instant %d, missed %d", n, missed)
+	}
+}
+
 // TestMembersOfASet checks that the frames of sources get their numbers, that a source of no group gets none,
 // that losses are marked with the member that lost, and that an incomplete group is logged.
 func TestMembersOfASet(t *testing.T) {

@@ -104,3 +104,22 @@ func TestNobodyToSendToNeedsNoChecksum(t *testing.T) {
 		t.Error("sent after the end")
 	}
 }
+
+// TestAFrameOfAGroupIsReported checks that the number of a frame's group follows the frame, with and without checksums.
+func TestAFrameOfAGroupIsReported(t *testing.T) {
+	for _, checksum := range []bool{false, true} {
+		c, addr := listener(t)
+		reports := rtcpOf(t, c)
+		f := rtptest.Format(t, pipeline.UYVY, 320, 240, 100)
+		s := testSink(t, Config{Stream: rtp.Stream{Checksum: checksum}, Destinations: []string{addr}}, f)
+		for n := range uint64(3) {
+			frame := rtptest.Frame(f, int(n))
+			frame.Sequence, frame.Group = n, 1<<40+n
+			send(t, s, frame)
+			app := application(t, reports)
+			if got, err := rtp.ParseGroup(app.SubType, app.Name, app.Data); err != nil || got.Number != 1<<40+n || got.Sequence != n {
+				t.Errorf("checksum %t: frame %d: %+v %v", checksum, n, got, err)
+			}
+		}
+	}
+}
