@@ -216,7 +216,7 @@ func (c *V4L2Camera) How() string {
 func (c *V4L2Camera) Status() pipeline.SourceStatus {
 	r := map[string]uint64{"lost": c.lost.Load(), "damaged": c.damaged.Load(), "no_slot": c.crowded.Load()}
 	c.states.count(r)
-	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, How: c.How(), Counters: r}
+	return pipeline.SourceStatus{Slots: c.cfg.Slots, Idle: c.State() == Idle, How: c.How(), Counters: r, Refused: c.damaged.Load()}
 }
 
 // State returns the camera's current state.

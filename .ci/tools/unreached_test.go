@@ -18,8 +18,6 @@ import (
 // allowed lists functions that no program reaches. Each entry gives the reason: programs of users (a page), or the tests
 // of other packages. The calls of cuFile's document are listed in its package (documented).
 var allowed = map[string]string{
-	"fpga.Camera.Trigger": "tests: a frame at a known time",
-
 	"cudahost.Device.FreeMemory":  "tests: no device memory leaks",
 	"cudahost.Device.Synchronize": "benchmarks on a GPU",
 

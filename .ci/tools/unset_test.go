@@ -42,6 +42,7 @@ var allowedFields = map[string]string{
 	"pipeline/isp/cuda.Options.Transfer":        "tests: the way of the other kind of GPU",
 	"pipeline/kernel.Options.Transfer":          "tests: the way of the other kind of GPU",
 	"pipeline/rtp/receive.Config.Buffer":        "tests: a buffer that is too small",
+	"pipeline/share.ClientConfig.Groups":        "programs of users: they ask for the numbers of groups",
 	"pipeline/ucx.Config.Library":               "tests: a library that is none",
 	"pipeline/ucx/frames.ReceiverConfig.Memory": "programs of users: frames in memory of theirs",
 

@@ -33,8 +33,8 @@ func (c *Config) equal(o *Config) bool {
 }
 
 const (
-	// leastPatience is how long a group stays open beyond two frame periods of its slowest member. Exposure and readout
-	// take a frame period each; the rest is for the transfer and a busy machine.
+	// leastPatience limits the time for which a group stays open, beyond two frame periods of its slowest member. Exposure
+	// and readout take a frame period each; the rest is for the transfer and a busy machine.
 	leastPatience = 2 * time.Second
 	// remembered is the number of groups that are kept, open or closed, to find out where late frames belong. It bounds
 	// the open ones, too.
@@ -160,7 +160,7 @@ func (g *Group) take(i int, exposure time.Time, lost, damaged uint64, filling bo
 	return e.number
 }
 
-// afterwards is how a frame counts that comes when its group is closed.
+// afterwards returns the reason that counts for a frame that comes when its group is closed.
 func (e *entry) afterwards() other {
 	if e.edge {
 		return otherEdge

@@ -30,7 +30,7 @@ func compile(t testing.TB, file string, libraries ...string) string {
 // TestOtherLanguages checks that the examples in C and Python get each frame, with its bytes and results.
 func TestOtherLanguages(t *testing.T) {
 	c := exec.Command("g++", "-std=c++11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only", "-xc++", "-")
-	c.Stdin = strings.NewReader("#include \"c/tegracast_share.h\"\nint open_it(struct tgsh **s) { return tgsh_open(s, \"a\", TGSH_BLOCK | TGSH_RESULTS | TGSH_GROUPS, 1, nullptr, 0); }\n")
+	c.Stdin = strings.NewReader("#include \"c/tegracast_share.h\"\nint open_it(struct tgsh **s) \n{ return tgsh_open(s, \"a\", TGSH_BLOCK | TGSH_GROUPS, 1, nullptr, 0); }\n")
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Errorf("g++: %v\n%s", err, out)
 	}

@@ -41,9 +41,9 @@
 //   - 24: format, 24 bytes: pixels (V4L2's four characters), width, height, stride in bytes, colorimetry (0 none, 1
 //     BT.709 limited, 2 BT.601 full, 3 BT.709 full, 4 BT.601 limited), 0
 //
-// frame has 152 bytes, 160 for a consumer that takes the numbers of groups, and the results of earlier stages as JSON (docs/results-output.md). The first frame in a slot comes
-// with the descriptor of the slot's memfd (SCM_RIGHTS, exactly one): the consumer maps the whole file, and keeps the
-// mapping, because the descriptor does not come again.
+// frame has 152 bytes, or 160 for a consumer that takes the numbers of groups, and the results of earlier stages as JSON
+// (docs/results-output.md). The first frame in a slot comes with the descriptor of the slot's memfd (SCM_RIGHTS, exactly
+// one): the consumer maps the whole file, and keeps the mapping, because the descriptor does not come again.
 //   - 0: 18
 //   - 4: slot, less than 1,024
 //   - 8: lease, 8 bytes

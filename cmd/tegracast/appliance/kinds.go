@@ -77,7 +77,9 @@ func addSink[K config.OutputKind](open func(*sinkOpener, *flow, *output, *config
 
 // newGraph returns a graph for a source.
 func (op *sourceOpener) newGraph(c *config.Source) *pipeline.Graph {
-	return pipeline.NewGraph(pipeline.GraphConfig{Allocator: op.memory.slots(stageFlags(c)), Recorder: op.recorder, Member: op.groups.Seat(c.Name), Logger: op.log})
+	return pipeline.NewGraph(pipeline.GraphConfig{
+		Allocator: op.memory.slots(stageFlags(c)), Recorder: op.recorder, Member: op.groups.Seat(c.Name), Logger: op.log,
+	})
 }
 
 // open opens a source of any kind.

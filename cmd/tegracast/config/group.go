@@ -37,6 +37,8 @@ func (r *resolver) groups(root yamlfile.Section) error {
 				err = at.Errorf("source %q %s, so it is not known when its frames are exposed: name a camera", name, s.NoExposure)
 			case taken:
 				err = at.Errorf("source %q is in group %q already", name, other)
+			case c.Trigger && s.Card.Name == "":
+				err = at.Errorf("only an FPGA has a register that triggers source %q: trigger it by gpio.trigger, or leave trigger out", name)
 			case c.Trigger && !s.Triggered:
 				err = at.Errorf("source %q exposes by itself: write triggered: true there, or leave trigger out", name)
 			}
