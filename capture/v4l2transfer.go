@@ -237,12 +237,14 @@ func colorOf(f pipeline.Format, l videodev.Layout) pipeline.Colorimetry {
 
 // swapBytes exchanges the bytes of each pair: YUYV becomes UYVY. dst may be src.
 func swapBytes(dst, src []byte) {
-	n := len(src) &^ 7
-	for i := 0; i < n; i += 8 {
-		v := binary.LittleEndian.Uint64(src[i:])
-		binary.LittleEndian.PutUint64(dst[i:], v<<8&0xff00ff00ff00ff00|v>>8&0x00ff00ff00ff00ff)
+	dst = dst[:len(src)]
+	for len(src) >= 16 && len(dst) >= 16 {
+		v, w := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:])
+		binary.LittleEndian.PutUint64(dst, v<<8&0xff00ff00ff00ff00|v>>8&0x00ff00ff00ff00ff)
+		binary.LittleEndian.PutUint64(dst[8:], w<<8&0xff00ff00ff00ff00|w>>8&0x00ff00ff00ff00ff)
+		dst, src = dst[16:], src[16:]
 	}
-	for i := n; i+1 < len(src); i += 2 {
+	for i := 0; i+1 < len(src); i += 2 {
 		dst[i], dst[i+1] = src[i+1], src[i]
 	}
 }
@@ -253,14 +255,20 @@ func shiftDown(shift, bits int) func(dst, src []byte) {
 	mask := uint64(1)<<bits - 1
 	mask |= mask << 16
 	mask |= mask << 32
-	return func(dst, src []byte) {
-		n := len(src) &^ 7
-		for i := 0; i < n; i += 8 {
-			binary.LittleEndian.PutUint64(dst[i:], binary.LittleEndian.Uint64(src[i:])>>shift&mask)
-		}
-		for i := n; i+1 < len(src); i += 2 {
-			binary.LittleEndian.PutUint16(dst[i:], binary.LittleEndian.Uint16(src[i:])>>shift&uint16(mask))
-		}
+	return func(dst, src []byte) { shiftSamples(dst, src, uint(shift), mask) }
+}
+
+// shiftSamples shifts 16-bit samples down by less than 16 bits. mask has the bits that remain of four of them.
+func shiftSamples(dst, src []byte, by uint, mask uint64) {
+	dst = dst[:len(src)]
+	for len(src) >= 16 && len(dst) >= 16 {
+		v, w := binary.LittleEndian.Uint64(src), binary.LittleEndian.Uint64(src[8:])
+		binary.LittleEndian.PutUint64(dst, v>>(by&15)&mask)
+		binary.LittleEndian.PutUint64(dst[8:], w>>(by&15)&mask)
+		dst, src = dst[16:], src[16:]
+	}
+	for i := 0; i+1 < len(src); i += 2 {
+		binary.LittleEndian.PutUint16(dst[i:], binary.LittleEndian.Uint16(src[i:])>>(by&15)&uint16(mask))
 	}
 }
 
