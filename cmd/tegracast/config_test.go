@@ -116,7 +116,7 @@ var combinations = [][3]string{
 	{"240}", "240, poll: true}", `sources[0].model: unknown key "poll"`},
 	{"model: {width: 320, height: 240}", "v4l2: {width: 320, height: 240}", "sources[0].v4l2: the key device is missing"},
 	{"model: {width: 320, height: 240}", "v4l2: {device: video0}", `sources[0].v4l2.device: "video0": name a device file such as /dev/video0`},
-	{"model: {width: 320, height: 240}", "v4l2: {device: /dev/video0}", `isp[0]: source "camera" delivers pictures: an isp takes a sensor's frames`},
+	{"model: {width: 320, height: 240}", "v4l2: {device: /dev/video0}", `isp[0]: the frames of source "camera" are known only when it is opened`},
 	{"model: {width: 320, height: 240}", "v4l2: {device: /dev/video0, width: 320}", "sources[0].v4l2: give both width and height, or neither"},
 	{"model: {width: 320, height: 240}", "v4l2: {device: /dev/video0, sensor: {bits: 12}}", "sources[0].v4l2: give width and height of the sensor's frames"},
 	{
