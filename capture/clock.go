@@ -60,7 +60,7 @@ func (a change) apply(ticks uint64) uint64 {
 	return ticks + a.by - uint64(int64(float64(a.upto-ticks)*a.rate))
 }
 
-// gone is what the counter of a missing device reads as.
+// gone is the value of a missing device's counter.
 const gone = math.MaxUint64
 
 const (

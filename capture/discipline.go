@@ -66,7 +66,7 @@ type madeReport struct {
 	made time.Time
 }
 
-// firstLook and lastLook are how long Follow and Close wait for a clock that does not answer.
+// firstLook and lastLook limit the waits of Follow and Close for a clock that does not answer.
 const (
 	firstLook = time.Second
 	lastLook  = time.Second
@@ -273,7 +273,7 @@ func (d *Discipline) follow(counter, source pair, jumped bool) {
 // floor returns what the counter must not be behind at time t: what it has had, and the time since.
 func (d *Discipline) floor(t time.Time) uint64 { return d.mark.fpga + uint64(t.Sub(d.mark.host)) }
 
-// hold is what happens without the clock's time. Before cameras run, a counter that has never been set begins at a
+// hold lets the counter go on without the clock's time. Before cameras run, a counter that has never been set begins at a
 // second, so that later steps are steps ahead.
 func (d *Discipline) hold(counter pair, jumped bool) {
 	d.servo.lost()

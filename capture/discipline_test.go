@@ -52,10 +52,10 @@ func (l *leader) open() (TimeSource, error) {
 	return l, l.gone
 }
 
-func (l *leader) state() (gone error, late time.Duration, opens int) {
+func (l *leader) state() (late time.Duration, opens int, gone error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.gone, l.late, l.opens
+	return l.late, l.opens, l.gone
 }
 
 const tai = 37 * time.Second
@@ -68,7 +68,7 @@ func (l *leader) now(t time.Time) int64 {
 }
 
 func (l *leader) Read() (int64, time.Time, time.Duration, error) {
-	gone, late, _ := l.state()
+	late, _, gone := l.state()
 	if gone != nil {
 		return 0, time.Time{}, 0, gone
 	}
@@ -326,7 +326,7 @@ func TestAClockThatComesLate(t *testing.T) {
 		f.follow()
 		f.run(5 * time.Second)
 		f.state(pipeline.ClockWaiting)
-		_, _, opens := f.leader.state()
+		_, opens, _ := f.leader.state()
 		if !f.last.IsZero() || opens < 4 || strings.Count(f.log.String(), "no such device") != 1 {
 			t.Errorf("the last exposure is from %v; %d tries; %s", f.last, opens, f.log.String())
 		}

@@ -16,8 +16,8 @@ const (
 	servoTrust = 100 * time.Microsecond
 	// servoMost is the largest rate: that of the register (docs/fpga-interface.md, "Clocking").
 	servoMost = 1_000_000
-	// stepAhead is how far the counter must be behind to be stepped ahead while cameras run. Less is gone after ten
-	// seconds at servoMost.
+	// stepAhead is the largest offset behind the clock for which a counter is not stepped ahead while cameras run: at
+	// servoMost it is gone after ten seconds.
 	stepAhead = 10 * time.Millisecond
 	// locked: so many offsets in a row were at most lockedWithin, and certain to that much.
 	lockedAfter  = 3

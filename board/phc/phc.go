@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
 
-// kernel is what answers calls on an open device file: the kernel, or a double.
+// kernel answers calls on an open device file. In tests a double does.
 type kernel interface {
 	call(number uintptr, data unsafe.Pointer) error
 	Close() error
@@ -107,8 +106,8 @@ func (c *Clock) Read() (ns int64, at time.Time, unsure time.Duration, err error)
 	return 0, time.Time{}, 0, fmt.Errorf("%s: %w", c.path, errJumped)
 }
 
-// slew is how far a wall clock that is only made faster or slower can move against the monotonic one: it is not, and the
-// rest is the time from reading one to reading the other.
+// slew returns a bound of how far a wall clock that is not set moves against the monotonic one while passed passes. Of it
+// 5 µs are for the time from reading one to reading the other.
 func slew(passed time.Duration) time.Duration { return 5*time.Microsecond + passed/1000 }
 
 // sample reads both clocks in the best way that the adapter knows.
@@ -123,9 +122,6 @@ func (c *Clock) sample() (s sample, err error) {
 	}
 	return s, fmt.Errorf("%s: %s: %w", c.path, ways[c.way].name, err)
 }
-
-// Way returns the call that reads the clock, as far as it is known.
-func (c *Clock) Way() string { return strings.TrimPrefix(ways[c.way].name, "PTP_") }
 
 func readPrecise(k kernel) (sample, error) {
 	var x precise

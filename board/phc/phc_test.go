@@ -141,8 +141,8 @@ func TestRead(t *testing.T) {
 				t.Errorf("%s: off by %v, plus or minus %v", want.name, off, unsure)
 			}
 		}
-		if "PTP_"+c.Way() != want.name {
-			t.Errorf("it was read by %s, want %s", c.Way(), want.name)
+		if way := ways[c.way].name; way != want.name {
+			t.Errorf("it was read by %s, want %s", way, want.name)
 		}
 		if d.calls != 1+i+3 { // capabilities, those that it does not know, and one for each reading
 			t.Errorf("%s: %d calls", want.name, d.calls)
@@ -222,7 +222,7 @@ func TestDevice(t *testing.T) {
 		}
 		last = ns
 	}
-	t.Logf("read by %s", c.Way())
+	t.Logf("read by %s", ways[c.way].name)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}

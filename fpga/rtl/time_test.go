@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/model"
@@ -31,6 +32,10 @@ func timeIsSet(d *design) error {
 	} {
 		s.Write32(off, v)
 	}
+	camera, err := fpga.OpenCameraBlock(s, 0)
+	if err != nil {
+		return err
+	}
 	s.Write32(fpga.CamControl, fpga.CameraRun)
 	var begun, stepped, before uint64 // start of frame 0; sums of the steps, now and before the last one
 	frames := uint64(0)
@@ -40,7 +45,7 @@ func timeIsSet(d *design) error {
 		}
 		by := rnd.Uint64()>>1 - s.time()
 		was := s.time()
-		s.step(by)
+		camera.StepTime(time.Duration(by))
 		if is := s.time() - was - by; is < clockNS || is > 50*clockNS {
 			return fmt.Errorf("a step by %d took the counter from %d to %d", int64(by), was, was+by+is)
 		}
@@ -75,7 +80,7 @@ func timeIsSet(d *design) error {
 	if err := s.counts(period); err != nil {
 		return err
 	}
-	return s.rates()
+	return s.rates(camera)
 }
 
 // counts drops a few hundred frames, because the channel does not run, and misses a few hundred triggers.
@@ -100,7 +105,7 @@ func (s *simulation) counts(period uint64) error {
 }
 
 // rates runs the counter faster and slower.
-func (s *simulation) rates() error {
+func (s *simulation) rates(camera *fpga.Camera) error {
 	for _, c := range []struct{ write, want int32 }{
 		{1000, 1000},
 		{-1000, -1000},
@@ -109,8 +114,8 @@ func (s *simulation) rates() error {
 		{123_456, 123_456},
 		{0, 0},
 	} {
-		s.Write32(fpga.CamTimeRate, uint32(c.write))
-		if is := int32(s.Read32(fpga.CamTimeRate)); is != c.want {
+		camera.SetTimeRate(c.write)
+		if is := camera.TimeRate(); is != c.want {
 			return fmt.Errorf("the rate %d reads %d, want %d", c.write, is, c.want)
 		}
 		const cycles = 100_000

@@ -87,9 +87,11 @@ func random() uint32 {
 
 // Stream describes the contents of one RTP stream. Zero values mean defaults.
 type Stream struct {
-	Payload     Payload
-	MTU         int         // maximum size of an IP packet on the path, in bytes; 0: 1500
-	Clock       string      // clock that disciplines the machine's clock or, with Reference, the camera's, for the SDP: "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none
+	Payload Payload
+	MTU     int // maximum size of an IP packet on the path, in bytes; 0: 1500
+	// Clock names the clock that disciplines the machine's or, with Reference, the camera's, for the SDP:
+	// "ptp=IEEE1588-2008:GRANDMASTER:DOMAIN" (RFC 7273 §4.3); "": none.
+	Clock       string
 	CaptureTime bool        // send abs-capture-time in every RTP header, 16 bytes each
 	Checksum    bool        // send an RTCP APP packet with each frame's CRC-32C (docs/rtp.md)
 	Quality     int         // JPEG quality, 1 to 100; 0: 90

@@ -17,7 +17,7 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 )
 
-// taiAhead is how far TAI is ahead of UTC since 2017, for a kernel that nobody has told.
+// taiAhead is TAI minus UTC since 2017, for a kernel that nobody has told.
 const taiAhead = 37 * time.Second
 
 // follow makes the clock of a source's card follow the configured one, if there is one, and returns the function that
