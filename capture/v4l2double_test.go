@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"slices"
 	"sync"
 	"time"
@@ -53,7 +54,7 @@ type videoDouble struct {
 	streams  bool
 	broken   bool
 	sequence uint32
-	wake     *videodev.Wake // set when something is done
+	wake     alarm // set when something is done
 	opened   int
 	settings [][]uint32 // numbers of the controls of each request
 }
@@ -84,13 +85,27 @@ const (
 	doubleChip  = 81<<8 | 2
 )
 
+// An alarm is an eventfd(2).
+type alarm int
+
+func (a alarm) Set() {
+	var one [8]byte
+	binary.NativeEndian.PutUint64(one[:], 1)
+	_, _ = unix.Write(int(a), one[:])
+}
+
+func (a alarm) Clear() {
+	var count [8]byte
+	_, _ = unix.Read(int(a), count[:])
+}
+
 func newDouble(codes ...string) *videoDouble {
-	w, err := videodev.NewWake()
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
 	if err != nil {
 		panic(err)
 	}
 	d := &videoDouble{
-		width: 64, height: 48, user: true, rate: 30, least: 2, wake: w, path: "/dev/video0", place: "/devices/bus/port1", serial: "1:2:3",
+		width: 64, height: 48, user: true, rate: 30, least: 2, wake: alarm(fd), path: "/dev/video0", place: "/devices/bus/port1", serial: "1:2:3",
 		fails: map[uintptr]unix.Errno{}, hangs: map[uintptr]chan struct{}{}, stamps: videodev.FlagStampMonotone, driver: "double",
 	}
 	for _, c := range codes {
@@ -160,8 +175,9 @@ func (f *doubleFile) Wait(what int16, wake *videodev.Wake, limit time.Duration) 
 	if r != (videodev.Ready{}) {
 		return r, nil
 	}
-	list := []unix.PollFd{{Fd: int32(d.wake.FD()), Events: unix.POLLIN}, {Fd: int32(wake.FD()), Events: unix.POLLIN}}
-	_, _ = unix.Poll(list, int(limit/time.Millisecond))
+	if err := wake.Poll([]unix.PollFd{{Fd: int32(d.wake), Events: unix.POLLIN}, {}}, limit); err != nil {
+		return videodev.Ready{}, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.ready(f, what), nil

@@ -81,7 +81,7 @@ func (s *v4l2Session) takeEvents() error {
 	}
 }
 
-// takeFrames takes all buffers that the device has finished.
+// takeFrames takes a buffer that the device has finished, or all of them if it is broken.
 func (s *v4l2Session) takeFrames(ctx context.Context, emit func(*pipeline.Frame), broken bool) error {
 	for ctx.Err() == nil {
 		b := s.describe(0)
@@ -103,7 +103,7 @@ func (s *v4l2Session) takeFrames(ctx context.Context, emit func(*pipeline.Frame)
 		if !s.user && err == nil {
 			err = s.enqueue(i, i)
 		}
-		if err != nil {
+		if err != nil || !broken {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -65,32 +66,31 @@ const (
 	ForOutput = unix.POLLOUT // a buffer of an output
 )
 
-// Wait waits until the device has what is waited for or is broken, wake (which may be nil) was set, or limit has passed.
-// A limit below a millisecond counts as one.
+// Wait waits until the device has what is waited for or is broken, wake (which may be nil) is set, or limit has passed. A
+// limit below a millisecond counts as one.
 func (f File) Wait(what int16, wake *Wake, limit time.Duration) (Ready, error) {
-	list := []unix.PollFd{{Fd: int32(f), Events: what}, {Fd: -1}}
-	if wake != nil {
-		list[1] = unix.PollFd{Fd: int32(wake.fd), Events: unix.POLLIN}
-	}
-	_, err := unix.Poll(list, max(int(limit/time.Millisecond), 1))
-	if errors.Is(err, unix.EINTR) {
-		return Ready{}, nil
+	list := [2]unix.PollFd{{Fd: int32(f), Events: what}}
+	if err := wake.Poll(list[:], limit); err != nil {
+		return Ready{}, err
 	}
 	got := list[0].Revents
 	return Ready{
 		Buffer: got&what&(ForInput|ForOutput) != 0,
 		Event:  got&what&ForEvent != 0,
 		Broken: got&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0,
-	}, err
+	}, nil
 }
 
 // Close closes the file.
 func (f File) Close() error { return unix.Close(int(f)) }
 
-// A Wake ends a Wait from another goroutine. It stays set until it is cleared.
+// A Wake ends a Wait from another goroutine. It stays set until it is cleared. Only a Wait in progress costs it system
+// calls.
 type Wake struct {
 	fd    int
-	one   [8]byte // on the heap, as all memory that calls get
+	set   atomic.Bool
+	waits atomic.Bool // a Wait is in progress, or begins
+	one   [8]byte     // on the heap, as all memory that calls get
 	count [8]byte
 }
 
@@ -102,17 +102,37 @@ func NewWake() (*Wake, error) {
 	return w, os.NewSyscallError("eventfd", err)
 }
 
-// FD returns a file descriptor that can be read while the Wake is set.
-func (w *Wake) FD() int { return w.fd }
-
 // Set ends the current Wait, or the next one. It is safe for concurrent use.
 func (w *Wake) Set() {
-	_, _ = unix.Write(w.fd, w.one[:]) // it fails only if the counter is full, and then Wait returns anyway
+	if w.set.Store(true); w.waits.Load() { // otherwise Poll sees that it is set
+		_, _ = unix.Write(w.fd, w.one[:]) // it fails only if the counter is full, and then Poll returns anyway
+	}
 }
 
-// Clear takes back earlier calls of Set. Only one goroutine may call it.
-func (w *Wake) Clear() {
-	_, _ = unix.Read(w.fd, w.count[:]) // it fails if Set was not called
+// Clear takes back earlier calls of Set.
+func (w *Wake) Clear() { w.set.Store(false) }
+
+// Poll waits for the events of all elements of list but the last one, which it uses itself, until w (which may be nil) is
+// set or limit has passed. A limit below a millisecond counts as one. Only one goroutine may call it.
+func (w *Wake) Poll(list []unix.PollFd, limit time.Duration) error {
+	last, wait := &list[len(list)-1], max(int(limit/time.Millisecond), 1)
+	if *last = (unix.PollFd{Fd: -1}); w != nil {
+		*last = unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
+		w.waits.Store(true)
+		defer w.waits.Store(false)
+		if w.set.Load() {
+			wait = 0
+		}
+	}
+	_, err := unix.Poll(list, wait)
+	if errors.Is(err, unix.EINTR) {
+		clear(list) // nothing is ready
+		return nil
+	}
+	if last.Revents != 0 {
+		_, _ = unix.Read(w.fd, w.count[:]) // it never waits
+	}
+	return err
 }
 
 // Close frees the Wake.
