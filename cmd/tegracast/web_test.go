@@ -64,6 +64,7 @@ func TestMetrics(t *testing.T) {
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
 bus: {server: "nats://127.0.0.1:1", board: test}
+clock: {source: system}
 sources:
   - {name: camera, model: {width: 64, height: 16, rate: 50}}
   - {name: bare, model: {width: 64, height: 16, stream: bare}}
