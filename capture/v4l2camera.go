@@ -47,7 +47,7 @@ type V4L2Config struct {
 	Memory       cudahost.Allocator
 	Flags        cudahost.Flags
 	FrameTimeout time.Duration // time without a frame, with free slots, after which the stream is restarted; 0: 1 s; raised to at least 4 frame periods
-	GiveUp       time.Duration // how long recovery may be fruitless before Run returns the fault; 0: 30 s
+	GiveUp       time.Duration // how long recovery may be fruitless before Run returns the fault, while the camera is there; 0: 30 s
 	OnFrame      func(*pipeline.Frame)
 	Recorder     *pipeline.Recorder
 	Logger       *slog.Logger // nil: slog.Default()

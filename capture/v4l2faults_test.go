@@ -22,11 +22,13 @@ func TestV4L2Unplugged(t *testing.T) {
 	for _, user := range []bool{true, false} {
 		d := newDouble("RG10")
 		d.user = user
-		r := runDouble(t, d, V4L2Config{Slots: 4})
+		const giveUp = 50 * time.Millisecond
+		r := runDouble(t, d, V4L2Config{Slots: 4, GiveUp: giveUp})
 		r.frame(t, d, nil)
 		first := r.next(t) // stays held
 		d.unplug()
-		eventually(t, "the camera is missed", func() bool { return r.camera.State() == Reopening })
+		missed := func() uint64 { return r.camera.Status().Counters[Reopening.String()] }
+		eventually(t, "the camera is missed for longer than a fault may last", func() bool { return missed() > 5 || r.camera.State() == Ended })
 		d.plug("/dev/video7")
 		r.frame(t, d, nil)
 		f := r.next(t)

@@ -41,6 +41,9 @@ func (s *v4l2Supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) er
 		before := c.frames.Load()
 		s.rested = false
 		err := s.attempt(ctx, emit)
+		if away(err) {
+			s.Broken = time.Now() // nothing is broken: it is waited for without end
+		}
 		if s.rested {
 			return pipeline.Settled, err
 		}
@@ -65,6 +68,16 @@ func (s *v4l2Supervisor) afterFault(_ context.Context, fault error) (atOnce bool
 	c.states.to(Reopening, fault)
 	if err := c.closeSession(); err != nil {
 		c.cfg.Logger.Debug("source closed its device with errors", "source", c.cfg.Name, "error", err)
+	}
+	return false
+}
+
+// away reports whether a fault means that the camera is unplugged, or used by another process.
+func away(fault error) bool {
+	for _, e := range []error{ErrHeld, videodev.ErrNoDevice, unix.ENODEV, unix.ENXIO, unix.ENOENT} {
+		if errors.Is(fault, e) {
+			return true
+		}
 	}
 	return false
 }
