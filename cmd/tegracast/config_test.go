@@ -156,7 +156,11 @@ var combinations = [][3]string{
 	{"isp: [", "groups: [{name: g, sources: [camera], rate: 100, delay: 10ms}]\nisp: [", "groups[0].delay: 10ms: must be from 0 to less than"},
 	{"isp: [", "groups: [{name: g, sources: [camera], delay: 10ms}]\nisp: [", "groups[0].delay: give rate, too"},
 	{"isp: [", "groups: [{name: g, sources: [camera], trigger: true}]\nisp: [", `groups[0].sources[0]: source "camera" exposes by itself`},
-	{"model: {width: 320, height: 240}}]\n", "v4l2: {device: /dev/video0, triggered: true, sensor: {}, width: 320, height: 240}}]\ngroups: [{name: g, sources: [camera], rate: 30, trigger: true}]\n", "groups[0].sources[0]: only an FPGA has a register"},
+	{
+		"model: {width: 320, height: 240}}]\n",
+		"v4l2: {device: /dev/video0, triggered: true, sensor: {}, width: 320, height: 240}}]\ngroups: [{name: g, sources: [camera], rate: 30, trigger: true}]\n",
+		"groups[0].sources[0]: only an FPGA has a register",
+	},
 	{"240}}]\nisp: [", "240, triggered: true}}]\ngroups: [{name: g, sources: [camera], trigger: true}]\nisp: [", "groups[0].trigger: give rate, too"},
 	{"240}}]\nisp: [", "240, stream: bare}}]\ngroups: [{name: g, sources: [camera]}]\nisp: [", `groups[0].sources[0]: source "camera" is a bare stream`},
 	{"320", "3200", "the test chart has 1920x1080 pixels, 3200x240 are wanted"},
