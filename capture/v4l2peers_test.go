@@ -44,8 +44,8 @@ func BenchmarkV4L2Peers(b *testing.B) {
 	}
 	m := vjetson.StartTest(b, vjetson.Config{Arch: "amd64", Memory: 2048, Modules: []string{"vivid"}, Files: files})
 	for range b.N {
-		out, err := m.Shell(b.Context(), "L=/lib/x86_64-linux-gnu; export HOME=/tmp GST_PLUGIN_PATH=/usr$L/gstreamer-1.0 GST_REGISTRY_FORK=no LD_LIBRARY_PATH=$L:/usr$L:/usr$L/pulseaudio; "+
-			"capturetests -test.run TestComparePeers -test.v -compare-peers 2>&1")
+		out, err := m.Shell(b.Context(), "L=/lib/x86_64-linux-gnu; export HOME=/tmp GST_PLUGIN_PATH=/usr$L/gstreamer-1.0 GST_REGISTRY_FORK=no; "+
+			"export LD_LIBRARY_PATH=$L:/usr$L:/usr$L/pulseaudio; capturetests -test.run TestComparePeers -test.v -compare-peers 2>&1")
 		if err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}
@@ -112,7 +112,10 @@ func TestComparePeers(t *testing.T) {
 			return []string{"gst-launch-1.0", "-q", "v4l2src", "device=/dev/video0", "num-buffers=" + n, "!", "video/x-raw,format=UYVY,width=640,height=360", "!", "fakesink"}
 		},
 		"ffmpeg": func(n string) []string {
-			return []string{"ffmpeg", "-v", "error", "-f", "v4l2", "-input_format", "uyvy422", "-video_size", "640x360", "-i", "/dev/video0", "-frames:v", n, "-c", "copy", "-f", "null", "-"}
+			return []string{
+				"ffmpeg", "-v", "error", "-f", "v4l2", "-input_format", "uyvy422", "-video_size", "640x360", "-i", "/dev/video0",
+				"-frames:v", n, "-c", "copy", "-f", "null", "-",
+			}
 		},
 	}
 	cost := map[string][]time.Duration{}

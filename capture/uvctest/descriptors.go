@@ -64,9 +64,10 @@ func (c *Camera) text(n byte) []byte {
 // configuration returns the configuration descriptor with all that belongs to it (§3).
 func (c *Camera) configuration() []byte {
 	units := slices.Concat(
-		descriptor(classType, []byte{2, cameraTerminal}, le.two(0x201), []byte{0, 0}, make([]byte, 6), []byte{3, 0x0a, 0, 0}), // §3.7.2.3: D1 mode, D3 exposure
-		descriptor(classType, []byte{5, processingUnit, cameraTerminal, 0, 0, 2, 1, 2, 0, 0}),                                 // §3.7.2.5: D0 brightness, D9 gain
-		descriptor(classType, []byte{3, outputTerminal}, le.two(0x101), []byte{0, processingUnit, 0}),                         // §3.7.2.2
+		// §3.7.2.3, with D1 for the mode of exposure and D3 for exposure
+		descriptor(classType, []byte{2, cameraTerminal}, le.two(0x201), []byte{0, 0}, make([]byte, 6), []byte{3, 0x0a, 0, 0}),
+		descriptor(classType, []byte{5, processingUnit, cameraTerminal, 0, 0, 2, 1, 2, 0, 0}),         // §3.7.2.5: D0 brightness, D9 gain
+		descriptor(classType, []byte{3, outputTerminal}, le.two(0x101), []byte{0, processingUnit, 0}), // §3.7.2.2
 	)
 	header := descriptor(classType, []byte{1}, le.two(0x110), le.two(13+len(units)), le.four(48_000_000), []byte{1, streamInterface})
 	formats := slices.Concat(

@@ -104,7 +104,7 @@ func (c *Camera) cancel(number, of uint32) error {
 	return c.write(h[:])
 }
 
-// reply answers a request. data is what the host reads; of a request in the other direction all is accepted.
+// reply answers a request. The host reads data; all that it sends is accepted.
 func (c *Camera) reply(r *request, status int32, data []byte) error {
 	var h [headerSize]byte
 	be.PutUint32(h[:], submitReply)

@@ -83,7 +83,8 @@ func (c *ISP) resolve(r *resolver, at yamlfile.Section, s *Stage) error {
 	case source == nil:
 		return at.Key("from").Errorf("there is no source %q", c.From)
 	case !source.FormatKnown:
-		return at.Errorf("the frames of source %q are known only when it is opened: an isp takes a sensor's frames, or those of a camera with width, height and pixels", c.From)
+		return at.Errorf("the frames of source %q are known only when it is opened: an isp takes a sensor's frames, or those of a camera with width, "+
+			"height and pixels", c.From)
 	case c.Converts(source.Format):
 		return c.resolvePictures(at, s, source)
 	case c.Device == "cuda" && r.out.Memory == "host":

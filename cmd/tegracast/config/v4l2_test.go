@@ -65,7 +65,7 @@ func TestSourcesOfPictures(t *testing.T) {
 		{"mjpeg", out("usb", jpeg+", scale: half"), "cannot be scaled"},
 		{"mjpeg", "memory: auto\nkernels: [{name: k, from: usb, file: /dev/null}]\n" + out("k", raw), "delivers JPEG files, which an isp decodes"},
 		{"mjpeg", "external: [{name: e, from: usb, socket: /tmp/e}]\n" + out("e", jpeg), "delivers JPEG files, which an isp decodes"},
-		{"uyvy", "isp: [{name: isp, from: usb, black_level: 64}]\n" + out("isp", raw), "isp[0].black_level: \"usb\" delivers pictures, which are converted only: leave black_level out"},
+		{"uyvy", "isp: [{name: isp, from: usb, black_level: 64}]\n" + out("isp", raw), "\"usb\" delivers pictures, which are converted only: leave black_level out"},
 		{"uyvy", "isp: [{name: isp, from: usb, auto: {exposure: {}}}]\n" + out("isp", raw), "leave auto out"},
 		{"uyvy", "memory: auto\nisp: [{name: isp, from: usb, device: cuda}]\n" + out("isp", raw), "pictures are converted by the CPU"},
 		{"uyvy", isp + out("isp", `rtp: {payload: raw, pixels: uyvp}`), "leave pixels: uyvp out"},
@@ -74,7 +74,8 @@ func TestSourcesOfPictures(t *testing.T) {
 			t.Errorf("%s, %s: %v, want %q", c.pixels, c.rest, err, c.err)
 		}
 	}
-	if _, err := Parse("c.yaml", []byte("sources: [{name: usb, v4l2: {device: /dev/video0, pixels: mjpeg}}]\n"+out("usb", jpeg))); err == nil || !strings.Contains(err.Error(), "give width and height of the JPEG files") {
+	_, err := Parse("c.yaml", []byte("sources: [{name: usb, v4l2: {device: /dev/video0, pixels: mjpeg}}]\n"+out("usb", jpeg)))
+	if err == nil || !strings.Contains(err.Error(), "give width and height of the JPEG files") {
 		t.Error(err)
 	}
 }
