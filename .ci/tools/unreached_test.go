@@ -48,8 +48,6 @@ var allowed = map[string]string{
 	"fpga/xdma.SendRing.Counters": "tests: the engine's performance counters",
 	"fpga/xdma.SendRing.Stats":    "tests: what an H2C stream sent",
 
-	"pipeline/videodev.Wake.FD": "tests: a device that is waited for",
-
 	"capture.Replay.Emitted":      "tests: the books of a source",
 	"capture.Replay.Frames":       "tests: the books of a source",
 	"capture.Replay.Skipped":      "tests: the books of a source",
