@@ -26,7 +26,7 @@ var may = map[string][]string{
 	"pipeline/isp":        {"pipeline", "cudahost"},
 	"pipeline/kernel":     {"pipeline", "cudahost"},
 	"pipeline/convert":    {"pipeline", "pipeline/codec", "pipeline/rtp/rtptest"},
-	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/share", "pipeline/infer/...", "pipeline/isp"},                                    // tests of preprocess have its colours
+	"pipeline/infer":      {"pipeline", "cudahost", "pipeline/share", "pipeline/infer/...", "pipeline/isp"},                                    // colours, in tests
 	"pipeline/rtp":        {"pipeline", "pipeline/rtp/rtptest", "pipeline/codec"},                                                              // its tests encode
 	"pipeline/codec":      {"pipeline", "cudahost", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"},                            // its tests fetch libraries
 	"pipeline/codec/v4l2": {"pipeline", "pipeline/codec", "pipeline/videodev", "cudahost/headertest", "pipeline/rtp/rtptest", "board/vjetson"}, // its tests boot a virtual Jetson
