@@ -167,8 +167,13 @@ func (c *FPGACamera) Format() pipeline.Format { return c.format }
 // Clock returns the clock that maps the FPGA's time to this machine's time.
 func (c *FPGACamera) Clock() *Clock { return &c.cfg.Card.clock }
 
-// ClockReport returns the state of the clock that the FPGA's time follows, or nil if it follows none.
-func (c *FPGACamera) ClockReport() *pipeline.ClockReport { return c.cfg.Card.Report(time.Now()) }
+// ClockReport returns the state of the clock that the FPGA's time follows, or nil if it follows none, or stamps no frames.
+func (c *FPGACamera) ClockReport() *pipeline.ClockReport {
+	if c.cfg.Bare {
+		return nil
+	}
+	return c.cfg.Card.Report(time.Now())
+}
 
 // Status implements pipeline.Source. The counters count the frames refused because of their CRC or trailer, the times
 // that the source entered each state, and the events announced by the camera's user interrupt. A camera counts as idle

@@ -25,6 +25,7 @@ type Clock struct {
 	steps   int
 	changes [clockChanges]change // oldest first
 	changed int
+	steered bool          // the host has changed the counter, whose rate may then be off by steering
 	utc     bool          // the counter has the time of the clock that it follows
 	ahead   time.Duration // of that clock's scale before UTC
 }
@@ -72,6 +73,8 @@ const (
 	// Crystals are specified to ±50 or ±100 ppm and wander by less than 1 ppm within a minute.
 	worstCrystal = 100e-6
 	wander       = 1e-6
+	// steering is the most by which TIME_RATE changes the rate (docs/fpga-interface.md, "Clocking").
+	steering = 1e-3
 	// stepSlack is the deviation of a reading, beyond its uncertainty, above which it counts as a step.
 	stepSlack = 200 * time.Microsecond
 )
@@ -138,6 +141,7 @@ func (c *Clock) alter(do func() change) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a := do()
+	c.steered = true
 	if c.changed == clockChanges {
 		copy(c.changes[:], c.changes[1:])
 		c.changed--
@@ -200,6 +204,9 @@ func (c *Clock) at(ticks uint64) (time.Time, time.Duration) {
 	anchor, oldest := c.pairs[c.n-1], c.pairs[0]
 	since := float64(int64(ticks - anchor.fpga))
 	rateError := worstCrystal
+	if c.steered {
+		rateError += steering
+	}
 	if span := anchor.host.Sub(oldest.host); c.n > 1 && span > 0 {
 		rateError = wander + float64(anchor.half+oldest.half)/float64(span)
 	}

@@ -91,3 +91,23 @@ func TestClockSurvivesSteps(t *testing.T) {
 		}
 	})
 }
+
+// TestAnAlteredCounterIsUncertain checks that the time of a counter whose rate the host has changed is as uncertain as
+// that rate until it has been measured, so that it is not taken for a step.
+func TestAnAlteredCounterIsUncertain(t *testing.T) {
+	now := time.Now()
+	c := &Clock{n: 1, pairs: [clockPairs]pair{{host: now, fpga: 0, half: time.Microsecond}}}
+	c.measure()
+	if _, unsure := c.At(1e9); unsure > 110*time.Microsecond {
+		t.Errorf("an unaltered counter is uncertain by %v after a second", unsure)
+	}
+	c.alter(func() change { return change{rate: steering} })
+	if _, unsure := c.At(1e9); unsure < time.Second/1000 {
+		t.Errorf("an altered counter is uncertain by %v after a second", unsure)
+	}
+	c.add(pair{now.Add(time.Second), 1e9, time.Microsecond})
+	c.add(pair{now.Add(2 * time.Second), 2e9, time.Microsecond})
+	if _, unsure := c.At(3e9); unsure > 5*time.Microsecond {
+		t.Errorf("a measured counter is uncertain by %v", unsure)
+	}
+}

@@ -249,7 +249,6 @@ func (c *V4L2Camera) Close() error {
 	c.pool, c.memory = nil, nil
 	if c.wake != nil {
 		errs = append(errs, c.wake.Close())
-		c.wake = nil
 	}
 	return errors.Join(errs...)
 }

@@ -181,3 +181,49 @@ func TestV4L2Graph(t *testing.T) {
 		}
 	}
 }
+
+// TestV4L2HeldWhenTheWayChanges holds a frame that was copied while the camera comes back with a driver that takes the
+// slots: that slot is not given to the driver.
+func TestV4L2HeldWhenTheWayChanges(t *testing.T) {
+	d := newDouble("GREY")
+	d.refuses = unix.ENOMEM
+	r := runDouble(t, d, V4L2Config{Slots: 3})
+	r.frame(t, d, nil)
+	held := r.next(t)
+	want := bytes.Clone(held.Bytes)
+	if how := r.camera.How(); !strings.HasPrefix(how, "MMAP") {
+		t.Errorf("frames come by %s", how)
+	}
+	d.unplug()
+	eventually(t, "the camera is missed", func() bool { return r.camera.State() == Reopening })
+	d.mu.Lock()
+	d.refuses = 0
+	d.mu.Unlock()
+	d.plug("/dev/video0")
+	for range 6 {
+		r.frame(t, d, nil)
+		r.next(t).Release()
+	}
+	if how := r.camera.How(); how != "USERPTR" || !bytes.Equal(held.Bytes, want) {
+		t.Errorf("frames come by %s, and the held one has changed: %t", how, !bytes.Equal(held.Bytes, want))
+	}
+	held.Release()
+}
+
+// TestV4L2TriggeredLosesNothingMeanwhile checks that the time without a stream is no loss of a camera that is triggered.
+func TestV4L2TriggeredLosesNothingMeanwhile(t *testing.T) {
+	d := newDouble("GREY")
+	r := runDouble(t, d, V4L2Config{Slots: 3, Triggered: true, Rate: pipeline.Rate{Num: 30, Den: 1}})
+	r.frame(t, d, nil)
+	r.next(t).Release()
+	d.unplug()
+	eventually(t, "the camera is missed", func() bool { return r.camera.State() == Reopening })
+	time.Sleep(200 * time.Millisecond) // six periods
+	d.plug("/dev/video0")
+	r.frame(t, d, nil)
+	f := r.next(t)
+	if lost := r.camera.Status().Counters["lost"]; lost != 0 || f.Sequence != 1 {
+		t.Errorf("frame %d, %d lost", f.Sequence, lost)
+	}
+	f.Release()
+}

@@ -184,6 +184,9 @@ func (s *v4l2Session) makeBuffers() error {
 // useSlots gives the slots to the driver once, to see whether it takes them. They come back with the buffers.
 func (s *v4l2Session) useSlots() error {
 	c := s.camera
+	if has, needs := len(c.memory[0].Bytes()), s.transfer.size(); needs > has {
+		return fmt.Errorf("a frame needs %d bytes now, and a slot has %d", needs, has)
+	}
 	n, err := s.request(min(c.cfg.Slots, videodev.MaxBuffers), videodev.MemoryUser)
 	if errors.Is(err, unix.EINVAL) {
 		return errors.New("the driver has none")

@@ -201,17 +201,22 @@ func (t *v4l2Settings) apply(s *v4l2Session) error {
 			}
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.cfg.Controls)) {
-		of, setting, err := t.named(name)
-		if err != nil {
-			return err
-		}
-		v, err := setting.Parse(c.cfg.Controls[name])
-		if err != nil {
-			return err
-		}
-		if err := videodev.Set(of.device, videodev.Value{Setting: setting, Value: v}); err != nil {
-			return err
+	for _, switches := range []bool{true, false} { // first what may allow others to be set, such as the end of an automatic mode
+		for _, name := range slices.Sorted(maps.Keys(c.cfg.Controls)) {
+			of, setting, err := t.named(name)
+			if err != nil {
+				return err
+			}
+			v, err := setting.Parse(c.cfg.Controls[name])
+			if err != nil {
+				return err
+			}
+			if setting.Chooses() != switches {
+				continue
+			}
+			if err := videodev.Set(of.device, videodev.Value{Setting: setting, Value: v}); err != nil {
+				return err
+			}
 		}
 	}
 	c.mu.Lock()

@@ -182,7 +182,12 @@ func (s *v4l2Session) lease(slot int) (*pipeline.Frame, error) {
 		f := c.pool.Get()
 		if f == nil {
 			c.crowded.Add(1)
+			return nil, nil
 		}
+		slot = f.Slot()
+		c.mu.Lock()
+		c.slots[slot] = slotLeased // also for a later session, which may give slots to the driver
+		c.mu.Unlock()
 		return f, nil
 	}
 	c.mu.Lock()
@@ -214,6 +219,11 @@ func (s *v4l2Session) beginOf(slot []byte) [][]byte {
 
 // full reports whether a finished buffer contains a whole frame, and nothing impossible.
 func (s *v4l2Session) full(b *videodev.Buffer) bool {
+	for k, m := range s.buffers[b.Index].planes { // a driver may map less than a frame can have
+		if used := s.args.planes[k].Used; s.kind == videodev.CaptureMulti && int(used) > len(m) || s.kind != videodev.CaptureMulti && int(b.Used) > len(m) {
+			return false
+		}
+	}
 	if s.kind != videodev.CaptureMulti {
 		return int(b.Used) >= s.transfer.need[0] && b.Used <= s.transfer.layout.Planes[0].Size
 	}
@@ -236,7 +246,7 @@ func (s *v4l2Session) count(sequence uint32, now time.Time) uint64 {
 		if d := sequence - s.last; d > 0 && d < 1<<31 {
 			step = uint64(d)
 		}
-	case !sup.frameAt.IsZero() && c.format.Rate.Period() > 0:
+	case !sup.frameAt.IsZero() && !c.cfg.Triggered && c.format.Rate.Period() > 0:
 		step = 1 + lostSince(now.Sub(sup.frameAt), c.format.Rate.Period())
 	}
 	c.lost.Add(step - 1)

@@ -9,6 +9,7 @@ import (
 	"image"
 	"image/jpeg"
 	"runtime"
+	"strings"
 	"unsafe"
 
 	"github.com/ebitengine/purego"
@@ -111,8 +112,11 @@ func (e *TurboJPEG) decode(img *image.YCbCr, file []byte) error {
 	result := e.decodePlanes(uintptr(unsafe.Pointer(&file[0])), uintptr(len(file)), uintptr(unsafe.Pointer(&args.planes)),
 		uintptr(unsafe.Pointer(&args.strides)))
 	runtime.KeepAlive(img)
-	if result != 0 {
-		return fmt.Errorf("%w: %w", ErrDecode, e.err())
+	if result == 0 {
+		return nil
+	}
+	if err := e.err(); !strings.Contains(err.Error(), "extraneous bytes before marker") { // many cameras have them, and the picture is whole
+		return fmt.Errorf("%w: %w", ErrDecode, err)
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ const MaxMembers = 16
 // Config configures a Group.
 type Config struct {
 	Name      string
-	Sources   []string      // names of the members, 2 to MaxMembers
+	Sources   []string      // names of the members, 1 to MaxMembers
 	Rate      pipeline.Rate // of the instants; zero: groups are opened by their first frame
 	Delay     time.Duration // from an instant to the start of the exposure
 	Tolerance time.Duration // how far the start of an exposure may be off; less than half a period of Rate
@@ -56,7 +56,8 @@ type entry struct {
 
 // member is the state of a member.
 type member struct {
-	running bool      // it has delivered a frame with a number since it was started
+	seen    bool      // it has delivered a frame since it was started
+	running bool      // it has delivered a frame with a number since then
 	start   time.Time // entry.at of the first such frame
 	last    time.Time // exposure of its latest frame with a number
 	step    uint64    // entry.serial of the first group since the clock has stepped back; 0: it has not
@@ -126,10 +127,11 @@ func (g *Group) take(i int, exposure time.Time, lost, damaged uint64, filling bo
 	exposure = exposure.Round(0) // by the wall clock, as the numbers are
 	number, at, why := g.place(exposure)
 	if why != otherEdge {
-		if m.other[why]++; why == otherOutside && m.running {
+		if m.other[why]++; why == otherOutside {
 			m.outside++
 			g.passed(i, at)
 		}
+		m.seen = true
 		g.settle(now)
 		return 0
 	}
@@ -153,7 +155,7 @@ func (g *Group) take(i int, exposure time.Time, lost, damaged uint64, filling bo
 	}
 	g.passed(i, e.at)
 	m.lost, m.damaged, m.outside = 0, 0, 0
-	if !m.running {
+	if m.seen = true; !m.running {
 		m.running, m.start = true, e.at
 	}
 	g.settle(now)

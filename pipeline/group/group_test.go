@@ -86,6 +86,8 @@ func TestBooksOfAGroup(t *testing.T) {
 		{"L1 R1 L2 R. L.", "1 groups = complete 1 + incomplete 0; frames of no group: left edge 1"},
 		{"L1 R1 L2 R. L. L5 L6 R6 L7 R7", "3 groups = complete 3 + incomplete 0; frames of no group: left edge 2"},
 		{"L1 L2 + L3 +", "3 groups = complete 0 + incomplete 3 (right stopped 3)"},
+		{"L1 R1~ L2 R2~ L3 R3~ L4 R4~ +", "4 groups = complete 0 + incomplete 4 (right outside 3, right stopped 1); frames of no group: right outside 4"},
+		{"L1 R1 L2 R2! R. L3 R3 L4 R5 L5", "5 groups = complete 4 + incomplete 1 (right absent 1)"}, // what was lost before the end is forgotten
 		{"L1 R1 L9 R9 L5 R5", "3 groups = complete 3 + incomplete 0"},
 		{"L1 R1 L2 R2 L3 R3 L2 R2 L3 R3", "5 groups = complete 5 + incomplete 0"}, // the clock has stepped back
 		{"L1 R1 R3 R2 L2 L3", "3 groups = complete 3 + incomplete 0"},

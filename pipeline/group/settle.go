@@ -21,7 +21,7 @@ func (g *Group) passed(i int, at time.Time) {
 // reason returns why a frame of the member is missing that should have come before its newest one.
 func (m *member) reason() Reason {
 	switch {
-	case !m.running:
+	case !m.seen:
 		return Stopped
 	case m.damaged > 0:
 		m.damaged--
@@ -117,7 +117,7 @@ func (g *Group) decide(e *entry) {
 			continue
 		case why == arriving:
 			why = Late // and finished counts the frame
-		case why == awaited && m.running:
+		case why == awaited && m.seen:
 			why = Silent
 		case why == awaited:
 			why = Stopped
@@ -174,7 +174,7 @@ func (g *Group) finished(i int, number uint64, damaged bool, now time.Time) {
 func (g *Group) ended(i int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.members[i].running = false
+	g.members[i].rest()
 	if !slices.ContainsFunc(g.members, func(m member) bool { return m.running }) {
 		g.end()
 	}
@@ -198,8 +198,13 @@ func (g *Group) end() {
 	})
 	g.begun, g.first = false, time.Time{}
 	for i := range g.members {
-		g.members[i].running = false
+		g.members[i].rest()
 	}
+}
+
+// rest notes that the member has ended: what was missing before does not count when it comes back.
+func (m *member) rest() {
+	m.seen, m.running, m.lost, m.damaged, m.outside, m.step = false, false, 0, 0, 0, 0
 }
 
 // Books returns the statistics. It closes the groups that have waited too long.

@@ -190,9 +190,18 @@ func (p *jpegParser) scan() error {
 		}
 		at += i
 		switch mark := rest[at+1]; {
+		case mark == 0xff: // a fill byte
+			at--
 		case mark == 0, mark >= markRST0 && mark <= markRST7 && p.img.restart != 0:
-		case mark == markEOI && at > 0:
-			if p.img.scan = rest[:at]; p.dht != 0 {
+		case mark == markEOI:
+			end := at
+			for end > 0 && rest[end-1] == 0xff { // fill bytes
+				end--
+			}
+			if p.img.scan = rest[:end]; end == 0 {
+				return p.bad("no scan")
+			}
+			if p.dht != 0 {
 				p.img.file = p.b[:p.pos+at+2]
 			}
 			return nil

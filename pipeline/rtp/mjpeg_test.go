@@ -35,7 +35,7 @@ func cameraFiles(t testing.TB) map[string][]byte {
 	files["422, restarts of more MCUs than there are"] = slices.Insert(slices.Clone(files["422"]), sos, 0xff, markDRI, 0, 4, 4, 0)
 	for name, b := range maps.Clone(files) {
 		files[name+", without Huffman tables"] = withoutSegment(b, markDHT)
-		files[name+", padded"] = slices.Concat(b[:2], []byte{0xff, 0xff}, b[2:], make([]byte, 100))
+		files[name+", padded"] = slices.Concat(b[:2], []byte{0xff, 0xff}, b[2:len(b)-2], []byte{0xff, 0xff}, b[len(b)-2:], make([]byte, 100))
 	}
 	return files
 }

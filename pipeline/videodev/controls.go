@@ -220,6 +220,11 @@ func (s *Setting) Nearest(v float64) int64 {
 	return min(n, s.Max)
 }
 
+// Chooses reports whether the control switches something on and off, or chooses an item of a menu.
+func (s *Setting) Chooses() bool {
+	return s.Type == typeBoolean || s.Type == typeMenu || s.Type == typeIntegerMenu
+}
+
 // A Value is a value of a control.
 type Value struct {
 	Setting *Setting
@@ -229,9 +234,11 @@ type Value struct {
 // Get returns the value of a control that has one number.
 func Get(d Caller, s *Setting) (int64, error) {
 	c := &Control{ID: s.ID}
+	var pins runtime.Pinner // what has an address for the kernel must not lie on a stack, which moves
+	defer pins.Unpin()
+	pins.Pin(c)
 	l := &ControlList{Count: 1, List: uintptr(unsafe.Pointer(c))}
 	err := d.Ioctl(GetControls, unsafe.Pointer(l))
-	runtime.KeepAlive(c)
 	if err != nil {
 		return 0, fmt.Errorf("%w %s: %w", ErrControl, s.Key(), err)
 	}
@@ -251,9 +258,11 @@ func Set(d Caller, values ...Value) error {
 	for i, v := range values {
 		list[i] = Control{ID: v.Setting.ID, Value: [2]uint32{uint32(v.Value), uint32(uint64(v.Value) >> 32)}}
 	}
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&list[0])
 	l := &ControlList{Count: uint32(len(list)), List: uintptr(unsafe.Pointer(&list[0]))}
 	err := d.Ioctl(SetControls, unsafe.Pointer(l))
-	runtime.KeepAlive(list)
 	switch {
 	case err == nil:
 		return nil
@@ -278,12 +287,14 @@ func Array(d Caller, s *Setting) ([]uint32, error) {
 		return nil, fmt.Errorf("%w %s: it is no array of numbers", ErrControl, s.Key())
 	}
 	list := make([]uint32, s.Elements)
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&list[0])
 	at := uint64(uintptr(unsafe.Pointer(&list[0])))
 	c := &Control{ID: s.ID, Size: 4 * s.Elements, Value: [2]uint32{uint32(at), uint32(at >> 32)}}
+	pins.Pin(c)
 	l := &ControlList{Count: 1, List: uintptr(unsafe.Pointer(c))}
 	err := d.Ioctl(GetControls, unsafe.Pointer(l))
-	runtime.KeepAlive(list)
-	runtime.KeepAlive(c)
 	if err != nil {
 		return nil, fmt.Errorf("%w %s: %w", ErrControl, s.Key(), err)
 	}

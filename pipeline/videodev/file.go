@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -90,8 +91,11 @@ type Wake struct {
 	fd    int
 	set   atomic.Bool
 	waits atomic.Bool // a Wait is in progress, or begins
-	one   [8]byte     // on the heap, as all memory that calls get
-	count [8]byte
+
+	closing sync.Mutex // held while fd is written to or closed
+	closed  bool
+	one     [8]byte // on the heap, as all memory that calls get
+	count   [8]byte
 }
 
 // NewWake returns a Wake, which the caller must close.
@@ -104,7 +108,12 @@ func NewWake() (*Wake, error) {
 
 // Set ends the current Wait, or the next one. It is safe for concurrent use.
 func (w *Wake) Set() {
-	if w.set.Store(true); w.waits.Load() { // otherwise Poll sees that it is set
+	if w.set.Store(true); !w.waits.Load() { // Poll sees that it is set
+		return
+	}
+	w.closing.Lock()
+	defer w.closing.Unlock()
+	if !w.closed {
 		_, _ = unix.Write(w.fd, w.one[:]) // it fails only if the counter is full, and then Poll returns anyway
 	}
 }
@@ -135,5 +144,13 @@ func (w *Wake) Poll(list []unix.PollFd, limit time.Duration) error {
 	return err
 }
 
-// Close frees the Wake.
-func (w *Wake) Close() error { return unix.Close(w.fd) }
+// Close frees the Wake. Set does nothing afterwards.
+func (w *Wake) Close() error {
+	w.closing.Lock()
+	defer w.closing.Unlock()
+	if w.closed {
+		return nil
+	}
+	w.closed = true
+	return unix.Close(w.fd)
+}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -92,8 +93,27 @@ type Identity struct {
 	Index  string // number of the video device among those of its hardware
 }
 
-// Identify returns the identity of a device.
+// Identify returns the identity of a device. If another one has its serial number, as all of some models have, it is known
+// by its place alone.
 func (h Host) Identify(n Number) (Identity, error) {
+	id, err := h.identify(n)
+	if err != nil || id.USB == "" {
+		return id, err
+	}
+	for _, path := range h.Videos() {
+		other, err := h.Number(path)
+		if err != nil || other == n {
+			continue
+		}
+		if twin, err := h.identify(other); err == nil && twin.Same(id) && twin.Device != id.Device {
+			id.USB = ""
+			break
+		}
+	}
+	return id, nil
+}
+
+func (h Host) identify(n Number) (Identity, error) {
 	folder := h.folder(n)
 	device, err := filepath.EvalSymlinks(filepath.Join(folder, "device"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,16 +143,25 @@ func (a Identity) Same(b Identity) bool {
 	return a.Device == b.Device || a.USB != "" && a.USB == b.USB
 }
 
-// Find returns the device file of a device, whatever its number is now.
+// Find returns the device file of a device, whatever its number is now: the one at its place, otherwise the one with its
+// serial number.
 func (h Host) Find(id Identity) (string, error) {
+	moved := ""
 	for _, path := range h.Videos() {
 		n, err := h.Number(path)
 		if err != nil {
 			continue
 		}
-		if now, err := h.Identify(n); err == nil && now.Same(id) {
+		switch now, err := h.identify(n); {
+		case err != nil || !now.Same(id):
+		case now.Device == id.Device:
 			return path, nil
+		default:
+			moved = path
 		}
+	}
+	if moved != "" {
+		return moved, nil
 	}
 	return "", fmt.Errorf("%w: %s (%s)", ErrNoDevice, id.Name, id.Device)
 }
@@ -199,22 +228,39 @@ type Camera struct {
 // Cameras returns the video devices of the machine that capture, and those that cannot be opened.
 func (h Host) Cameras() (list []Camera) {
 	for _, path := range h.Videos() {
-		c := Camera{Path: path}
-		if n, err := h.Number(path); err == nil {
-			c.Holders = h.Holders(n)
+		answer := make(chan *Camera, 1)
+		go func() { answer <- h.camera(path) }() // it may never return
+		select {
+		case c := <-answer:
+			if c != nil {
+				list = append(list, *c)
+			}
+		case <-time.After(askLimit):
+			list = append(list, Camera{Path: path, Err: fmt.Errorf("its driver does not answer within %v", askLimit)})
 		}
-		f, err := Open(h.at(path))
-		if err != nil {
-			c.Err = err
-			list = append(list, c)
-			continue
-		}
-		if c.ask(f) {
-			list = append(list, c)
-		}
-		_ = f.Close() // nothing was done with it
 	}
 	return list
+}
+
+// askLimit is how long Cameras waits for a device.
+const askLimit = 5 * time.Second
+
+// camera returns a video device, or nil if it does not capture.
+func (h Host) camera(path string) *Camera {
+	c := &Camera{Path: path}
+	if n, err := h.Number(path); err == nil {
+		c.Holders = h.Holders(n)
+	}
+	f, err := Open(h.at(path))
+	if err != nil {
+		c.Err = err
+		return c
+	}
+	defer f.Close() // nothing was done with it
+	if !c.ask(f) {
+		return nil
+	}
+	return c
 }
 
 // ask asks an open device, and reports whether it is a camera or its error is worth telling.

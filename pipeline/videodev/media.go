@@ -111,13 +111,15 @@ func Topology(d Caller) (*Graph, error) {
 		entities, interfaces := make([]mediaEntity, t.entities+1), make([]mediaInterface, t.interfaces+1)
 		pads, links := make([]mediaPad, t.pads+1), make([]mediaLink, t.links+1) // one more, which has an address if there is none
 		want := *t
+		var pins runtime.Pinner // a stack, on which they might lie, moves
+		pins.Pin(&entities[0])
+		pins.Pin(&interfaces[0])
+		pins.Pin(&pads[0])
+		pins.Pin(&links[0])
 		t.entitiesAt, t.interfacesAt = uint64(uintptr(unsafe.Pointer(&entities[0]))), uint64(uintptr(unsafe.Pointer(&interfaces[0])))
 		t.padsAt, t.linksAt = uint64(uintptr(unsafe.Pointer(&pads[0]))), uint64(uintptr(unsafe.Pointer(&links[0])))
 		err := d.Ioctl(getTopology, unsafe.Pointer(t))
-		runtime.KeepAlive(entities)
-		runtime.KeepAlive(interfaces)
-		runtime.KeepAlive(pads)
-		runtime.KeepAlive(links)
+		pins.Unpin()
 		switch {
 		case errors.Is(err, unix.ENOSPC), err == nil && t.version != want.version:
 			continue

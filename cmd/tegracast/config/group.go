@@ -44,16 +44,29 @@ func (r *resolver) groups(root yamlfile.Section) error {
 			}
 			members[name] = c.Name
 		}
+		if n := len(c.Sources); err == nil && n > group.MaxMembers {
+			err = at.Key("sources").Errorf("%d sources: a group has at most %d", n, group.MaxMembers)
+		}
 		if err == nil {
-			err = c.resolve(at)
+			err = c.resolve(at, r.shortest(c.Sources))
 		}
 		errs = append(errs, err)
 	}
 	return yamlfile.Join(errs...)
 }
 
-// resolve fills in the defaults and refuses times that cannot be.
-func (c *Group) resolve(at yamlfile.Section) error {
+// shortest returns the shortest frame period of sources, or 0 if none is known.
+func (r *resolver) shortest(names []string) (shortest time.Duration) {
+	for _, name := range names {
+		if p := r.out.Source(name).Format.Rate.Period(); p > 0 && (shortest == 0 || p < shortest) {
+			shortest = p
+		}
+	}
+	return shortest
+}
+
+// resolve fills in the defaults and refuses times that cannot be. frames is the shortest frame period of the sources, or 0.
+func (c *Group) resolve(at yamlfile.Section, frames time.Duration) error {
 	period, timed := c.Rate.V.Period(), c.Rate.V.Num > 0
 	if c.Tolerance.V == 0 {
 		if c.Tolerance.V = time.Millisecond; timed {
@@ -67,7 +80,11 @@ func (c *Group) resolve(at yamlfile.Section) error {
 		return at.Key("delay").Errorf("give rate, too: the delay is from its instants")
 	case c.Delay.V < 0 || timed && c.Delay.V >= period:
 		return at.Key("delay").Errorf("%v: must be from 0 to less than the time from group to group, %v", c.Delay.V, period)
-	case c.Tolerance.V < 0 || timed && c.Tolerance.V >= period/2:
+	case c.Tolerance.V < 0:
+		return at.Key("tolerance").Errorf("%v: must not be negative", c.Tolerance.V)
+	case !timed && frames > 0 && c.Tolerance.V >= frames/2:
+		return at.Key("tolerance").Errorf("%v: must be less than half of the time from frame to frame, %v", c.Tolerance.V, frames/2)
+	case timed && c.Tolerance.V >= period/2:
 		return at.Key("tolerance").Errorf("%v: must be less than half of the time from group to group, %v", c.Tolerance.V, period/2)
 	}
 	return nil

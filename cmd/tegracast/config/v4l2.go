@@ -3,6 +3,7 @@
 package config
 
 import (
+	"cmp"
 	"path/filepath"
 
 	"github.com/tegracast/tegracast/cmd/tegracast/config/yamlfile"
@@ -55,6 +56,8 @@ func (c *V4L2) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 		return at.Key("pixels").Errorf("sensor says what the camera delivers: leave pixels out")
 	case c.Exposure.V < 0 || c.Rate.V.Num > 0 && c.Exposure.V > c.Rate.V.Period():
 		return at.Key("exposure").Errorf("%v: must be from 0 to the frame period, %v", c.Exposure.V, c.Rate.V.Period())
+	case c.Shift != nil && *c.Shift > 0 && (c.Sensor == nil || c.Sensor.Packed || c.Sensor.Bits == 8 || *c.Shift > 16-cmp.Or(c.Sensor.Bits, 10)):
+		return at.Key("shift").Errorf("%d: must be at most 16 less the bits of a sample, and is for unpacked samples of 10, 12 or 14 bits only", *c.Shift)
 	case c.Timeout.V < 0:
 		return at.Key("frame_timeout").Errorf("%v: must be positive, such as 1s", c.Timeout.V)
 	}

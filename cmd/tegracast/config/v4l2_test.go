@@ -79,3 +79,17 @@ func TestSourcesOfPictures(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestShiftIsForWords checks that a shift beyond the samples' words, and one that would have no effect, are refused.
+func TestShiftIsForWords(t *testing.T) {
+	for sensor, ok := range map[string]bool{
+		"sensor: {bits: 12}, shift: 4": true, "sensor: {bits: 12}, shift: 5": false, "sensor: {bits: 14}, shift: 2": true, "sensor: {bits: 14}, shift: 3": false,
+		"sensor: {bits: 12, packed: true}, shift: 2": false, "sensor: {bits: 8}, shift: 8": false, "pixels: uyvy, shift: 1": false, "pixels: uyvy, shift: 0": true,
+	} {
+		_, err := Parse("c.yaml", []byte("sources: [{name: csi, v4l2: {device: /dev/video0, width: 640, height: 480, "+sensor+"}}]\n"+
+			"outputs: [{name: out, from: csi, results: {udp: [\"127.0.0.1:5004\"]}}]\n"))
+		if got := err == nil || !strings.Contains(err.Error(), "v4l2.shift"); got != ok {
+			t.Errorf("%s: %v", sensor, err)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 		count := func(metric, help string, n uint64) { emit(metric, help, prometheus.CounterValue, float64(n)) }
 		if b.Output {
 			count("pulses_total", "Pulses driven on a GPIO output line.", b.Pulses)
-			count("missed_pulses_total", "Pulses skipped on a GPIO output line because they would have been a period late.", b.Missed)
+			count("missed_pulses_total", "Pulses skipped on a GPIO output line because they would have been more than half a period late.", b.Missed)
 			count("errors_total", "Changes of a GPIO output line that failed.", b.Errors)
 			continue
 		}
