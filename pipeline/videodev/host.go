@@ -242,7 +242,7 @@ func (h Host) Cameras() (list []Camera) {
 	return list
 }
 
-// askLimit is how long Cameras waits for a device.
+// askLimit limits the time for which Cameras waits for a device.
 const askLimit = 5 * time.Second
 
 // camera returns a video device, or nil if it does not capture.
