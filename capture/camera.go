@@ -118,14 +118,8 @@ func (c *FPGACamera) open() error {
 		c.format.Memory = pipeline.MemoryWriteCombined
 	}
 	var slots []pipeline.Slot
-	for range c.cfg.Slots {
-		b, err := newBuffer(c.cfg.Card.Memory, c.format.Size(), c.cfg.Flags)
-		if err != nil {
-			return fmt.Errorf("frame slot: %w", err)
-		}
-		c.buffers = append(c.buffers, b)
-		file, offset := b.File()
-		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close})
+	if c.buffers, slots, err = newSlots(c.cfg.Card.Memory, c.cfg.Slots, c.format.Size(), c.format, c.cfg.Flags); err != nil {
+		return err
 	}
 	c.pool = pipeline.NewPool(c.cfg.Name, c.format, slots, c.slotFree)
 	s, err := c.newSession(context.Background())
@@ -276,10 +270,6 @@ func (c *FPGACamera) Close() error {
 	errs := []error{c.closeSession()}
 	if c.pool != nil {
 		errs = append(errs, c.pool.Close())
-	} else {
-		for _, b := range c.buffers {
-			errs = append(errs, b.Close())
-		}
 	}
 	c.buffers = nil
 	return errors.Join(errs...)

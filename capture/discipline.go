@@ -210,7 +210,8 @@ func (d *Discipline) look(source pair, err error) {
 	})
 }
 
-// mend makes up for a counter that has begun again, of which a frame's times or a new session are signs.
+// mend sets a counter that has begun again to what it would have now. It is called for a new session, and when a frame's
+// times do not fit.
 func (d *Discipline) mend() {
 	d.withCounter(func(counter pair, jumped bool) {
 		if jumped && d.set {

@@ -10,6 +10,7 @@ import (
 	"github.com/tegracast/tegracast/cudahost"
 	"github.com/tegracast/tegracast/fpga"
 	"github.com/tegracast/tegracast/fpga/xdma"
+	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/tegra"
 )
 
@@ -43,6 +44,25 @@ func newBuffer(mem cudahost.Allocator, size int, flags cudahost.Flags) (*cudahos
 		return nil, fmt.Errorf("surface of %d bytes: %w: from 1 to %d", size, tegra.ErrSize, tegra.MaxPinSize)
 	}
 	return mem.AllocHost((size+tegra.PageSize-1)&^(tegra.PageSize-1), flags)
+}
+
+// newSlots allocates slots of size bytes each for frames of a format, which needs no more. They belong to the pool that is
+// made of them.
+func newSlots(mem cudahost.Allocator, count, size int, f pipeline.Format, flags cudahost.Flags) (buffers []*cudahost.Buffer, slots []pipeline.Slot, err error) {
+	for range count {
+		b, err := newBuffer(mem, size, flags)
+		if err != nil {
+			errs := []error{fmt.Errorf("frame slot: %w", err)}
+			for _, b := range buffers {
+				errs = append(errs, b.Close())
+			}
+			return nil, nil, errors.Join(errs...)
+		}
+		buffers = append(buffers, b)
+		file, offset := b.File()
+		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:f.Size()], Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close})
+	}
+	return buffers, slots, nil
 }
 
 // pinBuffer pins a whole buffer and returns the device's view of its first size bytes.

@@ -12,8 +12,6 @@ import (
 	"image/jpeg"
 	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -31,12 +29,7 @@ func TestUSBCameras(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: TEGRACAST_LONG=1 runs it (make test-long)")
 	}
-	tests := filepath.Join(t.TempDir(), "tests")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags", "-s -w", "-o", tests, ".")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	tests := vjetson.BuildTests(t, "arm64", ".")
 	m := vjetson.StartTest(t, vjetson.Config{Modules: []string{"vhci_hcd", "uvcvideo"}, Files: map[string]string{"/usr/bin/capturetests": tests}})
 	for _, name := range []string{"TestUnpluggedUSBCamera", "TestUSBCameraFiles", "TestUSBCameraFaults"} {
 		out, err := m.Shell(t.Context(), "capturetests -test.run '^"+name+"$' -test.v -usb-cameras 2>&1")

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -119,7 +118,7 @@ type V4L2Camera struct {
 	sup     v4l2Supervisor
 }
 
-// A slotState says who may write into a slot.
+// A slotState is the state of a slot: who may write into it.
 type slotState uint8
 
 const (
@@ -161,27 +160,14 @@ func (c *V4L2Camera) makeSlots(t *transfer) error {
 	if t.direct || t.inPlace {
 		size = t.size()
 	}
-	var slots []pipeline.Slot
-	for range c.cfg.Slots {
-		b, err := newBuffer(c.cfg.Memory, size, c.cfg.Flags)
-		if err != nil {
-			return errors.Join(fmt.Errorf("frame slot: %w", err), closeAll(slots))
-		}
-		c.memory = append(c.memory, b)
-		file, offset := b.File()
-		slots = append(slots, pipeline.Slot{Bytes: b.Bytes()[:c.format.Size()], Device: b.DevicePointer(), File: file, Offset: offset, Close: b.Close})
+	buffers, slots, err := newSlots(c.cfg.Memory, c.cfg.Slots, size, c.format, c.cfg.Flags)
+	if err != nil {
+		return err
 	}
+	c.memory = buffers
 	c.slots = make([]slotState, c.cfg.Slots)
 	c.pool = pipeline.NewPool(c.cfg.Name, c.format, slots, c.slotFreed)
 	return nil
-}
-
-func closeAll(slots []pipeline.Slot) error {
-	var errs []error
-	for _, s := range slots {
-		errs = append(errs, s.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // slotFreed makes the session queue a slot whose last lease was released.

@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -31,12 +30,7 @@ var (
 // whose frames are released at once, of GStreamer's v4l2src before a fakesink, and of ffmpeg's input before the null muxer.
 // Each figure is the difference between a long and a short run of a process.
 func BenchmarkV4L2Peers(b *testing.B) {
-	tests := filepath.Join(b.TempDir(), "tests")
-	c := exec.CommandContext(b.Context(), "go", "test", "-c", "-ldflags", "-s -w", "-o", tests, ".")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	if out, err := c.CombinedOutput(); err != nil {
-		b.Fatalf("%v: %s", err, out)
-	}
+	tests := vjetson.BuildTests(b, "amd64", ".")
 	files := map[string]string{"/usr/bin/capturetests": tests}
 	const plugins = "/usr/lib/x86_64-linux-gnu/gstreamer-1.0/libgst"
 	for _, name := range []string{"ffmpeg", "gst-launch-1.0", plugins + "coreelements.so", plugins + "video4linux2.so"} {

@@ -144,10 +144,7 @@ func (s *v4l2Session) take(b *videodev.Buffer, i, slot int, now time.Time, emit 
 
 // takeFile makes Bytes of a frame the JPEG file in a finished buffer, and reports whether that is whole.
 func (s *v4l2Session) takeFile(f *pipeline.Frame, b *videodev.Buffer, i int) (whole bool) {
-	begin, end := uint32(0), b.Used
-	if s.kind == videodev.CaptureMulti {
-		begin, end = s.args.planes[0].Offset, s.args.planes[0].Used
-	}
+	begin, end := s.filled(b, 0)
 	if !s.user {
 		f.Bytes = f.Bytes[:copy(f.Bytes, s.buffers[i].planes[0][begin:end])]
 	} else {
@@ -217,19 +214,23 @@ func (s *v4l2Session) beginOf(slot []byte) [][]byte {
 	return s.args.list[:1]
 }
 
+// filled returns the range of bytes that the device has filled in plane k of a finished buffer.
+func (s *v4l2Session) filled(b *videodev.Buffer, k int) (begin, end uint32) {
+	if s.kind != videodev.CaptureMulti {
+		return 0, b.Used
+	}
+	return s.args.planes[k].Offset, s.args.planes[k].Used
+}
+
 // full reports whether a finished buffer contains a whole frame, and nothing impossible.
 func (s *v4l2Session) full(b *videodev.Buffer) bool {
-	for k, m := range s.buffers[b.Index].planes { // a driver may map less than a frame can have
-		if used := s.args.planes[k].Used; s.kind == videodev.CaptureMulti && int(used) > len(m) || s.kind != videodev.CaptureMulti && int(b.Used) > len(m) {
-			return false
-		}
-	}
-	if s.kind != videodev.CaptureMulti {
-		return int(b.Used) >= s.transfer.need[0] && b.Used <= s.transfer.layout.Planes[0].Size
-	}
 	for k, need := range s.transfer.need {
-		p := &s.args.planes[k]
-		if p.Used > s.transfer.layout.Planes[k].Size || p.Offset > p.Used || int(p.Used-p.Offset) < need || len(s.transfer.need) > 1 && s.user && p.Offset > 0 {
+		room := int(s.transfer.layout.Planes[k].Size)
+		if !s.user { // a driver may map less than a frame can have
+			room = min(room, len(s.buffers[b.Index].planes[k]))
+		}
+		begin, end := s.filled(b, k)
+		if int(end) > room || begin > end || int(end-begin) < need || len(s.transfer.need) > 1 && s.user && begin > 0 {
 			return false
 		}
 	}

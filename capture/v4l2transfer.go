@@ -63,7 +63,7 @@ type part struct {
 	pitch      int // of the frame's lines
 }
 
-// A transfer says how a buffer of a device becomes a frame.
+// A transfer describes how a buffer of a device becomes a frame.
 type transfer struct {
 	format  pipeline.Format
 	layout  videodev.Layout

@@ -4,6 +4,7 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"time"
 )
@@ -105,6 +106,19 @@ type Frame struct {
 
 	arrival arrival
 	emitter *sourceNode // what emitted the frame while it was filling, if its source has a Member; else nil
+}
+
+// CheckFormat returns an error unless the frame has the planned format, in everything that affects the bytes, and as many
+// of them; the frame rate does not.
+func (f *Frame) CheckFormat(planned Format) error {
+	planned.Rate = f.Format.Rate
+	if f.Format != planned {
+		return fmt.Errorf("is %s, planned %s", f.Format, planned)
+	}
+	if planned.Pixel != MJPEG && len(f.Bytes) < planned.Size() {
+		return fmt.Errorf("of %s has %d bytes, needs %d", planned, len(f.Bytes), planned.Size())
+	}
+	return nil
 }
 
 // Inherit copies Sequence, Group, Times and Flags from the source frame to f, and appends its Results to those of f. The graph

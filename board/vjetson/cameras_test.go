@@ -6,25 +6,12 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 )
-
-// buildCameraTests compiles the tests of the sources for the machine.
-func buildCameraTests(t *testing.T) string {
-	t.Helper()
-	tests := filepath.Join(t.TempDir(), "cameratests")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags", "-s -w", "-o", tests, "../../capture")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return tests
-}
 
 // runCameraTests loads vivid, which the machine has loaded once, with three cameras: one that takes the user's memory, one
 // with a contiguous allocator, which does not, and one with several planes. TestVivid takes frames of them.
@@ -52,6 +39,6 @@ func TestCameras(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("LONG: 1,000 frames of each of vivid's formats")
 	}
-	m := StartTest(t, Config{Modules: []string{"vivid"}, Files: map[string]string{"/usr/bin/cameratests": buildCameraTests(t)}})
+	m := StartTest(t, Config{Modules: []string{"vivid"}, Files: map[string]string{"/usr/bin/cameratests": BuildTests(t, "arm64", "../../capture")}})
 	runCameraTests(t, m, 1000)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func TestFull(t *testing.T) {
 	defer keyboard.Close()
 	disk := filepath.Join(t.TempDir(), "disk")
 	cfg := Config{Full: true, Disk: disk, Network: true, Keyboard: keys, Files: pacedFiles(t)}
-	cfg.Files["/etc/motd"], cfg.Files["/usr/bin/gpiotests"] = "testdata/motd", gpioTests(t)
+	cfg.Files["/etc/motd"], cfg.Files["/usr/bin/gpiotests"] = "testdata/motd", BuildTests(t, "arm64", "../gpio")
 	m := StartTest(t, cfg)
 	ctx := t.Context()
 	shell := func(m *Machine, line, want string) {
@@ -75,18 +74,6 @@ func TestFull(t *testing.T) {
 	if !strings.Contains(strings.Join(again.KernelLog(), "\n"), "poweroff.target") {
 		t.Error("systemd did not shut down in order")
 	}
-}
-
-// gpioTests returns the tests of package gpio, for the machine.
-func gpioTests(t *testing.T) string {
-	t.Helper()
-	tests := filepath.Join(t.TempDir(), "gpiotests")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-o", tests, "../gpio")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return tests
 }
 
 // packageGPIO runs the tests of package gpio on the PL061 with 8 lines, and checks the lines with gpioinfo.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMachine(t *testing.T) {
-	m := StartTest(t, Config{Modules: []string{"vivid"}, Files: map[string]string{"/usr/bin/cameratests": buildCameraTests(t)}})
+	m := StartTest(t, Config{Modules: []string{"vivid"}, Files: map[string]string{"/usr/bin/cameratests": BuildTests(t, "arm64", "../../capture")}})
 	ctx := t.Context()
 
 	t.Run("command", func(t *testing.T) {

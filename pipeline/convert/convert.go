@@ -163,22 +163,18 @@ func (s *Stage) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if len(outs) != len(s.outs) {
 		return fmt.Errorf("%w: %d outputs, planned %d", ErrMismatch, len(outs), len(s.outs))
 	}
-	same := func(f *pipeline.Frame, planned pipeline.Format) error {
-		if planned.Rate = f.Format.Rate; f.Format != planned {
-			return fmt.Errorf("%w: it is %s, planned %s", ErrMismatch, f.Format, planned)
-		}
-		if f.Format.Pixel != pipeline.MJPEG && len(f.Bytes) < planned.Size() {
-			return fmt.Errorf("%w: %s of %d bytes, not %d", ErrMismatch, planned, len(f.Bytes), planned.Size())
-		}
-		return nil
+	if err := in.CheckFormat(s.in); err != nil {
+		return fmt.Errorf("%w: input %w", ErrMismatch, err)
 	}
-	err := same(in, s.in)
 	for i, out := range outs {
-		if err == nil && out != nil {
-			err = same(out, s.outs[i].format)
+		if out == nil {
+			continue
+		}
+		if err := out.CheckFormat(s.outs[i].format); err != nil {
+			return fmt.Errorf("%w: output %d %w", ErrMismatch, i, err)
 		}
 	}
-	return err
+	return nil
 }
 
 // Process makes outs from in; both must have the formats of the last Plan. Elements of outs may be nil. Process returns

@@ -163,29 +163,16 @@ func (p *plan) check(in *pipeline.Frame, outs []*pipeline.Frame) error {
 	if len(outs) != len(p.outs) {
 		return fmt.Errorf("%w: %d outputs, planned %d", ErrMismatch, len(outs), len(p.outs))
 	}
-	if err := sameFormat(in, p.in); err != nil {
+	if err := in.CheckFormat(p.in); err != nil {
 		return fmt.Errorf("%w: input %w", ErrMismatch, err)
 	}
 	for i, out := range outs {
 		if out == nil {
 			continue
 		}
-		if err := sameFormat(out, p.outs[i].format); err != nil {
+		if err := out.CheckFormat(p.outs[i].format); err != nil {
 			return fmt.Errorf("%w: output %d %w", ErrMismatch, i, err)
 		}
-	}
-	return nil
-}
-
-// sameFormat returns an error unless a frame has the planned format, in everything that affects the bytes; the frame
-// rate does not.
-func sameFormat(f *pipeline.Frame, planned pipeline.Format) error {
-	planned.Rate = f.Format.Rate
-	if f.Format != planned {
-		return fmt.Errorf("is %s, planned %s", f.Format, planned)
-	}
-	if len(f.Bytes) < planned.Size() {
-		return fmt.Errorf("of %s has %d bytes, needs %d", planned, len(f.Bytes), planned.Size())
 	}
 	return nil
 }

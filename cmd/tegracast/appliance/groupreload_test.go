@@ -55,7 +55,7 @@ func TestGroupsAreReloaded(t *testing.T) {
 	left, right = s.flows.find("left"), s.flows.find("right")
 	s.put(t, groupConfig(ports, "2ms", strings.Replace(pair, "9ms", "8ms", 1)))
 	if b := s.groups.Books()[0]; b.Members[1].Missing["stopped"] > 0 {
-		t.Errorf("another tolerance: the books are to begin anew: %+v", b)
+		t.Errorf("another tolerance: the books must begin anew: %+v", b)
 	}
 	eventually(t, "groups of another tolerance", func() bool { return complete() > 5 })
 	s.put(t, groupConfig(ports, "2ms", ""))

@@ -149,27 +149,8 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 		}
 		return want, want, err
 	}
-	width, height := o.Size(in)
-	by := o.shrink()
-	if o.From == o.Source && by == 1 && (in.Pixel == o.pixels || o.sendsFiles(in.Pixel)) {
-		if own = in; o.Rate.Num > 0 && o.Rate.Period() > in.Rate.Period() {
-			own.Rate = o.Rate
-		}
-		return in, own, o.sends(own)
-	}
-	if width%by != 0 || height%by != 0 {
-		return want, own, o.formatAt.Errorf("%s of %dx%d is no whole number of pixels and lines", o.section.Scale, width, height)
-	}
-	if want, err = pipeline.NewFormat(o.pixels, width/by, height/by, in.Rate); err != nil {
-		return want, own, o.formatAt.Errorf("%w", err)
-	}
-	switch {
-	case o.shown && o.color != pipeline.ColorNone:
-		want.Color = o.color
-	case !o.shown && o.pixels == pipeline.Grey && in.Pixel != o.pixels: // a picture (Format.As)
-		want.Color = pipeline.BT709Limited
-	case !o.shown && in.Pixel == o.pixels: // nothing converts them
-		want.Color = in.Color
+	if want, err = o.picture(in); err != nil {
+		return want, own, err
 	}
 	if own = want; o.Rate.Num > 0 && o.Rate.Period() > in.Rate.Period() {
 		own.Rate = o.Rate
@@ -184,6 +165,30 @@ func (o *Output) Formats(in pipeline.Format) (want, own pipeline.Format, err err
 		}
 	}
 	return want, own, nil
+}
+
+// picture returns the format of the pictures that the output requests when its source delivers frames of format in.
+func (o *Output) picture(in pipeline.Format) (want pipeline.Format, err error) {
+	width, height := o.Size(in)
+	by := o.shrink()
+	if o.From == o.Source && by == 1 && (in.Pixel == o.pixels || o.sendsFiles(in.Pixel)) {
+		return in, nil
+	}
+	if width%by != 0 || height%by != 0 {
+		return want, o.formatAt.Errorf("%s of %dx%d is no whole number of pixels and lines", o.section.Scale, width, height)
+	}
+	if want, err = pipeline.NewFormat(o.pixels, width/by, height/by, in.Rate); err != nil {
+		return want, o.formatAt.Errorf("%w", err)
+	}
+	switch {
+	case o.shown && o.color != pipeline.ColorNone:
+		want.Color = o.color
+	case !o.shown && o.pixels == pipeline.Grey && in.Pixel != o.pixels: // a picture (Format.As)
+		want.Color = pipeline.BT709Limited
+	case !o.shown && in.Pixel == o.pixels: // nothing converts them
+		want.Color = in.Color
+	}
+	return want, nil
 }
 
 // sends refuses frames of format f if the output cannot send them.

@@ -9,8 +9,6 @@ import (
 	"flag"
 	"log/slog"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -30,12 +28,7 @@ func TestVicodec(t *testing.T) {
 	if os.Getenv("TEGRACAST_LONG") == "" {
 		t.Skip("NEEDS TEGRACAST_LONG=1: it fetches the kernel's source, once, and boots a machine")
 	}
-	tests := filepath.Join(t.TempDir(), "tests")
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags", "-s -w", "-o", tests, ".")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	tests := vjetson.BuildTests(t, "arm64", ".")
 	k, err := vjetson.Fetch(t.Context(), "arm64", slog.Default())
 	if err != nil {
 		t.Fatal(err)
