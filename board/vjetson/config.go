@@ -24,8 +24,8 @@ var (
 	ErrFault       = errors.New("vjetson: the kernel reported faults")
 )
 
-// errSilent is the ErrBoot of a machine whose kernel has printed nothing.
-var errSilent = fmt.Errorf("%w", ErrBoot)
+// errStuck is the ErrBoot of a machine whose kernel has stopped before the agent ran.
+var errStuck = fmt.Errorf("%w", ErrBoot)
 
 const (
 	defaultMemory      = 512 // MiB

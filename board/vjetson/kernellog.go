@@ -38,7 +38,10 @@ var faults = regexp.MustCompile(strings.Join([]string{
 	`(EXT4-fs|Buffer I/O) error`,
 }, "|"))
 
-var panicLine = regexp.MustCompile(`Kernel panic - not syncing`)
+var (
+	panicLine = regexp.MustCompile(`Kernel panic - not syncing`)
+	stuckLine = regexp.MustCompile(`INFO: task .* blocked for more|rcu: INFO: .*stall|BUG: soft lockup`)
+)
 
 // kernelLog receives a console's bytes and finds faults in its lines.
 type kernelLog struct {
@@ -51,12 +54,13 @@ type kernelLog struct {
 	dropped  int // number of lines before lines[0]
 	faults   []string
 	expected []*Expectation
+	stuck    chan struct{} // closed at the first report of a task or a CPU that does not go on
 	panicked chan struct{} // closed at a panic
 	panicAt  int           // number of the panic's line, counting dropped ones
 }
 
 func newKernelLog(also io.Writer) *kernelLog {
-	return &kernelLog{also: also, most: maxLines, panicked: make(chan struct{})}
+	return &kernelLog{also: also, most: maxLines, stuck: make(chan struct{}), panicked: make(chan struct{})}
 }
 
 // Write implements io.Writer and never fails.
@@ -87,20 +91,34 @@ func (l *kernelLog) line(s string) {
 	for _, e := range l.expected {
 		expected = e.see(s) || expected
 	}
-	if panicLine.MatchString(s) {
-		select {
-		case <-l.panicked:
-		default:
-			l.panicAt = l.dropped + len(l.lines) - 1
-			close(l.panicked)
-		}
+	if panicLine.MatchString(s) && closeOnce(l.panicked) {
+		l.panicAt = l.dropped + len(l.lines) - 1
+	}
+	if stuckLine.MatchString(s) {
+		closeOnce(l.stuck)
 	}
 	if !expected && faults.MatchString(s) && len(l.faults) < l.most {
 		l.faults = append(l.faults, s)
 	}
 }
 
-const saidNothing = "the console said nothing"
+// closeOnce closes c, and reports whether it was open.
+func closeOnce(c chan struct{}) bool {
+	select {
+	case <-c:
+		return false
+	default:
+		close(c)
+		return true
+	}
+}
+
+// count returns the number of lines so far.
+func (l *kernelLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dropped + len(l.lines)
+}
 
 // tail returns the end of the log for an error or, after a panic, the lines around that of the panic.
 func (l *kernelLog) tail() string {
@@ -119,7 +137,7 @@ func (l *kernelLog) tail() string {
 	from = max(0, from)
 	t := all[from:min(from+tailSize, len(all))]
 	if len(t) == 0 {
-		return saidNothing
+		return "the console said nothing"
 	}
 	return "the console said:\n\t" + strings.Join(t, "\n\t")
 }

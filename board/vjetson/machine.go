@@ -55,8 +55,8 @@ func Start(ctx context.Context, cfg Config) (*Machine, error) {
 	switch { // nothing of ours has run yet
 	case errors.Is(err, ErrPanic) && cfg.arch.name == "amd64" && !cfg.Full:
 		cfg.Log.Warn("the emulated machine is started again: QEMU sometimes executes instructions that the kernel is changing", "error", err)
-	case errors.Is(err, errSilent) && ctx.Err() == nil:
-		cfg.Log.Warn("the emulated machine is started again: QEMU sometimes hangs before the kernel says anything", "error", err)
+	case errors.Is(err, errStuck) && ctx.Err() == nil:
+		cfg.Log.Warn("the emulated machine is started again: in QEMU a kernel sometimes stops while it boots", "error", err)
 	default:
 		return m, err
 	}
@@ -119,15 +119,8 @@ func (m *Machine) boot(ctx context.Context) error {
 	if err := m.qmp.execute(ctx, "qmp_capabilities", nil); err != nil {
 		return m.bootError(err)
 	}
-	select {
-	case <-m.jobs.hello:
-	case <-m.log.panicked:
-		_ = m.awaitEnd(ctx)
-		return fmt.Errorf("%w during boot: %s", ErrPanic, m.log.tail())
-	case <-m.ended:
-		return m.bootError(m.exitErr)
-	case <-ctx.Done():
-		return m.bootError(context.Cause(ctx))
+	if err := m.agentUp(ctx); err != nil {
+		return err
 	}
 	if m.cfg.Full {
 		return m.systemUp(ctx)
@@ -160,11 +153,37 @@ func (m *Machine) bootError(why error) error {
 	if why == nil {
 		why = errors.New("QEMU has ended")
 	}
-	kind := ErrBoot
-	if m.log.tail() == saidNothing {
-		kind = errSilent
+	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
+}
+
+// agentUp waits until the agent answers. The error wraps errStuck as soon as the kernel reports that a task or a CPU does
+// not go on, which is a fault in any case, and when it has printed nothing for a third of BootTimeout.
+func (m *Machine) agentUp(ctx context.Context) error {
+	patience := m.cfg.BootTimeout / 3
+	look := time.NewTicker(patience / 10)
+	defer look.Stop()
+	for lines, since := 0, time.Now(); ; {
+		select {
+		case <-m.jobs.hello:
+			return nil
+		case <-m.log.panicked:
+			_ = m.awaitEnd(ctx)
+			return fmt.Errorf("%w during boot: %s", ErrPanic, m.log.tail())
+		case <-m.log.stuck:
+			return fmt.Errorf("%w: %s", errStuck, m.log.tail())
+		case <-m.ended:
+			return m.bootError(m.exitErr)
+		case <-ctx.Done():
+			return m.bootError(context.Cause(ctx))
+		case <-look.C:
+			if n := m.log.count(); n != lines {
+				lines, since = n, time.Now()
+			}
+			if time.Since(since) > patience {
+				return fmt.Errorf("%w: no line from the kernel for %v%s; %s", errStuck, patience, m.said.quote(), m.log.tail())
+			}
+		}
 	}
-	return fmt.Errorf("%w: %w%s; %s", kind, why, m.said.quote(), m.log.tail())
 }
 
 // awaitEnd waits until QEMU and the disk cache have ended. The error wraps ErrHung if ctx ends first.

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/u-root/mkuimage/cpio"
@@ -307,6 +308,35 @@ func TestCommandToAnEndingMachine(t *testing.T) {
 		t.Error(err)
 	}
 	<-m.jobs.gone
+}
+
+// TestStuckBoot: a kernel that prints nothing more, or that reports a blocked task, is stuck; one that is slow is not.
+func TestStuckBoot(t *testing.T) {
+	for said, want := range map[string]string{
+		"[  144.0] INFO: task swapper/0:1 blocked for more than 120 seconds.\n": "blocked for more",
+		"[   84.0] rcu: INFO: rcu_sched detected stalls on CPUs/tasks:\n":       "detected stalls",
+		"[    1.0] integrity: Loading X.509 certificate\n":                      "no line from the kernel for 3m20s",
+		"": "no line from the kernel for 3m20s",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &Machine{cfg: Config{BootTimeout: defaultBootTimeout}, jobs: newJobs(endingPort{}), log: newKernelLog(nil), said: &tailBuffer{}}
+			var last time.Time
+			go func() {
+				for range 10 { // a busy host: a line every minute
+					_, _ = m.log.Write([]byte("[    0.5] pci 0000:00:01.0\n"))
+					time.Sleep(time.Minute)
+				}
+				last = time.Now()
+				_, _ = m.log.Write([]byte(said))
+			}()
+			if err := m.agentUp(t.Context()); !errors.Is(err, errStuck) || !errors.Is(err, ErrBoot) || !strings.Contains(err.Error(), want) {
+				t.Errorf("after %q: %v", said, err)
+			}
+			if took := time.Since(last); last.IsZero() || took > 4*time.Minute {
+				t.Errorf("after %q the boot was given up in %v", said, took)
+			}
+		})
+	}
 }
 
 // fakeQEMU answers by the command's name.

@@ -25,7 +25,8 @@ them: losses, the CRC of the pixels, and the latency from what a frame shows to
 its last byte here. For frames as the FPGA's camera delivers them the CRC is the
 one that the FPGA computed. The latency is right only when both clocks are
 synchronised. Frames that are damaged are counted and not saved. When the
-connection breaks it is made again.
+connection breaks it is made again. The wait for the first one, for the duration
+or at least 10 s, is not part of the duration.
 
   tegracast receive --ucx 192.0.2.7:5020 --stream front --save front.mcap
 
@@ -40,6 +41,9 @@ loss, damage, silence, a broken connection, a refusal, or ctrl-C.
 // them at a time.
 const buffers = 8
 
+// leastWait is the shortest wait for the first connection, which is not part of --duration.
+const leastWait = 10 * time.Second
+
 func receiveCommand(ctx context.Context, e env, args []string) error {
 	f := e.flags("receive", receiveUsage)
 	c := frames.ReceiverConfig{Buffers: buffers, Logger: e.Log}
@@ -49,7 +53,7 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	region := func(text string) error { return c.Region.UnmarshalText([]byte(text)) }
 	f.Func("region", "take the rectangle `WxH+X+Y` of each frame, such as 640x480+0+120", region)
 	save := f.String("save", "", "write the frames to `FILE`, which must not exist (.mcap or .y4m)")
-	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s")
+	duration := f.Duration("duration", 10*time.Second, "receive for the duration `D`, such as 30s, after the first connection")
 	asJSON := f.Bool("json", false, "print the result as JSON")
 	f.BoolVar(&c.Unverified, "no-verify", false, "do not compute the CRC of the frames")
 	if err := parse(f, args); err != nil {
@@ -62,10 +66,9 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	if err != nil {
 		return terminal.UsageError{Err: err}
 	}
-	whole, began := ctx, time.Now()
-	ctx, cancel := context.WithTimeout(whole, *duration)
+	connecting, cancel := context.WithTimeout(ctx, max(*duration, leastWait))
 	defer cancel()
-	r, err := frames.Connect(ctx, c)
+	r, err := frames.Connect(connecting, c)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		return unreached(c.Address, err)
@@ -74,6 +77,9 @@ func receiveCommand(ctx context.Context, e env, args []string) error {
 	case err != nil:
 		return err
 	}
+	whole, began := ctx, time.Now()
+	ctx, cancel = context.WithTimeout(whole, *duration)
+	defer cancel()
 	if terminal.Is(e.Err) {
 		go receiveProgress(ctx, e, r)
 	}
