@@ -170,11 +170,12 @@ func (c *V4L2Camera) makeSlots(t *transfer) error {
 	return nil
 }
 
-// slotFreed makes the session queue a slot whose last lease was released.
+// slotFreed makes the session queue a slot whose last lease was released: at the next frame, or, if the driver has few, at
+// once.
 func (c *V4L2Camera) slotFreed(slot int) {
 	c.mu.Lock()
 	c.slots[slot] = slotFree
-	waits := c.session != nil && c.session.user
+	waits := c.session != nil && c.session.user && c.session.hungry.Load()
 	c.mu.Unlock()
 	if waits {
 		c.wake.Set()

@@ -175,7 +175,7 @@ func (f *doubleFile) Wait(what int16, wake *videodev.Wake, limit time.Duration) 
 	if r != (videodev.Ready{}) {
 		return r, nil
 	}
-	if err := wake.Poll([]unix.PollFd{{Fd: int32(d.wake), Events: unix.POLLIN}, {}}, limit); err != nil {
+	if _, err := wake.Poll(int(d.wake), unix.POLLIN, limit); err != nil {
 		return videodev.Ready{}, err
 	}
 	d.mu.Lock()

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"sync"
 	"time"
 	"unsafe"
 
@@ -29,13 +31,16 @@ func (s *v4l2Session) run(ctx context.Context, emit func(*pipeline.Frame)) error
 	}
 	stop := context.AfterFunc(ctx, s.camera.wake.Set)
 	defer stop()
+	defer s.camera.wake.Forget()
 	w := s.newWatch()
 	for ctx.Err() == nil {
 		s.camera.wake.Clear() // before looking at what it announces
+		s.hungry.Store(true)
 		if s.user {
 			if err := s.enqueueSlots(); err != nil {
 				return err
 			}
+			s.hungry.Store(2*s.queued < len(s.buffers))
 		}
 		if ctx.Err() != nil {
 			break
@@ -46,7 +51,7 @@ func (s *v4l2Session) run(ctx context.Context, emit func(*pipeline.Frame)) error
 		}
 		ready, err := s.device.Wait(what, s.camera.wake, w.interval)
 		if err != nil {
-			return fmt.Errorf("poll: %w", err)
+			return fmt.Errorf("waiting for it: %w", err)
 		}
 		if ready.Event {
 			if err := s.takeEvents(); err != nil {
@@ -265,12 +270,8 @@ func timesOf(b *videodev.Buffer, now time.Time) pipeline.Times {
 	if b.Flags&videodev.FlagStamps != videodev.FlagStampMonotone {
 		return t
 	}
-	var clock unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
-		return t
-	}
-	read := time.Now()
-	at := read.Add(-(time.Duration(clock.Nano()) - time.Duration(b.Seconds)*time.Second - time.Duration(b.Microseconds)*time.Microsecond))
+	stamp := time.Duration(b.Seconds)*time.Second + time.Duration(b.Microseconds)*time.Microsecond
+	at := now.Add(stamp - clockAtStart() - now.Sub(processStart))
 	const oldest = time.Minute // nothing waits for so long
 	switch {
 	case at.After(now) || now.Sub(at) > oldest:
@@ -281,6 +282,20 @@ func timesOf(b *videodev.Buffer, now time.Time) pipeline.Times {
 	}
 	return t
 }
+
+// clockAtStart returns the time of the monotonic clock at processStart, of several readings the one that took least.
+var clockAtStart = sync.OnceValue(func() (at time.Duration) {
+	best := time.Duration(math.MaxInt64)
+	for range 8 {
+		var clock unix.Timespec
+		before := time.Now()
+		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock) // cannot fail on Linux
+		if took := time.Since(before); took < best {
+			best, at = took, time.Duration(clock.Nano())-took/2-before.Sub(processStart)
+		}
+	}
+	return at
+})
 
 // A v4l2Watch looks whether frames come.
 type v4l2Watch struct {

@@ -235,8 +235,7 @@ func (c *camera) fill(b *frameBuffer, run, seq uint64, setting exposing, t fpga.
 // build writes the pixels of frame seq and, unless the camera is bare, its trailer to data.
 func (c *camera) build(data []byte, seq uint64, setting exposing, t fpga.Trailer) {
 	pixels := data[:c.sensor.FrameBytes()]
-	c.sensor.Frame(seq, pixels)
-	c.exposer.apply(c.sensor, setting, pixels)
+	c.sensor.write(seq, c.exposer.expose(c.sensor, setting, c.sensor.replayed(seq)), pixels)
 	if c.sensor.cfg.Bare {
 		return
 	}

@@ -28,44 +28,58 @@ func (s *Sensor) brightness(e exposing) [3]float64 {
 	return b
 }
 
-// An exposer scales the samples of frames by the brightness that follows from exposure, gain and light, with a table
-// for each colour.
+// An exposer scales the samples of replayed frames by the brightness that follows from exposure, gain and light, with a
+// table for each colour. It keeps the latest frames, which are scaled once for each brightness.
 type exposer struct {
 	brightness [3]float64
 	tables     [3][]uint16
+	kept       [8]struct { // by number of the replayed frame modulo their number
+		of     []byte // replayed
+		scaled []byte
+	}
 }
 
-// apply changes all samples of a frame except those of the stamp. Samples that would exceed white become white. Frames
-// of processed pictures (see fpga.FourCC.Sensor) are left unchanged.
-func (x *exposer) apply(s *Sensor, e exposing, pixels []byte) {
-	b := s.brightness(e)
+// expose returns replayed frame i with all samples scaled. Samples that would exceed white become white. Frames of
+// processed pictures (see fpga.FourCC.Sensor) are returned unchanged. The caller must not change what is returned.
+func (x *exposer) expose(s *Sensor, e exposing, i int) []byte {
+	frame, b := s.cfg.Frames[i], s.brightness(e)
 	if b == [3]float64{1, 1, 1} || !s.cfg.Format.Sensor() {
-		return
+		return frame
 	}
 	if x.tables[0] == nil || b != x.brightness {
-		x.brightness = b
-		white := 1<<s.cfg.Format.Bits() - 1
-		size := white + 1
-		if s.cfg.Clip > 0 {
-			size *= 2 // restore exceeds white
-		}
-		for c := range x.tables {
-			x.tables[c] = make([]uint16, size)
-			for v := range x.tables[c] {
-				x.tables[c][v] = uint16(min(float64(v)*b[c]+0.5, float64(white)))
-			}
-		}
+		x.setBrightness(s, b)
 	}
+	k := &x.kept[i%len(x.kept)]
+	if k.of != nil && &k.of[0] == &frame[0] {
+		return k.scaled
+	}
+	k.of, k.scaled = frame, append(k.scaled[:0], frame...)
 	if s.cfg.Clip > 0 && min(b[0], b[1], b[2]) < 1 {
-		restore(s, pixels)
+		restore(s, k.scaled)
 	}
 	for y := range s.cfg.Height {
-		line := pixels[y*s.line:][:s.line]
-		if y == 0 {
-			line = line[StampSamples*s.bytes:] // an even number, which keeps the colour order
-		}
 		even, odd := s.colors(y)
-		x.line(line, s.bytes, x.tables[even], x.tables[odd])
+		x.line(k.scaled[y*s.line:][:s.line], s.bytes, x.tables[even], x.tables[odd])
+	}
+	return k.scaled
+}
+
+// setBrightness makes the tables for another brightness.
+func (x *exposer) setBrightness(s *Sensor, b [3]float64) {
+	x.brightness = b
+	white := 1<<s.cfg.Format.Bits() - 1
+	size := white + 1
+	if s.cfg.Clip > 0 {
+		size *= 2 // restore exceeds white
+	}
+	for c := range x.tables {
+		x.tables[c] = make([]uint16, size)
+		for v := range x.tables[c] {
+			x.tables[c][v] = uint16(min(float64(v)*b[c]+0.5, float64(white)))
+		}
+	}
+	for i := range x.kept {
+		x.kept[i].of = nil
 	}
 }
 
@@ -77,12 +91,8 @@ func restore(s *Sensor, pixels []byte) {
 	colors[2], colors[3] = s.colors(1)
 	limit := 2<<s.cfg.Format.Bits() - 1
 	for y := 0; y+1 < s.cfg.Height; y += 2 {
-		first := 0
-		if y == 0 {
-			first = StampSamples
-		}
 		up, down := pixels[y*s.line:][:s.line], pixels[(y+1)*s.line:][:s.line]
-		for i := 2 * first; i+4 <= len(up); i += 4 {
+		for i := 0; i+4 <= len(up); i += 4 {
 			at := [4][]byte{up[i:], up[i+2:], down[i:], down[i+2:]}
 			var v [4]int
 			for k, b := range at {

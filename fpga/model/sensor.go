@@ -145,9 +145,14 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 
 // Frame writes frame n to dst, which must have at least FrameBytes bytes: element n modulo len(Frames) of the
 // configured Frames, shifted, with the stamp of n. The settings of the camera and SetLight have no effect on it.
-func (s *Sensor) Frame(n uint64, dst []byte) {
+func (s *Sensor) Frame(n uint64, dst []byte) { s.write(n, s.cfg.Frames[s.replayed(n)], dst) }
+
+// replayed returns which element of the configured Frames frame n is made of.
+func (s *Sensor) replayed(n uint64) int { return int(n % uint64(len(s.cfg.Frames))) }
+
+// write writes src to dst, shifted as frame n, with its stamp.
+func (s *Sensor) write(n uint64, src, dst []byte) {
 	dst = dst[:s.FrameBytes()]
-	src := s.cfg.Frames[n%uint64(len(s.cfg.Frames))]
 	width := uint64(s.cfg.Width)
 	shift := int(n%width*(uint64(s.cfg.Shift)%width)%width) * s.bytes
 	for off := 0; off < len(dst); off += s.line {

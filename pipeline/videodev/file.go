@@ -3,11 +3,7 @@
 package videodev
 
 import (
-	"encoding/binary"
-	"errors"
 	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -67,90 +63,16 @@ const (
 	ForOutput = unix.POLLOUT // a buffer of an output
 )
 
-// Wait waits until the device has what is waited for or is broken, wake (which may be nil) is set, or limit has passed. A
-// limit below a millisecond counts as one.
+// Wait waits until the device has what is waited for or is broken, wake (which may be nil) is set, or limit has passed. It
+// may return earlier, with nothing. A limit below a millisecond counts as one.
 func (f File) Wait(what int16, wake *Wake, limit time.Duration) (Ready, error) {
-	list := [2]unix.PollFd{{Fd: int32(f), Events: what}}
-	if err := wake.Poll(list[:], limit); err != nil {
-		return Ready{}, err
-	}
-	got := list[0].Revents
+	got, err := wake.Poll(int(f), what, limit)
 	return Ready{
 		Buffer: got&what&(ForInput|ForOutput) != 0,
 		Event:  got&what&ForEvent != 0,
 		Broken: got&(unix.POLLERR|unix.POLLHUP|unix.POLLNVAL) != 0,
-	}, nil
+	}, err
 }
 
 // Close closes the file.
 func (f File) Close() error { return unix.Close(int(f)) }
-
-// A Wake ends a Wait from another goroutine. It stays set until it is cleared. Only a Wait in progress costs it system
-// calls.
-type Wake struct {
-	fd    int
-	set   atomic.Bool
-	waits atomic.Bool // a Wait is in progress, or begins
-
-	closing sync.Mutex // held while fd is written to or closed
-	closed  bool
-	one     [8]byte // on the heap, as all memory that calls get
-	count   [8]byte
-}
-
-// NewWake returns a Wake, which the caller must close.
-func NewWake() (*Wake, error) {
-	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	w := &Wake{fd: fd}
-	binary.NativeEndian.PutUint64(w.one[:], 1)
-	return w, os.NewSyscallError("eventfd", err)
-}
-
-// Set ends the current Wait, or the next one. It is safe for concurrent use.
-func (w *Wake) Set() {
-	if w.set.Store(true); !w.waits.Load() { // Poll sees that it is set
-		return
-	}
-	w.closing.Lock()
-	defer w.closing.Unlock()
-	if !w.closed {
-		_, _ = unix.Write(w.fd, w.one[:]) // it fails only if the counter is full, and then Poll returns anyway
-	}
-}
-
-// Clear takes back earlier calls of Set.
-func (w *Wake) Clear() { w.set.Store(false) }
-
-// Poll waits for the events of all elements of list but the last one, which it uses itself, until w (which may be nil) is
-// set or limit has passed. A limit below a millisecond counts as one. Only one goroutine may call it.
-func (w *Wake) Poll(list []unix.PollFd, limit time.Duration) error {
-	last, wait := &list[len(list)-1], max(int(limit/time.Millisecond), 1)
-	if *last = (unix.PollFd{Fd: -1}); w != nil {
-		*last = unix.PollFd{Fd: int32(w.fd), Events: unix.POLLIN}
-		w.waits.Store(true)
-		defer w.waits.Store(false)
-		if w.set.Load() {
-			wait = 0
-		}
-	}
-	_, err := unix.Poll(list, wait)
-	if errors.Is(err, unix.EINTR) {
-		clear(list) // nothing is ready
-		return nil
-	}
-	if last.Revents != 0 {
-		_, _ = unix.Read(w.fd, w.count[:]) // it never waits
-	}
-	return err
-}
-
-// Close frees the Wake. Set does nothing afterwards.
-func (w *Wake) Close() error {
-	w.closing.Lock()
-	defer w.closing.Unlock()
-	if w.closed {
-		return nil
-	}
-	w.closed = true
-	return unix.Close(w.fd)
-}

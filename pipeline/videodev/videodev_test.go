@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestGraph checks the way from a sensor to a video device, and the commands that repair it.
@@ -164,26 +166,52 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestWake checks that a Wake ends a wait, and stays set until it is cleared.
+// TestWake checks that a Wake ends a wait and stays set until it is cleared, and that events, also those of a file with the
+// number of an earlier one, end a wait.
 func TestWake(t *testing.T) {
 	w, err := NewWake()
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	f, err := Open("/dev/null")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for range 2 {
-		go w.Set()
-		if _, err := f.Wait(ForEvent, w, time.Hour); err != nil {
+	var past int
+	for range 3 {
+		fd, err := unix.Eventfd(1, unix.EFD_NONBLOCK)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if past != 0 && fd != past {
+			t.Logf("the number %d is not used again: %d", past, fd)
+		}
+		f := File(fd)
+		past = fd
+		if r, err := f.Wait(ForInput|ForEvent, w, time.Hour); err != nil || !r.Buffer || r.Event || r.Broken {
+			t.Fatalf("a full file: %+v, %v", r, err)
+		}
+		for range 100 { // before, in and after waits
+			go w.Set()
+			if r, err := f.Wait(ForEvent, w, time.Hour); err != nil || r.Event {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			w.Clear()
+		}
+		began := time.Now()
+		for time.Since(began) < 5*time.Millisecond {
+			if r, err := f.Wait(ForEvent, w, time.Millisecond); err != nil || r != (Ready{}) {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		w.Set()
+		if r, err := f.Wait(ForOutput, w, time.Hour); err != nil || !r.Buffer {
+			t.Errorf("set, and room in the file: %+v, %v", r, err)
+		}
+		w.Clear()
+		w.Forget()
+		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.Clear()
-	if r, err := f.Wait(ForEvent, w, 0); err != nil || r != (Ready{}) {
-		t.Errorf("%+v, %v", r, err)
+	if _, err := File(past).Wait(ForInput, w, time.Second); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a file that is not open: %v", err)
 	}
 }
