@@ -53,7 +53,8 @@ type thread struct {
 // A turn is a stream's share of a thread: a coroutine that yields the thread whenever it waits.
 type turn struct {
 	thread atomic.Pointer[thread]
-	bits   float64       // bit rate of the stream in bits per second; 0 if unknown
+	bits   float64       // bit rate of the stream in bits per second, to all destinations; 0 if unknown
+	apart  *turn         // on whose thread it should not be; nil: on any
 	send   func()        // returns when moves returns true, or when the stream has ended
 	to     *thread       // thread to which the stream is to move; nil if it stays
 	due    time.Duration // when it continues, by the monotonic clock
@@ -71,17 +72,34 @@ func (s *Threads) startTurn(t *turn, bits float64, send func()) {
 	t.bits, t.send, t.ended = bits, send, make(chan struct{})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.choose(bits)
+	l := s.choose(t)
 	l.countTurn(t)
 	l.join(t)
 }
 
+// setBits changes the stream's bits per second, unless it is about to move. Only the turn itself may call it.
+func (t *turn) setBits(bits float64) {
+	l := t.thread.Load()
+	if bits == t.bits || l == nil {
+		return
+	}
+	l.threads.mu.Lock()
+	defer l.threads.mu.Unlock()
+	if !t.moves() {
+		l.bits += bits - t.bits
+		t.bits = bits
+	}
+}
+
 // choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
 // if possible; otherwise the one with the fewest bits, full threads last. The caller must hold mu.
-func (s *Threads) choose(bits float64) *thread {
-	var best *thread
+func (s *Threads) choose(t *turn) *thread {
+	var best, not *thread
+	if t.apart != nil {
+		not = t.apart.thread.Load()
+	}
 	for _, l := range s.list {
-		if !l.full && l.bits+bits <= fullThread && (best == nil || l.bits > best.bits) {
+		if l != not && !l.full && l.bits+t.bits <= fullThread && (best == nil || l.bits > best.bits) {
 			best = l
 		}
 	}
@@ -97,6 +115,10 @@ func (s *Threads) choose(bits float64) *thread {
 	}
 	return slices.MinFunc(s.list, func(a, b *thread) int {
 		switch {
+		case a == not:
+			return 1
+		case b == not:
+			return -1
 		case a.full == b.full:
 			return cmp.Compare(a.bits, b.bits)
 		case a.full:
@@ -116,7 +138,7 @@ func (s *Threads) relieve(l *thread) {
 		if t.moves() { // already about to move
 			continue
 		}
-		to := s.choose(t.bits)
+		to := s.choose(t)
 		if to.full {
 			return
 		}

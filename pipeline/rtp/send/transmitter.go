@@ -19,7 +19,7 @@ type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
 	began     time.Duration // when its first packet was handed to the kernel, by the same clock
-	departure time.Duration // departure time of the packets being sent, by the same clock
+	departure atomic.Int64  // departure time of the packets being sent, in ns by the same clock
 	filling   fillingFrame  // for a filling frame
 	inFlight  atomic.Int32  // MSG_ZEROCOPY messages that the kernel has not finished with; until it has, the frame must be kept
 }
@@ -48,6 +48,7 @@ type transmitter struct {
 	first    pipeline.SignedHistogram // from the end of the frame's DMA to its first packet
 	last     pipeline.Histogram       // from the end of the frame's DMA to its last packet
 	sums     summing
+	team     team
 	hearing  sync.WaitGroup
 }
 
@@ -74,6 +75,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		pacer: pacer{clock: newClock()}, adaptation: newAdaptation(c),
 	}
 	x.pacer.turn = &x.turn
+	x.team = team{sender: x, threads: c.Threads, shares: 1}
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
@@ -171,7 +173,9 @@ func (x *transmitter) Send(t *train) (failed bool) {
 		return false
 	}
 	x.beginTrain(t, dests)
-	if err := x.play(t, dests); err != nil {
+	err := x.play(t, dests)
+	x.team.await()
+	if err != nil {
 		x.abandon(t, dests, err)
 		x.sums.await(&x.turn)
 		return false
@@ -180,7 +184,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if done := t.Done(); !done.IsZero() {
 		since, now := time.Since(done), x.pacer.now()
 		x.first.Observe(since - (now - t.began))
-		x.last.Observe(since + max(0, t.departure-now))
+		x.last.Observe(since + max(0, time.Duration(t.departure.Load())-now))
 	}
 	served, good := 0, 0
 	for _, d := range dests {
@@ -203,6 +207,7 @@ func (x *transmitter) beginTrain(t *train, dests []*destination) {
 	for _, d := range dests {
 		d.beginTrain(t)
 	}
+	x.team.begin(t, dests)
 	now := x.pacer.now()
 	if t.filling.frame != nil {
 		x.planSlices(t.Len(), now)
@@ -248,16 +253,16 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		}
 		x.delay(k, to-from, x.pacer.now(), t.filling.waited)
 		x.hasten(t, from)
+		var departure time.Duration
 		if most > 0 {
-			t.departure = x.pacer.ahead(k, most)
+			departure = x.pacer.ahead(k, most)
 		} else {
 			x.pacer.wait(k)
-			t.departure = x.pacer.now()
+			departure = x.pacer.now()
 		}
-		x.bucket.add(to-from, t.departure)
-		for _, d := range dests {
-			d.push(t, to)
-		}
+		t.departure.Store(int64(departure))
+		x.bucket.add(to-from, departure)
+		x.team.push(t, to)
 		if from == 0 {
 			t.began = x.pacer.now()
 			x.sums.sumTrain(t)
@@ -364,6 +369,7 @@ func (x *transmitter) Close() error {
 	}
 	x.mu.Unlock()
 	x.sums.end()
+	x.team.end()
 	x.hearing.Wait()
 	return errors.Join(errs...)
 }
