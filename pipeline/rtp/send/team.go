@@ -18,6 +18,8 @@ type team struct {
 	shares  int
 	own     []*destination // of the sender's turn
 	number  uint64         // of the train
+	group   int            // bursts that helpers get at once
+	unsent  int            // bursts that helpers have not got yet
 	busy    time.Duration  // time that the sender's turn has spent with the train
 	load    float64        // time that a train takes, on all threads together, as a part of the frame period; averaged
 	calm    int            // trains since fewer shares would do
@@ -48,7 +50,7 @@ func (m *team) begin(t *train, dests []*destination) {
 	m.divide(len(dests))
 	m.number++
 	share := func(i int) []*destination { return dests[i*len(dests)/m.shares : (i+1)*len(dests)/m.shares] }
-	m.own, m.busy = share(0), 0
+	m.own, m.busy, m.unsent = share(0), 0, 0
 	m.sender.turn.setBits(m.sender.bits * float64(len(m.own)))
 	for len(m.helpers) < m.shares-1 {
 		h := &helper{team: m}
@@ -82,11 +84,15 @@ func (m *team) divide(n int) {
 	}
 }
 
-// push sends packets before to, like destination.push, and makes the helpers do the same.
+// push sends packets before to, like destination.push, and makes the helpers do the same. Because waking a thread costs
+// more than sending a burst, they get several bursts at once, as many as may follow each other without a pause.
 func (m *team) push(t *train, to int) {
-	for _, h := range m.helpers[:m.shares-1] {
-		h.want.Store(m.number<<32 | uint64(to))
-		h.turn.wake()
+	if m.unsent++; m.unsent == m.group || to == t.Len() {
+		m.unsent = 0
+		for _, h := range m.helpers[:m.shares-1] {
+			h.want.Store(m.number<<32 | uint64(to))
+			h.turn.wake()
+		}
 	}
 	began := m.sender.pacer.now()
 	for _, d := range m.own {

@@ -75,7 +75,10 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		pacer: pacer{clock: newClock()}, adaptation: newAdaptation(c),
 	}
 	x.pacer.turn = &x.turn
-	x.team = team{sender: x, threads: c.Threads, shares: 1}
+	x.team = team{sender: x, threads: c.Threads, shares: 1, group: maxBehind}
+	if c.Pacing == PaceNarrow {
+		x.team.group = 1
+	}
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
