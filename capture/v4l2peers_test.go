@@ -44,7 +44,7 @@ func BenchmarkV4L2Peers(b *testing.B) {
 		if err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}
-		b.Log(out)
+		fmt.Println(out)
 	}
 }
 
@@ -76,7 +76,7 @@ func TestReadFrames(t *testing.T) {
 	if *readFrames == 0 {
 		t.Skip("NEEDS the virtual machine: BenchmarkV4L2Peers runs it there")
 	}
-	c, err := NewV4L2Camera(V4L2Config{Device: "/dev/video0", Width: 640, Height: 360, Pixel: pipeline.UYVY, Memory: hostMemory(t)})
+	c, err := NewV4L2Camera(V4L2Config{Device: "/dev/video0", Width: 640, Height: 360, Rate: pipeline.Rate{Num: 30, Den: 1}, Pixel: pipeline.UYVY, Memory: hostMemory(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,11 +104,11 @@ func TestComparePeers(t *testing.T) {
 			return []string{"capturetests", "-test.run", "TestReadFrames", "-read-frames", n}
 		},
 		"GStreamer": func(n string) []string {
-			return []string{"gst-launch-1.0", "-q", "v4l2src", "device=/dev/video0", "num-buffers=" + n, "!", "video/x-raw,format=UYVY,width=640,height=360", "!", "fakesink"}
+			return []string{"gst-launch-1.0", "-q", "v4l2src", "device=/dev/video0", "num-buffers=" + n, "!", "video/x-raw,format=UYVY,width=640,height=360,framerate=30/1", "!", "fakesink"}
 		},
 		"ffmpeg": func(n string) []string {
 			return []string{
-				"ffmpeg", "-v", "error", "-f", "v4l2", "-input_format", "uyvy422", "-video_size", "640x360", "-i", "/dev/video0",
+				"ffmpeg", "-v", "error", "-f", "v4l2", "-input_format", "uyvy422", "-video_size", "640x360", "-framerate", "30", "-i", "/dev/video0",
 				"-frames:v", n, "-c", "copy", "-f", "null", "-",
 			}
 		},
