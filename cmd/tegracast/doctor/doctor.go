@@ -73,7 +73,8 @@ func (p patient) examine() []finding {
 	list = append(list, p.pinning()...)
 	list = append(append(list, p.gpu()), p.libraries()...)
 	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx())
-	list = append(append(append(list, p.cameras()...), p.recordings()...), p.memlock(), p.buffers(), p.gpio(), p.clock())
+	list = append(append(append(list, p.cameras()...), p.recordings()...), p.memlock(), p.buffers())
+	list = append(append(list, p.sending()...), p.gpio(), p.clock())
 	return append(list, p.power()...)
 }
 

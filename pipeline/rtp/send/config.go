@@ -59,7 +59,7 @@ type Config struct {
 	LeastBits    int          // minimum bit rate of H264 in bits per second
 	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
 	Burst        int          // maximum number of packets sent to a destination without a pause; 0: according to Pacing, or 16 without pacing
-	Threads      *Threads     // threads shared with other streams; nil: one thread for this stream
+	Threads      *Threads     // threads shared with other streams; nil: threads of its own
 	Way          Way          // how packets are handed to the kernel; ways other than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default
 }

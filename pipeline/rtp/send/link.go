@@ -14,8 +14,8 @@ import (
 // 28, check sequence 4, gap 12.
 const wireOverhead = 8 + 14 + 28 + 4 + 12
 
-// checkLink returns a warning if a stream of the given bits per second exceeds the speed of the interface, otherwise
-// "". sysfs is /sys. Interfaces without a speed, such as the loopback, cause no warning.
+// checkLink returns a warning if a stream of the given bits per second, to all destinations on the interface, exceeds its
+// speed, otherwise "". sysfs is /sys. Interfaces without a speed, such as the loopback, cause no warning.
 func checkLink(sysfs, name string, bits float64) string {
 	b, err := os.ReadFile(filepath.Join(sysfs, "class/net", name, "speed"))
 	if err != nil || name == "" {

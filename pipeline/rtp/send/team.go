@@ -23,6 +23,7 @@ type team struct {
 	busy    time.Duration  // time that the sender's turn has spent with the train
 	load    float64        // time that a train takes, on all threads together, as a part of the frame period; averaged
 	calm    int            // trains since fewer shares would do
+	logged  time.Time      // when it was last logged that there are too few processors
 	waits   atomic.Bool    // the sender waits until the helpers have sent everything
 }
 
@@ -114,6 +115,12 @@ func (m *team) await() {
 	m.waits.Store(false)
 	if m.sender.period > 0 {
 		m.load += loadWeight * (busy.Seconds()/m.sender.period.Seconds() - m.load)
+	}
+	most, n := m.threads.most, len(*m.sender.dests.Load())
+	if n > 1 && m.load > tooBusy*float64(most) && time.Since(m.logged) > logEvery {
+		m.logged = time.Now()
+		m.sender.config.Logger.Warn("rtp: the processors have too little time for so many destinations: frames may be lost",
+			"destinations", n, "processors_needed", math.Ceil(10*m.load)/10, "processors", most)
 	}
 }
 

@@ -26,8 +26,12 @@ type Threads struct {
 // NewThreads returns a pool for the given number of processors. Threads run only while there are streams.
 func NewThreads(processors int) *Threads { return &Threads{most: processors} }
 
+// ProcessorBits is the number of bits per second that one processor can be expected to send. It is an estimate for a
+// board; fast processors send several times as many.
+const ProcessorBits = 9e9
+
 const (
-	fullThread  = 9e9                    // bits per second assigned to a thread while more threads may be started
+	fullThread  = ProcessorBits          // bits per second assigned to a thread while more threads may be started
 	tooBusy     = 0.8                    // load at which a thread gives streams away, as a part of its time
 	reviewEvery = 250 * time.Millisecond // interval at which a thread checks its load
 )

@@ -159,7 +159,13 @@ func (x *transmitter) warn(d *destination) {
 			"bytes", d.socket.buffer, "wanted", x.buffer,
 			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
 	}
-	if w := checkLink("/sys", d.socket.link, x.bits); w != "" {
+	bits := x.bits
+	for _, o := range *x.dests.Load() {
+		if o.socket.link == d.socket.link {
+			bits += x.bits
+		}
+	}
+	if w := checkLink("/sys", d.socket.link, bits); w != "" {
 		d.log.Warn("rtp: " + w)
 	}
 }

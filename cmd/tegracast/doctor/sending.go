@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/tegracast/tegracast/cmd/tegracast/config"
+	"github.com/tegracast/tegracast/pipeline/rtp"
+	"github.com/tegracast/tegracast/pipeline/rtp/send"
+)
+
+// sending estimates whether the processors can send the raw streams of the service's configuration.
+func (p patient) sending() (list []finding) {
+	processors := 0
+	for line := range strings.Lines(p.text("proc/cpuinfo")) {
+		if strings.HasPrefix(line, "processor") {
+			processors++
+		}
+	}
+	c, err := p.config()
+	if err != nil || processors == 0 {
+		return nil // recordings tells the error
+	}
+	bits := 0.0
+	for i := range c.Outputs {
+		bits += rawBits(c, &c.Outputs[i])
+	}
+	need := int(math.Ceil(bits / send.ProcessorBits))
+	switch {
+	case bits == 0:
+		return nil
+	case need > processors:
+		return []finding{{
+			"sending", isWarning, fmt.Sprintf("raw streams of %.1f Gb/s to all destinations take about %d processors, and there are %d: frames may be lost",
+				bits/1e9, need, processors), "send to fewer destinations or to a multicast group, or lower rate or size",
+		}}
+	}
+	return []finding{{"sending", isGood, fmt.Sprintf("raw streams of %.1f Gb/s to all destinations take about %d of %d processors", bits/1e9, need, processors), ""}}
+}
+
+// rawBits returns the bits per second that an output sends to all its destinations, or 0 if it sends no raw video or its
+// format is not known before its source is opened.
+func rawBits(c *config.Appliance, o *config.Output) float64 {
+	k, is := o.Kind.(*config.RTP)
+	source := c.Source(o.Source)
+	if !is || k.Payload.V != rtp.Raw || source == nil || !source.FormatKnown {
+		return 0
+	}
+	_, own, err := o.Formats(source.Format)
+	if err != nil || own.Rate.Num == 0 {
+		return 0
+	}
+	return 8 * float64(own.Size()) / own.Rate.Period().Seconds() * float64(len(k.Destinations))
+}
