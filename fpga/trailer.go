@@ -81,7 +81,12 @@ var reserved = [][2]int{{trailerPixelCRC + 4, trailerFirst}, {trailerLast + 8, t
 var ErrTrailer = errors.New("bad frame trailer")
 
 // PixelCRC returns the checksum for Trailer.PixelCRC: CRC-32C (Castagnoli polynomial, RFC 3720 §B.4).
-func PixelCRC(pixels []byte) uint32 { return crc32.Checksum(pixels, crc32.MakeTable(crc32.Castagnoli)) }
+func PixelCRC(pixels []byte) uint32 { return AddPixels(0, pixels) }
+
+// AddPixels returns the PixelCRC of pixels whose beginning has the checksum sum and whose rest is rest.
+func AddPixels(sum uint32, rest []byte) uint32 {
+	return crc32.Update(sum, crc32.MakeTable(crc32.Castagnoli), rest)
+}
 
 // AppendBinary appends the TrailerSize bytes of t, including the checksum, to b. The error is always nil.
 func (t Trailer) AppendBinary(b []byte) ([]byte, error) {

@@ -17,7 +17,7 @@ const minPeriod = 100 * time.Microsecond
 const lateFrames = 2
 
 // camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). Its fields are guarded by
-// Device.mu unless noted; the data of a buffer that is being filled or is lent are not.
+// Device.mu unless noted; the picture of a buffer that is being filled is not.
 type camera struct {
 	cameraRegisters
 	d      *Device
@@ -36,13 +36,15 @@ type camera struct {
 	frames   uint64    // number of frames taken since the device was created, including dropped ones
 
 	exposer exposer   // used only by the goroutine of takeFrames
-	made    made      // used only by the goroutine of takeFrames
+	ahead   picture   // made ahead; used only by the goroutine of takeFrames
 	lines   time.Time // when the host's engine will next be woken for lines that have arrived
 	buffers [FrameBuffers]frameBuffer
 	full    [FrameBuffers]*frameBuffer // buffers of the nfull frames to be sent, in the order of the frames
 	nfull   int
-	lent    *frameBuffer // being read by the engine
-	packet               // packet of full[0]
+	packet                         // packet of full[0]
+	size    int                    // of a frame in bytes: pixels and, unless the camera is bare, trailer
+	piece   [pieceBytes]byte       // of a frame, lent to the engine
+	raw     [fpga.TrailerSize]byte // trailer of the frame
 
 	unclosed bool            // a frame was sent completely, but its packet was not ended (F8)
 	closing  bool            // the end of that packet was requested
@@ -58,13 +60,16 @@ type packet struct {
 	cut     int  // F8: length of the truncated packet in bytes; 0: not truncated
 	unended bool // F8: the packet is sent without an end
 	empty   bool // F8: an empty packet is sent first
+	summed  int  // pixel bytes of the frame whose checksum is sum
+	sum     uint32
 }
 
 type frameBuffer struct {
-	data []byte // pixels and, unless the camera is bare, trailer
-	used bool   // holds a frame, or is being filled
-	run  uint64 // camera.runs when the frame was taken
-	n    uint64 // number of the frame: the value of camera.frames before it
+	picture
+	trailer fpga.Trailer // without the checksum of the pixels
+	used    bool         // holds a frame, or is being filled
+	run     uint64       // camera.runs when the frame was taken
+	n       uint64       // number of the frame: the value of camera.frames before it
 	opened
 	begin time.Time // start of the readout
 }
@@ -74,12 +79,8 @@ type opened struct{ sequence, start uint64 }
 
 func newCamera(d *Device, index int, s *Sensor, host *engine) *camera {
 	c := &camera{d: d, index: index, sensor: s, host: host, wake: make(chan struct{}, 1)}
-	size := s.FrameBytes() + fpga.TrailerSize
-	if s.cfg.Bare {
-		size = s.FrameBytes()
-	}
-	for i := range c.buffers {
-		c.buffers[i].data = make([]byte, size)
+	if c.size = s.FrameBytes(); !s.cfg.Bare {
+		c.size += fpga.TrailerSize
 	}
 	c.reset()
 	return c
@@ -206,7 +207,8 @@ func (c *camera) endExposure() {
 	b.opened, b.begin = opened{seq, t.Start}, begin.Add(setting.time)
 	d.mu.Unlock()
 
-	c.fill(b, run, seq, setting, t)
+	b.trailer = t
+	c.fill(b, setting)
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,24 +225,30 @@ func (c *camera) endExposure() {
 	}
 }
 
-// fill puts frame seq into the buffer: it takes the frame that was built ahead, if it is this one, or builds it.
-func (c *camera) fill(b *frameBuffer, run, seq uint64, setting exposing, t fpga.Trailer) {
-	if m := &c.made; m.ok && m.run == run && m.sequence == seq && m.setting == setting && m.start == t.Start {
-		b.data, m.data, m.ok = m.data, b.data, false
-		return
-	}
-	c.build(b.data, seq, setting, t)
+// fill makes the picture of the frame of b, or takes the one that was made ahead, which may be of another frame.
+func (c *camera) fill(b *frameBuffer, setting exposing) {
+	b.picture, c.ahead = c.ahead, b.picture
+	c.exposer.expose(c.sensor, setting, c.sensor.replayed(b.trailer.Sequence), &b.picture)
 }
 
-// build writes the pixels of frame seq and, unless the camera is bare, its trailer to data.
-func (c *camera) build(data []byte, seq uint64, setting exposing, t fpga.Trailer) {
-	pixels := data[:c.sensor.FrameBytes()]
-	c.sensor.write(seq, c.exposer.expose(c.sensor, setting, c.sensor.replayed(seq)), pixels)
-	if c.sensor.cfg.Bare {
-		return
+// render returns bytes [from, to) of the frame of b, at most pieceBytes of them, in memory that the next call uses again.
+func (c *camera) render(b *frameBuffer, from, to int) []byte {
+	p, pixels := c.piece[:to-from], c.sensor.FrameBytes()
+	if from < pixels {
+		here := p[:min(to, pixels)-from]
+		c.sensor.readFrame(b.trailer.Sequence, b.pixels, from, here)
+		if fresh := from + len(here) - c.summed; fresh > 0 && !c.sensor.cfg.Bare {
+			c.sum = fpga.AddPixels(c.sum, here[len(here)-fresh:])
+			c.summed += fresh
+		}
 	}
-	t.PixelCRC = fpga.PixelCRC(pixels)
-	_, _ = t.AppendBinary(pixels) // the buffer has room for it after the pixels
+	if to > pixels {
+		t := b.trailer
+		t.PixelCRC = c.sum
+		raw, _ := t.AppendBinary(c.raw[:0]) // never fails
+		copy(p[max(pixels-from, 0):], raw[max(from-pixels, 0):])
+	}
+	return p
 }
 
 func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fpga.Trailer {
@@ -265,7 +273,7 @@ func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fp
 
 func (c *camera) freeBuffer() *frameBuffer {
 	for i := range c.buffers {
-		if !c.buffers[i].used && &c.buffers[i] != c.lent {
+		if !c.buffers[i].used {
 			return &c.buffers[i]
 		}
 	}
@@ -303,7 +311,7 @@ func (c *camera) detach() {
 	c.packet = packet{}
 }
 
-// reset implements streamSource. A lent buffer stays out of use until it is returned.
+// reset implements streamSource.
 func (c *camera) reset() {
 	c.runs++
 	c.lines = time.Time{}
@@ -331,12 +339,10 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 	if c.empty {
 		return nil, true
 	}
-	c.lent = c.full[0]
 	length := c.length()
-	end := min(c.sent+n, length)
+	end := min(c.sent+min(n, pieceBytes), length)
 	if there := c.arrived(); there < end && !c.forced {
 		if end = max(there, c.sent); end == c.sent {
-			c.lent = nil
 			return nil, false
 		}
 	}
@@ -344,7 +350,7 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 		end = min(c.sent+BeatBytes, end)
 		c.last = true
 	}
-	return c.lent.data[c.sent:end], c.last || end == length && !c.unended
+	return c.render(c.full[0], c.sent, end), c.last || end == length && !c.unended
 }
 
 // beginPacket opens the packet of the first frame in the frame memory, and makes the frame an opportunity for faults.
@@ -352,14 +358,14 @@ func (c *camera) beginPacket() {
 	c.open = true
 	b := c.full[0]
 	c.cameraRegisters.opened = b.opened
-	c.host.beginUnit(b.n, len(b.data))
+	c.host.beginUnit(b.n, c.size)
 	a, hit := c.host.fire(F8, "packet cut short", "packet without an end", "empty packet before the frame")
 	if !hit {
 		return
 	}
 	switch a.variant(3) {
 	case packetShort:
-		c.cut = c.d.cfg.Faults.place(a.roll>>8, len(b.data))
+		c.cut = c.d.cfg.Faults.place(a.roll>>8, c.size)
 	case packetUnended:
 		c.unended = true
 	case packetEmpty:
@@ -371,7 +377,7 @@ func (c *camera) length() int {
 	if c.cut > 0 {
 		return c.cut
 	}
-	return len(c.full[0].data)
+	return c.size
 }
 
 // taken implements streamSource.
@@ -380,7 +386,6 @@ func (c *camera) taken(n int) {
 		c.unclosed, c.closing = n == 0, n == 0
 		return
 	}
-	c.lent = nil
 	if n == 0 {
 		c.empty = false
 		return

@@ -28,40 +28,43 @@ func (s *Sensor) brightness(e exposing) [3]float64 {
 	return b
 }
 
+// A picture is a replayed frame with the brightness of an exposure.
+type picture struct {
+	pixels     []byte // must not be changed
+	scaled     []byte // memory for pixels that are not the replayed ones
+	replayed   int    // number of the replayed frame in scaled
+	brightness [3]float64
+}
+
 // An exposer scales the samples of replayed frames by the brightness that follows from exposure, gain and light, with a
-// table for each colour. It keeps the latest frames, which are scaled once for each brightness.
+// table for each colour.
 type exposer struct {
 	brightness [3]float64
 	tables     [3][]uint16
-	kept       [8]struct { // by number of the replayed frame modulo their number
-		of     []byte // replayed
-		scaled []byte
-	}
 }
 
-// expose returns replayed frame i with all samples scaled. Samples that would exceed white become white. Frames of
-// processed pictures (see fpga.FourCC.Sensor) are returned unchanged. The caller must not change what is returned.
-func (x *exposer) expose(s *Sensor, e exposing, i int) []byte {
+// expose makes p the replayed frame i with all samples scaled, which costs nothing if it is that already. Samples that
+// would exceed white become white. Frames of processed pictures (see fpga.FourCC.Sensor) are left unchanged.
+func (x *exposer) expose(s *Sensor, e exposing, i int, p *picture) {
 	frame, b := s.cfg.Frames[i], s.brightness(e)
 	if b == [3]float64{1, 1, 1} || !s.cfg.Format.Sensor() {
-		return frame
+		p.pixels = frame
+		return
 	}
-	if x.tables[0] == nil || b != x.brightness {
-		x.setBrightness(s, b)
+	if p.scaled == nil || p.replayed != i || p.brightness != b {
+		if x.tables[0] == nil || b != x.brightness {
+			x.setBrightness(s, b)
+		}
+		p.scaled, p.replayed, p.brightness = append(p.scaled[:0], frame...), i, b
+		if s.cfg.Clip > 0 && min(b[0], b[1], b[2]) < 1 {
+			restore(s, p.scaled)
+		}
+		for y := range s.cfg.Height {
+			even, odd := s.colors(y)
+			x.line(p.scaled[y*s.line:][:s.line], s.bytes, x.tables[even], x.tables[odd])
+		}
 	}
-	k := &x.kept[i%len(x.kept)]
-	if k.of != nil && &k.of[0] == &frame[0] {
-		return k.scaled
-	}
-	k.of, k.scaled = frame, append(k.scaled[:0], frame...)
-	if s.cfg.Clip > 0 && min(b[0], b[1], b[2]) < 1 {
-		restore(s, k.scaled)
-	}
-	for y := range s.cfg.Height {
-		even, odd := s.colors(y)
-		x.line(k.scaled[y*s.line:][:s.line], s.bytes, x.tables[even], x.tables[odd])
-	}
-	return k.scaled
+	p.pixels = p.scaled
 }
 
 // setBrightness makes the tables for another brightness.
@@ -77,9 +80,6 @@ func (x *exposer) setBrightness(s *Sensor, b [3]float64) {
 		for v := range x.tables[c] {
 			x.tables[c][v] = uint16(min(float64(v)*b[c]+0.5, float64(white)))
 		}
-	}
-	for i := range x.kept {
-		x.kept[i].of = nil
 	}
 }
 

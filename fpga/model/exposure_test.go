@@ -96,10 +96,12 @@ func TestClippedSamplesStayGrey(t *testing.T) {
 		t.Fatal(err)
 	}
 	var x exposer
+	var p picture
 	for n, half := range []int{1, 2, 2, 4, 2, 1, 2} { // also what is kept
 		got := make([]byte, len(raw))
 		factor := 10 * time.Millisecond / time.Duration(half)
-		s.write(1, x.expose(s, exposing{factor, unityGain}, 0), got)
+		x.expose(s, exposing{factor, unityGain}, 0, &p)
+		s.readFrame(1, p.pixels, 0, got)
 		for i, q := range quads {
 			want := q.samples
 			switch {

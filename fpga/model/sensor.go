@@ -145,21 +145,31 @@ func (s *Sensor) jitter(n uint64, most time.Duration) time.Duration {
 
 // Frame writes frame n to dst, which must have at least FrameBytes bytes: element n modulo len(Frames) of the
 // configured Frames, shifted, with the stamp of n. The settings of the camera and SetLight have no effect on it.
-func (s *Sensor) Frame(n uint64, dst []byte) { s.write(n, s.cfg.Frames[s.replayed(n)], dst) }
+func (s *Sensor) Frame(n uint64, dst []byte) {
+	s.readFrame(n, s.cfg.Frames[s.replayed(n)], 0, dst[:s.FrameBytes()])
+}
 
 // replayed returns which element of the configured Frames frame n is made of.
 func (s *Sensor) replayed(n uint64) int { return int(n % uint64(len(s.cfg.Frames))) }
 
-// write writes src to dst, shifted as frame n, with its stamp.
-func (s *Sensor) write(n uint64, src, dst []byte) {
-	dst = dst[:s.FrameBytes()]
+// readFrame writes the bytes of frame n from offset from on to dst: those of pixels, shifted, with the stamp of n.
+func (s *Sensor) readFrame(n uint64, pixels []byte, from int, dst []byte) {
 	width := uint64(s.cfg.Width)
 	shift := int(n%width*(uint64(s.cfg.Shift)%width)%width) * s.bytes
-	for off := 0; off < len(dst); off += s.line {
-		k := copy(dst[off:off+s.line], src[off+shift:off+s.line])
-		copy(dst[off+k:off+s.line], src[off:off+shift])
+	for done := 0; done < len(dst); {
+		column := (from + done) % s.line
+		line := pixels[from+done-column:][:s.line]
+		if left := s.line - shift; column < left {
+			done += copy(dst[done:], line[shift+column:])
+		} else {
+			done += copy(dst[done:], line[column-left:shift])
+		}
 	}
-	writeStamp(dst, s.cfg.Format, n)
+	var stamp [2 * StampSamples]byte
+	if end := StampSamples * s.bytes; from < end {
+		writeStamp(stamp[:], s.cfg.Format, n)
+		copy(dst, stamp[from:end])
+	}
 }
 
 // writeStamp writes n into the first StampSamples samples, bit 0 first: a one is the format's maximum sample value, a
