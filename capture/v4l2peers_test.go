@@ -104,7 +104,10 @@ func TestComparePeers(t *testing.T) {
 			return []string{"capturetests", "-test.run", "TestReadFrames", "-read-frames", n}
 		},
 		"GStreamer": func(n string) []string {
-			return []string{"gst-launch-1.0", "-q", "v4l2src", "device=/dev/video0", "num-buffers=" + n, "!", "video/x-raw,format=UYVY,width=640,height=360,framerate=30/1", "!", "fakesink"}
+			return []string{
+				"gst-launch-1.0", "-q", "v4l2src", "device=/dev/video0", "num-buffers=" + n, "!",
+				"video/x-raw,format=UYVY,width=640,height=360,framerate=30/1", "!", "fakesink",
+			}
 		},
 		"ffmpeg": func(n string) []string {
 			return []string{
