@@ -95,12 +95,13 @@ func thisMachine() v4l2Machine {
 // slots and its frame numbering survive faults, and the camera's being unplugged. Everything else belongs to a session,
 // which the supervisor replaces.
 type V4L2Camera struct {
-	cfg    V4L2Config
-	host   v4l2Machine
-	format pipeline.Format
-	pool   *pipeline.Pool
-	wake   *videodev.Wake
-	memory []*cudahost.Buffer
+	cfg       V4L2Config
+	host      v4l2Machine
+	hangAfter time.Duration
+	format    pipeline.Format
+	pool      *pipeline.Pool
+	wake      *videodev.Wake
+	memory    []*cudahost.Buffer
 
 	mu       sync.Mutex // guards what follows
 	session  *v4l2Session
@@ -136,7 +137,7 @@ func newV4L2Camera(cfg V4L2Config, host v4l2Machine) (*V4L2Camera, error) {
 	cfg.GiveUp = cmp.Or(cfg.GiveUp, giveUp)
 	cfg.FrameTimeout = cmp.Or(cfg.FrameTimeout, defaultFrameTimeout)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
-	c := &V4L2Camera{cfg: cfg, host: host, exposure: cfg.Exposure, gain: cfg.Gain}
+	c := &V4L2Camera{cfg: cfg, host: host, hangAfter: hangAfter, exposure: cfg.Exposure, gain: cfg.Gain}
 	c.sup.camera, c.sup.Recovery = c, newRecovery(cfg.GiveUp)
 	c.states.name, c.states.recorder, c.states.log = cfg.Name, cfg.Recorder, cfg.Logger
 	var err error

@@ -133,6 +133,69 @@ func TestV4L2HangingDriver(t *testing.T) {
 	}
 }
 
+// TestV4L2HangingControl checks that a control call that hangs is found although others ask for the controls again and again,
+// that the session is given up when it is to end, and that all is well when the driver returns.
+func TestV4L2HangingControl(t *testing.T) {
+	d := newDouble("GREY")
+	d.controls = []*doubleControl{{id: videodev.ExposureAbsolute, name: "Exposure", kind: 1, min: 1, max: 1000, step: 1}}
+	c := openDouble(t, d, V4L2Config{Slots: 2})
+	c.hangAfter = time.Second
+	hang := make(chan struct{})
+	d.mu.Lock()
+	d.hangs[videodev.SetControls] = hang
+	d.mu.Unlock()
+	set := make(chan error, 1)
+	go func() { _, err := c.SetExposure(time.Millisecond, 0); set <- err }()
+	eventually(t, "the call hangs", func() bool {
+		if what, _ := c.current().settings.watched.call(); what == "" {
+			return false
+		}
+		go func() { _, _, _ = c.Exposure() }() // the others
+		time.Sleep(c.hangAfter / 40)
+		return len(set) > 0
+	})
+	if err := <-set; !errors.Is(err, ErrHangs) || !strings.Contains(err.Error(), "VIDIOC_S_EXT_CTRLS") {
+		t.Errorf("SetExposure: %v", err)
+	}
+	if err := c.Close(); !errors.Is(err, ErrHangs) || len(c.memory) != 2 {
+		t.Errorf("Close while the driver hangs: %v", err)
+	}
+	close(hang)
+	eventually(t, "the driver returns", func() bool { return c.stillHung() == nil })
+	if err := c.Close(); err != nil || d.opened != 0 {
+		t.Errorf("Close: %v, %d files are open", err, d.opened)
+	}
+}
+
+// TestV4L2EndsWhileGivenUp ends work just when it is given up, and just before: what it has left is freed in the first case,
+// and its result counts in the second.
+func TestV4L2EndsWhileGivenUp(t *testing.T) {
+	c := openDouble(t, newDouble("GREY"), V4L2Config{Slots: 2})
+	c.hangAfter = 0
+	watch, given, ended, late := &watchedDevice{}, make(chan struct{}), make(chan struct{}), make(chan struct{})
+	watch.in(videodev.StreamOff)
+	err := c.bounded(t.Context(), &boundedWork{
+		do:    func() error { <-given; close(ended); return nil },
+		given: func(*hungCall) { close(given); <-ended },
+		late:  func() error { close(late); return nil },
+	}, watch)
+	if !errors.Is(err, ErrHangs) {
+		t.Error(err)
+	}
+	select {
+	case <-late:
+	case <-time.After(time.Minute):
+		t.Error("what the work has left is not freed")
+	}
+	w := &boundedWork{do: func() error { return errEnded }, given: func(*hungCall) { t.Error("given up after its end") }}
+	if err := w.run(); !errors.Is(err, errEnded) || w.giveUp(nil) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestV4L2RefusesWhatIsNotOffered checks errors: they say what the device has.
 func TestV4L2RefusesWhatIsNotOffered(t *testing.T) {
 	for want, c := range map[string]struct {

@@ -68,13 +68,6 @@ func (s *v4l2Session) abandon(call *hungCall) {
 	c.hung, c.session = call, nil
 }
 
-// abandoned reports whether the session was given up.
-func (s *v4l2Session) abandoned() bool {
-	s.effects.Lock()
-	defer s.effects.Unlock()
-	return s.given
-}
-
 // effect does what others see, unless the session was given up.
 func (s *v4l2Session) effect(do func()) {
 	s.effects.Lock()

@@ -333,11 +333,9 @@ func (t *v4l2Settings) now(period time.Duration) (exposure time.Duration, gain f
 	return time.Duration(seconds * float64(time.Second)), gain, err
 }
 
-// close waits for calls that others make, and closes the sensor's device file.
+// close waits for calls that others make, which are watched, and closes the sensor's device file.
 func (t *v4l2Settings) close() error {
-	t.watched.in(videodev.SetControls)
 	t.mu.Lock()
-	t.watched.out()
 	defer t.mu.Unlock()
 	t.closed = true
 	var errs []error
@@ -361,17 +359,17 @@ func (c *V4L2Camera) whileOpen(work func(*v4l2Settings) error) error {
 	if t.stuck.Load() {
 		return fmt.Errorf("%w: %s of %s", ErrHangs, callName(videodev.SetControls), c.cfg.Device)
 	}
-	return c.bounded(context.Background(), func() error {
-		defer t.stuck.Store(false)
-		t.watched.in(videodev.SetControls)
-		t.mu.Lock()
-		t.watched.out()
+	do := func() error {
+		t.mu.Lock() // while another call holds it, that one is watched
 		defer t.mu.Unlock()
 		if t.closed {
 			return ErrReopening
 		}
 		return work(t)
-	}, func(*hungCall) { t.stuck.Store(true) }, &t.watched)
+	}
+	return c.bounded(context.Background(), &boundedWork{
+		do: do, given: func(*hungCall) { t.stuck.Store(true) }, late: func() error { t.stuck.Store(false); return nil },
+	}, &t.watched)
 }
 
 // Adjustable reports whether exposure and gain can be changed.

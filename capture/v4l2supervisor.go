@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -94,13 +95,10 @@ func (s *v4l2Supervisor) attempt(ctx context.Context, emit func(*pipeline.Frame)
 		}
 	}
 	session := c.current()
-	return c.bounded(ctx, func() error {
-		err := both(session.run(ctx, emit), session.stop())
-		if session.abandoned() {
-			err = both(err, session.close())
-		}
-		return err
-	}, session.abandon, &session.watched)
+	return c.bounded(ctx, &boundedWork{
+		do:    func() error { return both(session.run(ctx, emit), session.stop()) },
+		given: session.abandon, late: session.close,
+	}, &session.watched)
 }
 
 func (c *V4L2Camera) current() *v4l2Session {
@@ -112,13 +110,14 @@ func (c *V4L2Camera) current() *v4l2Session {
 // open opens a session. The first one decides the format, and makes the slots.
 func (c *V4L2Camera) open(ctx context.Context) error {
 	s := &v4l2Session{camera: c}
-	err := c.bounded(ctx, func() error {
+	do := func() error {
 		err := s.open()
-		if err != nil || s.abandoned() {
+		if err != nil {
 			err = both(err, s.close())
 		}
 		return err
-	}, s.abandon, &s.watched, &s.settings.watched)
+	}
+	err := c.bounded(ctx, &boundedWork{do: do, given: s.abandon, late: s.close}, &s.watched, &s.settings.watched)
 	if err != nil {
 		return fmt.Errorf("%w %s: %w", ErrV4L2, c.cfg.Device, err)
 	}
@@ -137,7 +136,7 @@ func (c *V4L2Camera) closeSession() error {
 	if s == nil {
 		return nil
 	}
-	return c.bounded(context.Background(), s.close, s.abandon, &s.watched, &s.settings.watched)
+	return c.bounded(context.Background(), &boundedWork{do: s.close, given: s.abandon}, &s.watched, &s.settings.watched)
 }
 
 // A hungCall is work that has not returned from a call of the driver.
@@ -169,19 +168,53 @@ func (c *V4L2Camera) stillHung() error {
 	}
 }
 
+// A boundedWork is work with a device that may hang.
+type boundedWork struct {
+	do    func() error
+	given func(*hungCall) // gives the work up: it must have no effect any more, and hungCall is remembered until it has returned
+	late  func() error    // frees what the work has left, when it returns after it was given up; may be nil
+
+	turn   sync.Mutex // guards the rest: the work either ends in time, or is given up
+	over   bool
+	gaveUp bool
+}
+
+// run does the work.
+func (w *boundedWork) run() error {
+	err := w.do()
+	w.turn.Lock()
+	w.over = true
+	w.turn.Unlock()
+	if w.gaveUp && w.late != nil {
+		err = both(err, w.late())
+	}
+	return err
+}
+
+// giveUp gives the work up, and reports whether that was before its end.
+func (w *boundedWork) giveUp(call *hungCall) bool {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	if w.over {
+		return false
+	}
+	w.gaveUp = true
+	w.given(call)
+	return true
+}
+
 // bounded does work with a device until it is done, or until the driver has been in one call for too long: then the work
-// is given up, and bounded returns ErrHangs. Before that it calls given, after which the work must have no effect, with
-// what is remembered until the work has returned.
-func (c *V4L2Camera) bounded(ctx context.Context, work func() error, given func(*hungCall), watches ...*watchedDevice) error {
+// is given up, and bounded returns ErrHangs.
+func (c *V4L2Camera) bounded(ctx context.Context, work *boundedWork, watches ...*watchedDevice) error {
 	done := make(chan error, 1)
 	go func() {
-		done <- work()
+		done <- work.run()
 		close(done)
 	}()
 	tick := time.NewTicker(hangCheck)
 	defer tick.Stop()
 	ended := ctx.Done()
-	limit := hangAfter
+	limit := c.hangAfter
 	for {
 		select {
 		case err := <-done:
@@ -191,8 +224,7 @@ func (c *V4L2Camera) bounded(ctx context.Context, work func() error, given func(
 		case <-tick.C:
 		}
 		for _, w := range watches {
-			if what, since := w.call(); what != "" && since > limit {
-				given(&hungCall{what, done})
+			if what, since := w.call(); what != "" && since > limit && work.giveUp(&hungCall{what, done}) {
 				return fmt.Errorf("%w: %s of %s has lasted %v", ErrHangs, what, c.cfg.Device, since.Round(time.Millisecond))
 			}
 		}
