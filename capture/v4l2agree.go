@@ -15,38 +15,27 @@ import (
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
-// agree sets the format: the configured one, completed, in the first session, by what the device is set to.
+// agree sets the format, the rate and the controls, and reads last what has become of the format.
 func (s *v4l2Session) agree() error {
 	c := s.camera
-	now, err := videodev.Current(s.device, s.kind)
+	code, l, err := s.choose()
 	if err != nil {
 		return err
-	}
-	offered := videodev.Codes(s.device, s.kind)
-	width, height := uint32(c.cfg.Width), uint32(c.cfg.Height)
-	if width == 0 || height == 0 {
-		width, height = now.Width, now.Height
-	}
-	code, ok := s.code(c.cfg.Pixel, now.Pixels, offered)
-	if !ok {
-		return fmt.Errorf("%w: %s: it offers %s", pipeline.ErrFormat, orAny(c.cfg.Pixel), s.offer(offered))
-	}
-	l, err := videodev.Choose(s.device, s.kind, code.code, width, height)
-	switch {
-	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ENOLINK):
-		return fmt.Errorf("%w: it offers %s", s.repair(err), s.offer(offered))
-	case err != nil:
-		return err
-	case l.Pixels != code.code || l.Width != width || l.Height != height:
-		return fmt.Errorf("%w: it makes %s %dx%d of %s %dx%d: it offers %s", pipeline.ErrFormat, videodev.Letters(l.Pixels), l.Width, l.Height,
-			videodev.Letters(code.code), width, height, s.offer(offered))
-	case l.Field != videodev.FieldNone && l.Field != videodev.FieldAny:
-		return fmt.Errorf("%w: its frames are interlaced (field order %d): choose a progressive size or rate", pipeline.ErrFormat, l.Field)
 	}
 	s.settings.find(s) // the size may choose a mode of the sensor
 	rate, err := s.settings.rate(s, l)
 	if err != nil {
 		return err
+	}
+	if err := s.settings.apply(s); err != nil {
+		return err
+	}
+	chosen := l // rate and controls may have changed it, or its lines
+	if l, err = videodev.Current(s.device, s.kind); err != nil {
+		return err
+	}
+	if err := s.check(l, chosen); err != nil {
+		return fmt.Errorf("after rate and controls were set: %w", err)
 	}
 	shift := 0
 	if samples, raw := code.pixel.Samples(); c.cfg.Shift != nil {
@@ -56,6 +45,47 @@ func (s *v4l2Session) agree() error {
 	}
 	s.transfer, err = newTransfer(code, l, rate, shift, c.cfg.Tight)
 	return err
+}
+
+// choose sets the format: the configured one, completed, in the first session, by what the device is set to.
+func (s *v4l2Session) choose() (code v4l2Code, l videodev.Layout, err error) {
+	c := s.camera
+	want := videodev.Layout{Width: uint32(c.cfg.Width), Height: uint32(c.cfg.Height)}
+	var now videodev.Layout
+	if want.Width == 0 || want.Height == 0 || c.cfg.Pixel == 0 {
+		if now, err = videodev.Current(s.device, s.kind); err != nil {
+			return code, l, err
+		}
+	}
+	if want.Width == 0 || want.Height == 0 {
+		want.Width, want.Height = now.Width, now.Height
+	}
+	offered := videodev.Codes(s.device, s.kind)
+	code, ok := s.code(c.cfg.Pixel, now.Pixels, offered)
+	if !ok {
+		return code, l, fmt.Errorf("%w: %s: it offers %s", pipeline.ErrFormat, orAny(c.cfg.Pixel), s.offer(offered))
+	}
+	want.Pixels = code.code
+	l, err = videodev.Choose(s.device, s.kind, want.Pixels, want.Width, want.Height)
+	switch {
+	case errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ENOLINK):
+		return code, l, fmt.Errorf("%w: it offers %s", s.repair(err), s.offer(offered))
+	case err != nil:
+		return code, l, err
+	}
+	return code, l, s.check(l, want)
+}
+
+// check refuses a format of other pixels or another size than the wanted one, and one that is interlaced.
+func (s *v4l2Session) check(l, want videodev.Layout) error {
+	switch {
+	case l.Pixels != want.Pixels || l.Width != want.Width || l.Height != want.Height:
+		return fmt.Errorf("%w: it makes %s %dx%d of %s %dx%d: it offers %s", pipeline.ErrFormat, videodev.Letters(l.Pixels), l.Width, l.Height,
+			videodev.Letters(want.Pixels), want.Width, want.Height, s.offer(videodev.Codes(s.device, s.kind)))
+	case l.Field != videodev.FieldNone && l.Field != videodev.FieldAny:
+		return fmt.Errorf("%w: its frames are interlaced (field order %d): choose a progressive size or rate", pipeline.ErrFormat, l.Field)
+	}
+	return nil
 }
 
 // code returns the format that the device is to send: one for the pixels of the camera, or, if they are open, what it is set

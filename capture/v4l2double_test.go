@@ -36,6 +36,7 @@ type videoDouble struct {
 	pads     map[int]videodev.PadFormat // of the bridge, and -1: the sensor's
 	fails    map[uintptr]unix.Errno     // requests that fail
 	hangs    map[uintptr]chan struct{}  // requests that return when the channel is closed
+	after    map[uintptr]func()         // what else a request changes
 	soc      string
 	stamps   uint32 // flags of timestamps
 	offset   uint32 // of pixels in a plane
@@ -209,6 +210,15 @@ func (f *doubleFile) Ioctl(request uintptr, at unsafe.Pointer) error {
 	if e, fails := d.fails[request]; fails {
 		return e
 	}
+	err := f.answer(request, at)
+	if also := d.after[request]; also != nil && err == nil {
+		also()
+	}
+	return err
+}
+
+func (f *doubleFile) answer(request uintptr, at unsafe.Pointer) error {
+	d := f.d
 	switch request {
 	case videodev.DescribeControl, videodev.QueryMenuItem, videodev.GetControls, videodev.SetControls:
 		return d.control(request, at, f.what == doubleChip)

@@ -208,6 +208,12 @@ func TestV4L2RefusesWhatIsNotOffered(t *testing.T) {
 		"another process uses the camera: motion (process 12): end it": {func(d *videoDouble) {
 			d.fails[videodev.MakeBuffers], d.holders = unix.EBUSY, []videodev.Holder{{Process: 12, Name: "motion"}}
 		}, V4L2Config{}},
+		"VIDIOC_G_FMT: the driver does not tell the format that it has set": {
+			func(d *videoDouble) { d.fails[videodev.GetFormat] = unix.EINVAL }, V4L2Config{Width: 64, Height: 48, Pixel: pipeline.RGGB10},
+		},
+		"after rate and controls were set: impossible format: it makes RG10 32x48 of RG10 64x48": {
+			func(d *videoDouble) { d.after = map[uintptr]func(){videodev.SetParameters: func() { d.width = 32 }} }, V4L2Config{Rate: pipeline.Rate{Num: 30, Den: 1}},
+		},
 		"control brightness: there is none": {nil, V4L2Config{Controls: map[string]string{"brightness": "1"}}},
 	} {
 		d := newDouble("RG10")

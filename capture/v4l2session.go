@@ -77,7 +77,7 @@ func (s *v4l2Session) effect(do func()) {
 	}
 }
 
-// open opens the device, agrees on the format, sets the controls, and makes the buffers.
+// open opens the device, agrees on format and controls, and makes the buffers.
 func (s *v4l2Session) open() error {
 	c := s.camera
 	path, number, err := c.sup.find()
@@ -93,9 +93,6 @@ func (s *v4l2Session) open() error {
 	}
 	s.graph = readGraph(s, path)
 	if err := s.agree(); err != nil {
-		return c.explain(err, number)
-	}
-	if err := s.settings.apply(s); err != nil {
 		return c.explain(err, number)
 	}
 	if c.pool == nil {

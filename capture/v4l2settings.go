@@ -49,15 +49,22 @@ type v4l2Quantity struct {
 	manual  []videodev.Value
 }
 
-// find finds the controls for exposure, gain and rate.
+// find opens the device file of the sensor, if it has one, and reads the controls.
 func (t *v4l2Settings) find(s *v4l2Session) {
-	device := &watchedFile{s.device.videoDevice, &t.watched}
-	t.devices = []*v4l2Controls{{device: device, list: videodev.Settings(device)}}
+	t.devices = []*v4l2Controls{{device: &watchedFile{s.device.videoDevice, &t.watched}}}
 	if s.graph.graph != nil {
 		if d, err := s.openEntity(s.graph.sensor); err == nil {
 			d.watch = &t.watched
-			t.devices = append(t.devices, &v4l2Controls{device: d, list: videodev.Settings(d), sensor: true})
+			t.devices = append(t.devices, &v4l2Controls{device: d, sensor: true})
 		}
+	}
+	t.read(s)
+}
+
+// read reads the controls, whose ranges and units may depend on others, and finds those for exposure, gain and rate.
+func (t *v4l2Settings) read(s *v4l2Session) {
+	for _, d := range t.devices {
+		d.list = videodev.Settings(d.device)
 	}
 	t.findTegra(s)
 	if t.exposure.setting == nil {
@@ -201,28 +208,51 @@ func (t *v4l2Settings) apply(s *v4l2Session) error {
 			}
 		}
 	}
-	for _, switches := range []bool{true, false} { // first what may allow others to be set, such as the end of an automatic mode
-		for _, name := range slices.Sorted(maps.Keys(c.cfg.Controls)) {
-			of, setting, err := t.named(name)
-			if err != nil {
-				return err
-			}
-			v, err := setting.Parse(c.cfg.Controls[name])
-			if err != nil {
-				return err
-			}
-			if setting.Chooses() != switches {
-				continue
-			}
-			if err := videodev.Set(of.device, videodev.Value{Setting: setting, Value: v}); err != nil {
-				return err
-			}
-		}
+	if err := t.configure(s, c.cfg.Controls); err != nil {
+		return err
 	}
 	c.mu.Lock()
 	exposure, gain := c.exposure, c.gain
 	c.mu.Unlock()
 	return t.expose(exposure, gain)
+}
+
+// configure sets configured controls: first what may allow others to be set, such as the end of an automatic mode, then what
+// changes the ranges of others, and then these. It reads the controls again after each step, the first of which was the rate.
+func (t *v4l2Settings) configure(s *v4l2Session, controls map[string]string) error {
+	t.read(s)
+	if len(controls) == 0 {
+		return nil
+	}
+	step := func(setting *videodev.Setting) int {
+		switch {
+		case setting.Chooses():
+			return 0
+		case setting.ID == videodev.VerticalBlank || setting.ID == videodev.HorizontalBlank:
+			return 1
+		}
+		return 2
+	}
+	for now := range 3 {
+		for _, name := range slices.Sorted(maps.Keys(controls)) {
+			of, setting, err := t.named(name)
+			if err != nil {
+				return err
+			}
+			if step(setting) != now {
+				continue
+			}
+			v, err := setting.Parse(controls[name])
+			if err != nil {
+				return err
+			}
+			if err := videodev.Set(of.device, videodev.Value{Setting: setting, Value: v}); err != nil {
+				return err
+			}
+		}
+		t.read(s)
+	}
+	return nil
 }
 
 // rate sets the configured rate and returns the camera's: by NVIDIA's control, by VIDIOC_S_PARM, or by the vertical

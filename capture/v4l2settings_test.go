@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
@@ -134,6 +136,53 @@ func TestV4L2Exposure(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestV4L2RangesFollow checks that an exposure is set that the sensor takes only after the rate, or a configured blanking, has
+// made its frames longer.
+func TestV4L2RangesFollow(t *testing.T) {
+	good := videodev.PadFormat{Code: videodev.BusCode(videodev.Code("RG10")), Width: 64, Height: 48}
+	for name, cfg := range map[string]V4L2Config{
+		"rate":     {Rate: pipeline.Rate{Num: 10, Den: 1}, Exposure: 50 * time.Millisecond},
+		"blanking": {Controls: map[string]string{"vertical_blanking": "952", "exposure": "500"}},
+	} {
+		d := newDouble("RG10")
+		exposure := &doubleControl{id: videodev.Exposure, name: "Exposure", kind: 1, min: 4, max: 90, step: 1, value: 10, sensor: true}
+		blank := &doubleControl{id: videodev.VerticalBlank, name: "Vertical Blanking", kind: 1, min: 4, max: 9000, step: 1, value: 52, sensor: true}
+		d.controls = []*doubleControl{
+			exposure, blank, // a line takes 100 pixels, or 100 µs
+			{id: videodev.PixelRate, name: "Pixel Rate", kind: 5, min: 1_000_000, max: 1_000_000, step: 1, value: 1_000_000, flags: 4, sensor: true},
+			{id: videodev.HorizontalBlank, name: "Horizontal Blanking", kind: 1, min: 36, max: 36, step: 1, value: 36, flags: 4, sensor: true},
+		}
+		d.rate, d.sensor, d.pads = 0, true, map[int]videodev.PadFormat{-1: good, 0: good}
+		d.after = map[uintptr]func(){videodev.SetControls: func() { exposure.max = 48 + blank.value - 10 }}
+		cfg.Slots = 2
+		c := openDouble(t, d, cfg)
+		if d.value(videodev.VerticalBlank) != 952 || d.value(videodev.Exposure) != 500 {
+			t.Errorf("%s: blanking %d, exposure %d", name, d.value(videodev.VerticalBlank), d.value(videodev.Exposure))
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestV4L2LayoutIsReadLast takes frames of a device whose lines become longer with the rate, and with a control, and of one
+// that tells no format before one is set.
+func TestV4L2LayoutIsReadLast(t *testing.T) {
+	for request, cfg := range map[uintptr]V4L2Config{
+		videodev.SetParameters: {Slots: 3, Rate: pipeline.Rate{Num: 30, Den: 1}},
+		videodev.SetControls:   {Slots: 3, Controls: map[string]string{"gain": "2"}},
+		videodev.SetFormat:     {Slots: 3, Pixel: pipeline.RGGB10, Width: 64, Height: 48},
+	} {
+		d := newDouble("RG10")
+		d.controls = []*doubleControl{{id: videodev.Gain, name: "Gain", kind: 1, min: 1, max: 4, step: 1}}
+		if request == videodev.SetFormat {
+			d.fails[videodev.GetFormat] = unix.ENODATA
+		}
+		d.after = map[uintptr]func(){request: func() { d.padding = 64; clear(d.fails) }}
+		checkDouble(t, d, cfg)
 	}
 }
 

@@ -144,7 +144,7 @@ var ErrAnswer = errors.New("impossible answer of the device")
 func Current(d Caller, kind uint32) (Layout, error) {
 	f := &Format{Type: kind}
 	if err := d.Ioctl(GetFormat, unsafe.Pointer(f)); err != nil {
-		return Layout{}, fmt.Errorf("VIDIOC_G_FMT: %w", err)
+		return Layout{}, fmt.Errorf("VIDIOC_G_FMT: the driver does not tell the format that it has set, which is needed also if it is configured: %w", err)
 	}
 	return f.layout()
 }
