@@ -57,6 +57,7 @@ var (
 	ErrV4L2  = errors.New("V4L2 camera")
 	ErrHangs = errors.New("the driver does not return from a call")
 	ErrHeld  = errors.New("another process uses the camera")
+	ErrTwice = errors.New("this process itself uses the camera already: another source has it, perhaps by another name")
 )
 
 // A videoDevice is an open device file of a video device, or of a part of one.
@@ -76,7 +77,7 @@ type videoHost interface {
 	Media(videodev.Number) (string, error)
 	Identify(videodev.Number) (videodev.Identity, error)
 	Find(videodev.Identity) (string, error)
-	Holders(videodev.Number) []videodev.Holder
+	Holders(videodev.Number) (list []videodev.Holder, all bool)
 }
 
 // A v4l2Machine is the machine on which the camera is.

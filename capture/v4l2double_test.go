@@ -44,6 +44,7 @@ type videoDouble struct {
 	place    string
 	serial   string
 	holders  []videodev.Holder
+	hidden   bool // there may be more of them
 
 	pixels   uint32
 	memory   uint32

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -207,6 +208,15 @@ func TestV4L2RefusesWhatIsNotOffered(t *testing.T) {
 		"60 frames a second: it makes 30 of them":                         {nil, V4L2Config{Rate: pipeline.Rate{Num: 60, Den: 1}}},
 		"another process uses the camera: motion (process 12): end it": {func(d *videoDouble) {
 			d.fails[videodev.MakeBuffers], d.holders = unix.EBUSY, []videodev.Holder{{Process: 12, Name: "motion"}}
+		}, V4L2Config{}},
+		"this process itself uses the camera already": {func(d *videoDouble) {
+			d.fails[videodev.SetFormat], d.holders = unix.EBUSY, []videodev.Holder{{Process: os.Getpid(), Times: 2}}
+		}, V4L2Config{}},
+		"another process uses the camera (which one, only root can see)": {func(d *videoDouble) {
+			d.fails[videodev.SetFormat], d.holders, d.hidden = unix.EBUSY, []videodev.Holder{{Process: os.Getpid(), Times: 1}}, true
+		}, V4L2Config{}},
+		"no other process has it open: its driver, or another device": {func(d *videoDouble) {
+			d.fails[videodev.SetFormat], d.holders = unix.EBUSY, []videodev.Holder{{Process: os.Getpid(), Times: 1}}
 		}, V4L2Config{}},
 		"VIDIOC_G_FMT: the driver does not tell the format that it has set": {
 			func(d *videoDouble) { d.fails[videodev.GetFormat] = unix.EINVAL }, V4L2Config{Width: 64, Height: 48, Pixel: pipeline.RGGB10},

@@ -63,7 +63,7 @@ func (d *videoDouble) Find(id videodev.Identity) (string, error) {
 	return d.path, nil
 }
 
-func (d *videoDouble) Holders(videodev.Number) []videodev.Holder { return d.holders }
+func (d *videoDouble) Holders(videodev.Number) ([]videodev.Holder, bool) { return d.holders, !d.hidden }
 
 // machine returns the machine that has the camera.
 func (d *videoDouble) machine() v4l2Machine {

@@ -86,14 +86,14 @@ func (s *v4l2Session) open() error {
 	}
 	s.number = number
 	if s.device, err = s.openFile(path); err != nil {
-		return c.explain(err, number)
+		return s.explain(err)
 	}
 	if err := s.recognize(); err != nil {
 		return err
 	}
 	s.graph = readGraph(s, path)
 	if err := s.agree(); err != nil {
-		return c.explain(err, number)
+		return s.explain(err)
 	}
 	if c.pool == nil {
 		err := ErrHangs
@@ -104,7 +104,7 @@ func (s *v4l2Session) open() error {
 		return fmt.Errorf("%w: it sends %s now, and sent %s", videodev.ErrAnswer, s.transfer.format, c.format)
 	}
 	if err := s.makeBuffers(); err != nil {
-		return c.explain(err, number)
+		return s.explain(err)
 	}
 	c.cfg.Logger.Info("source opened its camera", "source", c.cfg.Name, "device", path, "card", s.about.Card, "format", c.format.String(), "frames by", s.how())
 	return nil
@@ -325,7 +325,7 @@ func (s *v4l2Session) start() error {
 	}
 	s.args.kind = int32(s.kind)
 	if err := s.device.Ioctl(videodev.StreamOn, unsafe.Pointer(&s.args.kind)); err != nil {
-		return s.camera.explain(s.repair(fmt.Errorf("VIDIOC_STREAMON: %w", err)), s.number)
+		return s.explain(s.repair(fmt.Errorf("VIDIOC_STREAMON: %w", err)))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -256,21 +258,30 @@ func (s *v4l2Supervisor) find() (path string, number videodev.Number, err error)
 	return path, number, err
 }
 
-// explain adds to an error of a device what the user can do about it: the processes that hold the device.
-func (c *V4L2Camera) explain(err error, n videodev.Number) error {
+// explain adds to the error of a device that is busy who holds it, and what the user can do about it.
+func (s *v4l2Session) explain(err error) error {
 	if !errors.Is(err, unix.EBUSY) {
 		return err
 	}
-	holders := c.host.Holders(n)
-	if len(holders) == 0 {
+	mine := 0
+	if s.device != nil {
+		mine = 1
+	}
+	var others []string
+	holders, all := s.camera.host.Holders(s.number)
+	for _, h := range holders {
+		switch {
+		case h.Process != os.Getpid():
+			others = append(others, h.String())
+		case h.Times > mine:
+			return fmt.Errorf("%w: %w", ErrTwice, err)
+		}
+	}
+	switch {
+	case len(others) > 0:
+		return fmt.Errorf("%w: %s: end it: %w", ErrHeld, strings.Join(others, ", "), err)
+	case !all:
 		return fmt.Errorf("%w (which one, only root can see): end it: %w", ErrHeld, err)
 	}
-	text := ""
-	for _, h := range holders {
-		if text != "" {
-			text += ", "
-		}
-		text += h.String()
-	}
-	return fmt.Errorf("%w: %s: end it: %w", ErrHeld, text, err)
+	return fmt.Errorf("no other process has it open: its driver, or another device behind the same hardware, is busy: %w", err)
 }

@@ -188,19 +188,24 @@ func (h Host) Videos() []string {
 type Holder struct {
 	Process int
 	Name    string
+	Times   int // so often
 }
 
 func (p Holder) String() string { return fmt.Sprintf("%s (process %d)", p.Name, p.Process) }
 
-// Holders returns the other processes that have a device file open, as far as this user may see them.
-func (h Host) Holders(n Number) (list []Holder) {
+// Holders returns the processes that have a device file open, this one as others. all is false if there may be more, because
+// this user may not see what some processes have open.
+func (h Host) Holders(n Number) (list []Holder, all bool) {
 	processes, _ := os.ReadDir(h.at("proc"))
+	all = true
 	for _, p := range processes {
 		pid, err := strconv.Atoi(p.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil {
 			continue
 		}
-		files, _ := os.ReadDir(h.at("proc", p.Name(), "fd")) // the process may have ended, or be another user's
+		files, err := os.ReadDir(h.at("proc", p.Name(), "fd")) // the process may have ended
+		all = all && !errors.Is(err, fs.ErrPermission)
+		holder := Holder{Process: pid}
 		for _, f := range files {
 			at := h.at("proc", p.Name(), "fd", f.Name())
 			if to, err := os.Readlink(at); err != nil || !strings.HasPrefix(to, h.at("dev")+"/") {
@@ -208,12 +213,15 @@ func (h Host) Holders(n Number) (list []Holder) {
 			}
 			var s unix.Stat_t
 			if unix.Stat(at, &s) == nil && s.Mode&unix.S_IFMT == unix.S_IFCHR && (Number{unix.Major(s.Rdev), unix.Minor(s.Rdev)}) == n {
-				list = append(list, Holder{pid, word(h.at("proc", p.Name(), "comm"))})
-				break
+				holder.Times++
 			}
 		}
+		if holder.Times > 0 {
+			holder.Name = word(h.at("proc", p.Name(), "comm"))
+			list = append(list, holder)
+		}
 	}
-	return list
+	return list, all
 }
 
 // A Camera is a video device that captures.
@@ -249,7 +257,7 @@ const askLimit = 5 * time.Second
 func (h Host) camera(path string) *Camera {
 	c := &Camera{Path: path}
 	if n, err := h.Number(path); err == nil {
-		c.Holders = h.Holders(n)
+		c.Holders, _ = h.Holders(n)
 	}
 	f, err := Open(h.at(path))
 	if err != nil {

@@ -4,6 +4,7 @@ package videodev
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -128,6 +129,9 @@ func TestHost(t *testing.T) {
 	link(filepath.Join(root, node), "sys/class/video4linux/video2")
 	link("/dev/null", "dev/video2")
 	link(filepath.Join(root, "dev/video2"), "proc/77/fd/9")
+	for _, fd := range []string{"4", "9"} {
+		link(filepath.Join(root, "dev/video2"), fmt.Sprintf("proc/%d/fd/%s", os.Getpid(), fd))
+	}
 	link("/dev/zero", "proc/78/fd/9")
 	write("proc/77/comm", "motion\n")
 
@@ -158,10 +162,12 @@ func TestHost(t *testing.T) {
 	if path, err := h.File(n); err != nil || path != "/dev/video2" {
 		t.Errorf("file %q, %v", path, err)
 	}
-	if list := h.Holders(n); len(list) != 1 || list[0].String() != "motion (process 77)" {
-		t.Errorf("held by %v", list)
+	list, all := h.Holders(n)
+	slices.SortFunc(list, func(a, b Holder) int { return a.Times - b.Times })
+	if len(list) != 2 || list[0].String() != "motion (process 77)" || list[1].Process != os.Getpid() || list[1].Times != 2 || !all {
+		t.Errorf("held by %v, all %t", list, all)
 	}
-	if list := h.Cameras(); len(list) != 1 || list[0].Err == nil || len(list[0].Holders) != 1 { // /dev/null
+	if list := h.Cameras(); len(list) != 1 || list[0].Err == nil || len(list[0].Holders) != 2 { // /dev/null
 		t.Errorf("cameras %+v", list)
 	}
 }

@@ -27,11 +27,15 @@ func (p patient) cameras() (list []finding) {
 
 func cameraFinding(c videodev.Camera) finding {
 	about := fmt.Sprintf("%s: %s, driver %s", c.Path, c.About.Card, c.About.Driver)
+	held := ""
+	for i, h := range c.Holders {
+		held += []string{". Held by ", ", "}[min(i, 1)] + h.String()
+	}
 	switch {
 	case errors.Is(c.Err, fs.ErrPermission):
 		return finding{"camera", isWarning, c.Path + ": this user may not open it", "usermod -a -G video tegracast"}
 	case c.Err != nil:
-		return finding{"camera", isWarning, c.Path + ": " + c.Err.Error(), ""}
+		return finding{"camera", isWarning, c.Path + ": " + c.Err.Error() + held, ""}
 	case len(c.Offers) == 0:
 		return finding{"camera", isWarning, about + ", offers no format: its media graph may have no sensor", ""}
 	}
@@ -40,12 +44,8 @@ func cameraFinding(c videodev.Camera) finding {
 	if left := len(c.Offers) - len(offers); left > 0 {
 		about += fmt.Sprintf(" | and %d more formats", left)
 	}
-	if len(c.Holders) == 0 {
+	if held == "" {
 		return finding{"camera", isGood, about, ""}
 	}
-	var names []string
-	for _, h := range c.Holders {
-		names = append(names, h.String())
-	}
-	return finding{"camera", isNote, about + ". Held by " + strings.Join(names, ", "), ""}
+	return finding{"camera", isNote, about + held, ""}
 }

@@ -32,6 +32,10 @@ func TestCameras(t *testing.T) {
 		},
 		{videodev.Camera{Path: "/dev/video0", About: about}, isWarning, "offers no format"},
 		{videodev.Camera{Path: "/dev/video0", Err: &os.PathError{Op: "open", Path: "/dev/video0", Err: fs.ErrPermission}}, isWarning, "/dev/video0: this user may not open it"},
+		{
+			videodev.Camera{Path: "/dev/video0", Err: unix.EBUSY, Holders: []videodev.Holder{{Process: 12, Name: "motion"}, {Process: 13, Name: "ffmpeg"}}},
+			isWarning, "/dev/video0: device or resource busy. Held by motion (process 12), ffmpeg (process 13)",
+		},
 		{videodev.Camera{Path: "/dev/video0", Err: unix.ENODEV}, isWarning, "/dev/video0: no such device"},
 	} {
 		p := patient{videos: func() []videodev.Camera { return []videodev.Camera{c.camera} }}
