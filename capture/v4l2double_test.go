@@ -38,9 +38,10 @@ type videoDouble struct {
 	hangs    map[uintptr]chan struct{}  // requests that return when the channel is closed
 	after    map[uintptr]func()         // what else a request changes
 	soc      string
-	stamps   uint32 // flags of timestamps
-	offset   uint32 // of pixels in a plane
-	path     string // device file; empty: it is unplugged
+	stamps   uint32    // flags of timestamps
+	offset   uint32    // of pixels in a plane
+	signal   [2]uint32 // width and height of what an input gets; 0: it is no such input
+	path     string    // device file; empty: it is unplugged
 	place    string
 	serial   string
 	holders  []videodev.Holder
@@ -274,6 +275,15 @@ func (d *videoDouble) video(request uintptr, at unsafe.Pointer) error {
 			return unix.EBUSY
 		}
 		p.Capability, p.Numerator, p.Denominator = videodev.CanSetRate, 1, d.rate
+	case videodev.QueryTimings:
+		if d.signal[0] == 0 {
+			return unix.ENODATA
+		}
+		t := (*videodev.Timings)(at)
+		t.Width, t.Height = d.signal[0], d.signal[1]
+	case videodev.SetTimings:
+		t := (*videodev.Timings)(at)
+		d.width, d.height = t.Width, t.Height
 	case videodev.Subscribe:
 		return nil
 	case videodev.DequeueEvent:

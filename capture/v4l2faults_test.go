@@ -44,6 +44,31 @@ func TestV4L2Unplugged(t *testing.T) {
 	}
 }
 
+// TestV4L2Signal checks that an input is set to its signal, and that a signal that is lost is waited for, for longer than a fault
+// may last.
+func TestV4L2Signal(t *testing.T) {
+	d := newDouble("UYVY")
+	d.signal = [2]uint32{32, 24}
+	r := runDouble(t, d, V4L2Config{Slots: 4, GiveUp: 50 * time.Millisecond})
+	if f := r.camera.Format(); f.Width != 32 || f.Height != 24 {
+		t.Errorf("%s", f)
+	}
+	r.frame(t, d, nil)
+	r.next(t).Release()
+	d.mu.Lock()
+	d.fails[videodev.QueryTimings], d.events = unix.ENOLINK, append(d.events, videodev.EventSourceChange)
+	d.wake.Set()
+	d.mu.Unlock()
+	eventually(t, "the signal is missed for longer than a fault may last", func() bool {
+		return r.camera.Status().Counters[Reopening.String()] > 5 || r.camera.State() == Ended
+	})
+	d.mu.Lock()
+	clear(d.fails)
+	d.mu.Unlock()
+	r.frame(t, d, nil)
+	r.next(t).Release()
+}
+
 // TestV4L2OtherCameraIsNotTaken checks that a camera is not replaced by another one that has got its name.
 func TestV4L2OtherCameraIsNotTaken(t *testing.T) {
 	d := newDouble("RG10")
@@ -217,6 +242,12 @@ func TestV4L2RefusesWhatIsNotOffered(t *testing.T) {
 		}, V4L2Config{}},
 		"no other process has it open: its driver, or another device": {func(d *videoDouble) {
 			d.fails[videodev.SetFormat], d.holders = unix.EBUSY, []videodev.Holder{{Process: os.Getpid(), Times: 1}}
+		}, V4L2Config{}},
+		"no signal that the input takes: none arrives": {func(d *videoDouble) { d.fails[videodev.QueryTimings] = unix.ENOLINK }, V4L2Config{}},
+		"no signal that the input takes: it is not":    {func(d *videoDouble) { d.fails[videodev.QueryTimings] = unix.ENOLCK }, V4L2Config{}},
+		"no signal that the input takes: it is beyond": {func(d *videoDouble) { d.fails[videodev.QueryTimings] = unix.ERANGE }, V4L2Config{}},
+		"VIDIOC_S_DV_TIMINGS 64x48: invalid": {func(d *videoDouble) {
+			d.signal, d.fails[videodev.SetTimings] = [2]uint32{64, 48}, unix.EINVAL
 		}, V4L2Config{}},
 		"VIDIOC_G_FMT: the driver does not tell the format that it has set": {
 			func(d *videoDouble) { d.fails[videodev.GetFormat] = unix.EINVAL }, V4L2Config{Width: 64, Height: 48, Pixel: pipeline.RGGB10},

@@ -91,6 +91,9 @@ func (s *v4l2Session) open() error {
 	if err := s.recognize(); err != nil {
 		return err
 	}
+	if err := videodev.FollowSignal(s.device); err != nil {
+		return s.explain(err)
+	}
 	s.graph = readGraph(s, path)
 	if err := s.agree(); err != nil {
 		return s.explain(err)

@@ -75,9 +75,9 @@ func (s *v4l2Supervisor) afterFault(_ context.Context, fault error) (atOnce bool
 	return false
 }
 
-// away reports whether a fault means that the camera is unplugged, or used by another process.
+// away reports whether a fault means that the camera is unplugged, has no signal, or is used by another process.
 func away(fault error) bool {
-	for _, e := range []error{ErrHeld, videodev.ErrNoDevice, unix.ENODEV, unix.ENXIO, unix.ENOENT} {
+	for _, e := range []error{ErrHeld, videodev.ErrNoDevice, videodev.ErrSignal, unix.ENODEV, unix.ENXIO, unix.ENOENT} {
 		if errors.Is(fault, e) {
 			return true
 		}

@@ -201,6 +201,12 @@ type StreamParameters struct {
 // CanSetRate is V4L2_CAP_TIMEPERFRAME.
 const CanSetRate = 0x1000
 
+// Timings is struct v4l2_dv_timings, which is packed.
+type Timings struct {
+	Type, Width, Height uint32
+	_                   [30]uint32
+}
+
 // Selection is struct v4l2_selection.
 type Selection struct {
 	Type, Target, Flags      uint32
@@ -308,9 +314,11 @@ const (
 	ListSizes         = reads | writes | unsafe.Sizeof(FrameSize{})<<16 | 'V'<<8 | 74
 	ListIntervals     = reads | writes | unsafe.Sizeof(FrameInterval{})<<16 | 'V'<<8 | 75
 	EncoderCommand    = reads | writes | unsafe.Sizeof(Command{})<<16 | 'V'<<8 | 77
+	SetTimings        = reads | writes | unsafe.Sizeof(Timings{})<<16 | 'V'<<8 | 87
 	DequeueEvent      = reads | unsafe.Sizeof(Event{})<<16 | 'V'<<8 | 89
 	Subscribe         = writes | unsafe.Sizeof(Subscription{})<<16 | 'V'<<8 | 90
 	SetSelection      = reads | writes | unsafe.Sizeof(Selection{})<<16 | 'V'<<8 | 95
+	QueryTimings      = reads | unsafe.Sizeof(Timings{})<<16 | 'V'<<8 | 99
 	DescribeControl   = reads | writes | unsafe.Sizeof(QueryControl{})<<16 | 'V'<<8 | 103
 
 	GetSubdeviceFormat = reads | writes | unsafe.Sizeof(SubdeviceFormat{})<<16 | 'V'<<8 | 4

@@ -195,6 +195,34 @@ func (f *Format) layout() (Layout, error) {
 	return l, nil
 }
 
+// ErrSignal means that an input, such as HDMI, has no signal, or one that it cannot take.
+var ErrSignal = errors.New("no signal that the input takes")
+
+// FollowSignal sets the timings of an input to those of its signal, and with them its format. An input without such timings,
+// such as that of a webcam, stays as it is (vidioc-query-dv-timings).
+func FollowSignal(d Caller) error {
+	t := &Timings{}
+	why := ""
+	switch err := d.Ioctl(QueryTimings, unsafe.Pointer(t)); {
+	case err == nil:
+	case errors.Is(err, unix.ENOLINK):
+		why = "none arrives: look at the cable and the sender"
+	case errors.Is(err, unix.ENOLCK):
+		why = "it is not stable"
+	case errors.Is(err, unix.ERANGE):
+		why = "it is beyond what the input takes: choose another mode of the sender"
+	default:
+		return nil
+	}
+	if why != "" {
+		return fmt.Errorf("VIDIOC_QUERY_DV_TIMINGS: %w: %s", ErrSignal, why)
+	}
+	if err := d.Ioctl(SetTimings, unsafe.Pointer(t)); err != nil {
+		return fmt.Errorf("VIDIOC_S_DV_TIMINGS %dx%d: %w", t.Width, t.Height, err)
+	}
+	return nil
+}
+
 // Rate returns the frame duration in seconds, or false if the device does not tell. can reports whether it can be set.
 func Rate(d Caller, kind uint32) (f Fraction, can, known bool) {
 	p := &StreamParameters{Type: kind}

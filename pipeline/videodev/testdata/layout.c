@@ -60,6 +60,8 @@ int main(void)
 	AT(v4l2_streamparm, parm.output.timeperframe);
 	AT(v4l2_streamparm, parm.capture.timeperframe);
 	AT(v4l2_streamparm, parm.capture.capability);
+	SIZE(v4l2_dv_timings);
+	AT(v4l2_dv_timings, bt.width);
 	SIZE(v4l2_selection);
 	AT(v4l2_selection, r);
 	SIZE(v4l2_ext_control);
@@ -170,6 +172,8 @@ int main(void)
 	NUMBER(VIDIOC_SUBSCRIBE_EVENT);
 	NUMBER(VIDIOC_S_SELECTION);
 	NUMBER(VIDIOC_QUERY_EXT_CTRL);
+	NUMBER(VIDIOC_S_DV_TIMINGS);
+	NUMBER(VIDIOC_QUERY_DV_TIMINGS);
 	NUMBER(VIDIOC_SUBDEV_G_FMT);
 	NUMBER(MEDIA_IOC_G_TOPOLOGY);
 	NUMBER(V4L2_CID_GAIN);
