@@ -103,6 +103,9 @@ func (s *v4l2Session) open() error {
 		if s.effect(func() { err = c.makeSlots(s.transfer) }); err != nil {
 			return err
 		}
+		if s.transfer.doubt != "" {
+			c.cfg.Logger.Warn("source has colours that are not passed on exactly", "source", c.cfg.Name, "why", s.transfer.doubt)
+		}
 	} else if s.transfer.format.Stride != c.format.Stride || s.transfer.format.Color != c.format.Color {
 		return fmt.Errorf("%w: it sends %s now, and sent %s", videodev.ErrAnswer, s.transfer.format, c.format)
 	}

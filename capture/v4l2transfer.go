@@ -71,8 +71,9 @@ type transfer struct {
 	need    []int // bytes that a full frame has at least, by plane of the buffer
 	change  func(dst, src []byte)
 	says    string
-	direct  bool // the device can write frames itself
-	inPlace bool // what the device writes into a slot can be made a frame there
+	doubt   string // what is not exact about the colours
+	direct  bool   // the device can write frames itself
+	inPlace bool   // what the device writes into a slot can be made a frame there
 }
 
 // newTransfer returns the transfer of buffers of a layout. shift is the number of bits by which 16-bit samples stand too
@@ -85,8 +86,9 @@ func newTransfer(c v4l2Code, l videodev.Layout, rate pipeline.Rate, shift int, t
 	if f.Pixel == pipeline.MJPEG {
 		return newFileTransfer(f, l)
 	}
-	f.Color = colorOf(f, l)
-	t := &transfer{format: f, layout: l, change: c.change, says: c.says}
+	t := &transfer{layout: l, change: c.change, says: c.says}
+	f.Color, t.doubt = colorOf(f, l)
+	t.format = f
 	line := f.Stride
 	if c.line != nil {
 		line = c.line(f.Width)
@@ -214,25 +216,49 @@ func (t *transfer) copy(dst []byte, planes [][]byte) {
 }
 
 // colorOf returns the colorimetry of pictures as V4L2 tells it, with its defaults (V4L2_MAP_YCBCR_ENC_DEFAULT and
-// V4L2_MAP_QUANTIZATION_DEFAULT of videodev2.h).
-func colorOf(f pipeline.Format, l videodev.Layout) pipeline.Colorimetry {
-	if _, raw := f.Pixel.Samples(); raw || f.Pixel == pipeline.RGB24 {
-		return f.Color
+// V4L2_MAP_QUANTIZATION_DEFAULT of videodev2.h). doubt says what it is instead if the pipeline has no such colours.
+func colorOf(f pipeline.Format, l videodev.Layout) (color pipeline.Colorimetry, doubt string) {
+	if _, raw := f.Pixel.Samples(); raw {
+		return f.Color, ""
 	}
-	of709 := l.Matrix == videodev.MatrixOf709
-	if l.Matrix == 0 {
-		of709 = l.Colors == videodev.ColorsREC709 || l.Colors == videodev.ColorsDCIP3
+	if f.Pixel == pipeline.RGB24 {
+		if l.Quantization == videodev.LimitedRange {
+			doubt = "R'G'B' of limited range is taken as that of full range"
+		}
+		return f.Color, doubt
 	}
-	full := l.Quantization == videodev.FullRange || l.Quantization == 0 && l.Colors == videodev.ColorsJPEG
+	matrix := l.Matrix
+	if matrix == 0 {
+		matrix = map[uint32]uint32{
+			videodev.ColorsREC709: videodev.MatrixOf709, videodev.ColorsDCIP3: videodev.MatrixOf709, videodev.ColorsBT2020: videodev.MatrixOf2020,
+			videodev.ColorsSMPTE240M: videodev.MatrixOf240M,
+		}[l.Colors]
+	}
+	of709, full := true, l.Quantization == videodev.FullRange || l.Quantization == 0 && l.Colors == videodev.ColorsJPEG
+	switch matrix {
+	case videodev.MatrixOf709:
+	case videodev.MatrixXV709: // those of xvYCC are of limited range, whatever is told, with colours beyond it
+		full = false
+	case videodev.MatrixXV601:
+		of709, full = false, false
+	case videodev.MatrixOf2020:
+		doubt = "BT.2020 is taken as BT.709"
+	case videodev.MatrixOf2020Constant:
+		doubt = "BT.2020 with constant luminance is taken as BT.709"
+	case videodev.MatrixOf240M:
+		doubt = "SMPTE 240M is taken as BT.709"
+	default:
+		of709 = false
+	}
 	switch {
 	case of709 && full:
-		return pipeline.BT709Full
+		return pipeline.BT709Full, doubt
 	case of709:
-		return pipeline.BT709Limited
+		return pipeline.BT709Limited, doubt
 	case full:
-		return pipeline.BT601Full
+		return pipeline.BT601Full, doubt
 	}
-	return pipeline.BT601Limited
+	return pipeline.BT601Limited, doubt
 }
 
 // swapBytes exchanges the bytes of each pair: YUYV becomes UYVY. dst may be src.

@@ -3,11 +3,53 @@
 package capture
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
+
+// TestV4L2Colours checks what the colours that a driver tells are taken as, and that those that are not exact are doubted.
+func TestV4L2Colours(t *testing.T) {
+	const (
+		full, limited                           = videodev.FullRange, videodev.LimitedRange
+		srgb, ntsc, hdtv, jpeg, wide, p3, smpte = 8, 1, videodev.ColorsREC709, videodev.ColorsJPEG, videodev.ColorsBT2020, videodev.ColorsDCIP3, videodev.ColorsSMPTE240M
+	)
+	for _, c := range []struct {
+		colours, matrix, quantization uint32
+		want                          pipeline.Colorimetry
+		doubt                         string
+	}{
+		{0, 0, 0, pipeline.BT601Limited, ""},
+		{srgb, 0, 0, pipeline.BT601Limited, ""},
+		{ntsc, 0, full, pipeline.BT601Full, ""},
+		{jpeg, 0, 0, pipeline.BT601Full, ""},
+		{jpeg, 0, limited, pipeline.BT601Limited, ""},
+		{hdtv, 0, 0, pipeline.BT709Limited, ""},
+		{hdtv, 0, full, pipeline.BT709Full, ""},
+		{p3, 0, 0, pipeline.BT709Limited, ""},
+		{hdtv, videodev.MatrixOf601, 0, pipeline.BT601Limited, ""},
+		{srgb, videodev.MatrixOf709, full, pipeline.BT709Full, ""},
+		{hdtv, videodev.MatrixXV709, full, pipeline.BT709Limited, ""},
+		{hdtv, videodev.MatrixXV601, full, pipeline.BT601Limited, ""},
+		{srgb, 5, full, pipeline.BT601Full, ""}, // V4L2_YCBCR_ENC_SYCC
+		{wide, 0, 0, pipeline.BT709Limited, "BT.2020 is"},
+		{wide, videodev.MatrixOf2020, full, pipeline.BT709Full, "BT.2020 is"},
+		{wide, videodev.MatrixOf2020Constant, 0, pipeline.BT709Limited, "constant luminance"},
+		{wide, videodev.MatrixOf709, 0, pipeline.BT709Limited, ""},
+		{smpte, 0, 0, pipeline.BT709Limited, "SMPTE 240M"},
+	} {
+		l := videodev.Layout{Colors: c.colours, Matrix: c.matrix, Quantization: c.quantization}
+		if got, doubt := colorOf(pipeline.Format{Pixel: pipeline.UYVY}, l); got != c.want || !strings.Contains(doubt, c.doubt) || (doubt == "") != (c.doubt == "") {
+			t.Errorf("colorspace %d, matrix %d, quantization %d: %s, %q", c.colours, c.matrix, c.quantization, got, doubt)
+		}
+	}
+	rgb := pipeline.Format{Pixel: pipeline.RGB24, Color: pipeline.BT709Full}
+	if got, doubt := colorOf(rgb, videodev.Layout{Quantization: limited}); got != pipeline.BT709Full || doubt == "" {
+		t.Errorf("R'G'B' of limited range: %s, %q", got, doubt)
+	}
+}
 
 // FuzzV4L2Transfer makes frames from buffers of any layout that a device may return: no line lies outside.
 func FuzzV4L2Transfer(f *testing.F) {

@@ -95,17 +95,24 @@ func (f *Format) Multi() *MultiFormat { return (*MultiFormat)(unsafe.Pointer(&f.
 
 // Fields, colorimetry (enum v4l2_colorspace, v4l2_ycbcr_encoding, v4l2_quantization).
 const (
-	FieldAny        = 0
-	FieldNone       = 1
-	HasPrivate      = 0xfeedcafe // V4L2_PIX_FMT_PRIV_MAGIC: the fields after Private are set
-	ColorsSMPTE170M = 1
-	ColorsREC709    = 3
-	ColorsJPEG      = 7
-	ColorsDCIP3     = 12
-	MatrixOf601     = 1
-	MatrixOf709     = 2
-	FullRange       = 1
-	LimitedRange    = 2
+	FieldAny             = 0
+	FieldNone            = 1
+	HasPrivate           = 0xfeedcafe // V4L2_PIX_FMT_PRIV_MAGIC: the fields after Private are set
+	ColorsSMPTE170M      = 1
+	ColorsSMPTE240M      = 2
+	ColorsREC709         = 3
+	ColorsJPEG           = 7
+	ColorsBT2020         = 10
+	ColorsDCIP3          = 12
+	MatrixOf601          = 1
+	MatrixOf709          = 2
+	MatrixXV601          = 3
+	MatrixXV709          = 4
+	MatrixOf2020         = 6
+	MatrixOf2020Constant = 7
+	MatrixOf240M         = 8
+	FullRange            = 1
+	LimitedRange         = 2
 )
 
 // RequestBuffers is struct v4l2_requestbuffers.
