@@ -67,15 +67,36 @@ func (d *MJPEG) Decode(img *image.YCbCr, file []byte, width, height int) error {
 	if !grey && kind != turbo420 && ratio == image.YCbCrSubsampleRatio420 {
 		return fmt.Errorf("%w: subsampling %d of libjpeg-turbo", ErrDecode, kind)
 	}
-	if rect := image.Rect(0, 0, width, height); img.Rect != rect || img.SubsampleRatio != ratio || len(img.Y) < width*height {
-		*img = *image.NewYCbCr(rect, ratio)
-	}
+	fit(img, ratio, width, height)
 	if grey {
 		for i := range img.Cb {
 			img.Cb[i], img.Cr[i] = 128, 128
 		}
 	}
 	return d.turbo.decode(img, file)
+}
+
+// fit makes img a picture of a size, with room for whole chroma samples also in luma, which libjpeg-turbo writes
+// (tjPlaneWidth, tjPlaneHeight). It keeps memory that fits.
+func fit(img *image.YCbCr, ratio image.YCbCrSubsampleRatio, width, height int) {
+	across, down := 1, 1
+	switch ratio {
+	case image.YCbCrSubsampleRatio422:
+		across = 2
+	case image.YCbCrSubsampleRatio420:
+		across, down = 2, 2
+	case image.YCbCrSubsampleRatio440:
+		down = 2
+	case image.YCbCrSubsampleRatio411:
+		across = 4
+	}
+	columns, lines := (width+across-1)/across, (height+down-1)/down
+	fits := img.YStride >= columns*across && len(img.Y) >= img.YStride*lines*down
+	fits = fits && img.CStride >= columns && min(len(img.Cb), len(img.Cr)) >= img.CStride*lines
+	if rect := image.Rect(0, 0, width, height); !fits || img.Rect != rect || img.SubsampleRatio != ratio {
+		*img = *image.NewYCbCr(image.Rect(0, 0, columns*across, lines*down), ratio)
+		img.Rect = rect
+	}
 }
 
 // ratios are the subsampling ratios by TJSAMP_*. Those that image does not have are 4:2:0.

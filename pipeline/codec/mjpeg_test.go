@@ -10,8 +10,12 @@ import (
 	"image/jpeg"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
+	"unsafe"
+
+	"github.com/ebitengine/purego"
 )
 
 // decoders returns the decoder with libjpeg-turbo and the one with image/jpeg.
@@ -89,6 +93,62 @@ func TestMJPEG(t *testing.T) {
 }
 
 func diff(a, b byte) int { return max(int(a)-int(b), int(b)-int(a)) }
+
+// sampled returns a JPEG file of any size and subsampling (TJSAMP_*).
+func sampled(t testing.TB, kind, width, height int) []byte {
+	t.Helper()
+	e := turbo(t, 100)
+	var planes [3][]byte
+	var at [3]uintptr
+	for i := range planes {
+		planes[i] = make([]byte, (width+31)*(height+31))
+		for k := range planes[i] { // steps that survive the transform
+			planes[i][k] = byte(60 + 40*i + k%(width+31)*3 + k/(width+31)*2)
+		}
+		at[i] = uintptr(unsafe.Pointer(&planes[i][0]))
+	}
+	room, _, _ := purego.SyscallN(e.library.size, uintptr(width), uintptr(height), uintptr(kind))
+	file, strides := make([]byte, int(room)), [3]int32{int32(width + 31), int32(width + 31), int32(width + 31)}
+	out, size := uintptr(unsafe.Pointer(&file[0])), uint64(len(file))
+	result, _, _ := purego.SyscallN(e.library.compress, e.handle, uintptr(unsafe.Pointer(&at)), uintptr(width), uintptr(unsafe.Pointer(&strides)),
+		uintptr(height), uintptr(kind), uintptr(unsafe.Pointer(&out)), uintptr(unsafe.Pointer(&size)), 100, turboNoRealloc)
+	runtime.KeepAlive(&planes)
+	if int32(result) != 0 {
+		t.Fatal(e.err())
+	}
+	return file[:size]
+}
+
+// TestMJPEGSizes decodes files whose sizes are no multiples of their chroma samples': nothing is written beyond the memory of
+// the planes, and both decoders agree.
+func TestMJPEGSizes(t *testing.T) {
+	all := decoders(t)
+	for kind, name := range []string{"4:4:4", "4:2:2", "4:2:0", "grey", "4:4:0", "4:1:1"} {
+		for _, size := range [][2]int{{1, 1}, {3, 5}, {17, 9}, {17, 33}, {18, 34}, {64, 48}} {
+			width, height := size[0], size[1]
+			file := sampled(t, kind, width, height)
+			var got, want image.YCbCr
+			if err := errors.Join(all["libjpeg-turbo"].Decode(&got, file, width, height), all["image/jpeg"].Decode(&want, file, width, height)); err != nil {
+				t.Fatalf("%s %v: %v", name, size, err)
+			}
+			if got.Rect != want.Rect || got.SubsampleRatio != want.SubsampleRatio {
+				t.Fatalf("%s %v: %v %v, %v %v", name, size, got.Rect, got.SubsampleRatio, want.Rect, want.SubsampleRatio)
+			}
+			for y := range height {
+				for x := range width {
+					a, b := got.YCbCrAt(x, y), want.YCbCrAt(x, y)
+					if diff(a.Y, b.Y) > 3 || diff(a.Cb, b.Cb) > 3 || diff(a.Cr, b.Cr) > 3 {
+						t.Fatalf("%s %v: pixel %d,%d is %v, not %v", name, size, x, y, a, b)
+					}
+				}
+			}
+			memory := &got.Y[0]
+			if err := all["libjpeg-turbo"].Decode(&got, file, width, height); err != nil || memory != &got.Y[0] {
+				t.Errorf("%s %v: other memory for the same size, %v", name, size, err)
+			}
+		}
+	}
+}
 
 // edited returns a file with other bytes for height and width.
 func edited(b []byte, size ...byte) []byte {
