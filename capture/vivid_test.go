@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -127,6 +128,7 @@ func TestVivid(t *testing.T) {
 	path := vividNode(t, 0)
 	t.Run("losses", func(t *testing.T) { loseVivid(t, path) })
 	t.Run("faults", func(t *testing.T) { breakVivid(t, path) })
+	t.Run("signal", func(t *testing.T) { signalVivid(t, path) })
 	t.Run("disconnected", func(t *testing.T) { disconnectVivid(t, path) })
 }
 
@@ -277,6 +279,43 @@ func breakVivid(t *testing.T, path string) {
 	if n := c.Status().Counters; n[Reopening.String()] < 2 {
 		t.Errorf("%v", n)
 	}
+}
+
+// signalVivid takes frames of vivid's HDMI input, whose signal goes and comes back.
+func signalVivid(t *testing.T, path string) {
+	choose := func(input int32) {
+		f, err := videodev.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		const setInput = 3<<30 | 4<<16 | 'V'<<8 | 39 // VIDIOC_S_INPUT
+		if err := f.Ioctl(setInput, unsafe.Pointer(&input)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	choose(3)
+	defer choose(0)
+	c, err := NewV4L2Camera(V4L2Config{Device: path, Pixel: pipeline.UYVY, Memory: hostMemory(t), FrameTimeout: 10 * time.Second, GiveUp: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Log(c.Format())
+	frames, back := 0, make(chan struct{})
+	runVivid(t, c, func(*pipeline.Frame) bool {
+		if frames++; frames == 5 {
+			set(t, path, "DV Timings Signal Mode", "No Signal")
+			go func() {
+				defer close(back)
+				for c.Status().Counters[Reopening.String()] < 3 && c.State() != Ended {
+					time.Sleep(time.Millisecond)
+				}
+				set(t, path, "DV Timings Signal Mode", "Current DV Timings")
+			}()
+		}
+		return frames >= 10 && c.Status().Counters[Reopening.String()] > 0
+	})
+	<-back
 }
 
 // disconnectVivid unplugs the camera. vivid plugs it in again when nobody uses it any more.

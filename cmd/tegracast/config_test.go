@@ -102,6 +102,14 @@ var combinations = [][3]string{
 	{"240}}]\nisp: [", "240, stream: bare}}]\ngpio: {pps: {line: P}}\nisp: [", `gpio.pps.source: source "camera" is a bare stream`},
 	{"name: camera", "name: camera, write_combined: true", "c.yaml:1:42: sources[0].write_combined: the CPU reads every frame to check the FPGA's CRC: leave write_combined out"},
 	{"{name: camera, model: {width: 320, height: 240}}", "{name: camera, write_combined: true, file: {path: x.raw, width: 320, height: 240}}", "sources[0].write_combined: the CPU itself reads the file"},
+	{
+		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, write_combined: true, v4l2: {device: /dev/x, width: 320, height: 240, pixels: uyvy}}",
+		"sources[0].write_combined: pictures of a camera are converted, or sent, by the CPU: leave write_combined out",
+	},
+	{
+		"{name: camera, model: {width: 320, height: 240}}", "{name: camera, write_combined: true, v4l2: {device: /dev/x, width: 320, height: 240, sensor: {bits: 10}}}",
+		"sources[0].write_combined: only a GPU can use write-combined memory: write memory: cuda",
+	},
 	{camera, "camera, write_combined: true, model: {width: 320, height: 240, stream: bare}}]", "sources[0].write_combined: only a GPU can use write-combined memory: write memory: cuda"},
 	{camera, "camera, write_combined: true, model: {width: 320, height: 240, stream: bare}}]\nmemory: host", "sources[0].write_combined: only a GPU can use write-combined memory"},
 	{camera, "camera, write_combined: true, model: {width: 320, height: 240, stream: bare}}]\nmemory: cuda", `isp[0].device: the frames of "camera" are in write-combined memory, which the CPU must not read: write device: cuda`},

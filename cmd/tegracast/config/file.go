@@ -25,7 +25,7 @@ type File struct {
 type SourceSection struct {
 	Name          string `yaml:"name" jsonschema:"pattern=^[A-Za-z0-9_-]+$,maxLength=64" jsonschema_description:"Name of the source, by which stages and outputs refer to it."`
 	Slots         int    `yaml:"slots,omitempty" jsonschema:"minimum=3,maximum=64" jsonschema_description:"Number of frames that the source has memory for (default 8, or more if what reads from the source and a snapshot may hold more)."`
-	WriteCombined bool   `yaml:"write_combined,omitempty" jsonschema_description:"The frames' memory is for the GPU alone, and the CPU must not read it. Only for bare streams, and with memory: cuda."`
+	WriteCombined bool   `yaml:"write_combined,omitempty" jsonschema_description:"The frames' memory is for the GPU alone, and the CPU must not read it. Only for bare streams and the samples of v4l2 cameras, and with memory: cuda."`
 	SourceKinds   `yaml:",inline"`
 }
 

@@ -235,7 +235,7 @@ func (r *resolver) line(used map[gpio.Line]string, at yamlfile.Section, l Line) 
 
 // writeCombined refuses write-combined memory without memory: cuda, and with any part that reads the frames with the
 // CPU, because such memory is uncached for the CPU (cudaHostAllocWriteCombined; GPUDirect RDMA 12.9 §13.4.3). Of the
-// outputs only a recording, UCX and share read the pixels of a source's own frames.
+// outputs only a recording, UCX and share read the samples of a source's own frames.
 func (r *resolver) writeCombined(root yamlfile.Section) error {
 	for i := range r.out.Sources {
 		s, at := &r.out.Sources[i], root.Key("sources").Element(i).Key("write_combined")

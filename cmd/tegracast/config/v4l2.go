@@ -71,7 +71,9 @@ func (c *V4L2) resolve(r *resolver, at yamlfile.Section, s *Source) error {
 		}
 		s.Format, s.FormatKnown = f, true
 	}
-	s.Triggered = c.Triggered
+	if s.Triggered = c.Triggered; c.Sensor == nil {
+		s.cpuReads = "pictures of a camera are converted, or sent, by the CPU: leave write_combined out; only samples, with sensor, can be for the GPU alone"
+	}
 	for i := range r.out.Sources {
 		if o, is := r.out.Sources[i].Kind.(*V4L2); is && filepath.Clean(o.Device) == filepath.Clean(c.Device) {
 			return at.Key("device").Errorf("%s is already source %q: name that one in from", c.Device, r.out.Sources[i].Name)
