@@ -26,6 +26,22 @@ func (c Colorimetry) String() string {
 	return names[c]
 }
 
+// Luma returns the parts of R' and B' in Y' (BT.709 §3, BT.601 §2.5).
+func (c Colorimetry) Luma() (red, blue float64) {
+	if c == BT601Full || c == BT601Limited {
+		return 0.299, 0.114
+	}
+	return 0.2126, 0.0722
+}
+
+// Range returns black as 8-bit Y', and the ranges of Y' and of Cb and Cr. Sensor samples have the full one.
+func (c Colorimetry) Range() (black, luma, chroma float64) {
+	if c == BT709Limited || c == BT601Limited {
+		return 16, 219, 224
+	}
+	return 0, 255, 255
+}
+
 // MemoryKind is the kind of memory that holds a frame, which determines who may read it.
 type MemoryKind uint8
 

@@ -19,14 +19,9 @@ func clamp(v int32) byte { return byte(max(0, min(v, 255))) }
 // colours are the numbers that define Y'CbCr of 8 bits: the shares of R' and B' in luma, and the ranges.
 type colours struct{ kr, kb, black, luma, chroma float64 }
 
-func coloursOf(c pipeline.Colorimetry) colours {
-	d := colours{kr: 0.2126, kb: 0.0722, black: 16, luma: 219, chroma: 224}
-	if c == pipeline.BT601Full || c == pipeline.BT601Limited {
-		d.kr, d.kb = 0.299, 0.114
-	}
-	if c == pipeline.BT601Full || c == pipeline.BT709Full {
-		d.black, d.luma, d.chroma = 0, 255, 255
-	}
+func coloursOf(c pipeline.Colorimetry) (d colours) {
+	d.kr, d.kb = c.Luma()
+	d.black, d.luma, d.chroma = c.Range()
 	return d
 }
 

@@ -64,14 +64,9 @@ func recolouring(f pipeline.Format) func(a, b, c byte) (y, cb, cr byte) {
 	if f.Pixel == pipeline.RGB24 {
 		return color.RGBToYCbCr
 	}
-	kr, kb := 0.2126, 0.0722
-	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT601Limited {
-		kr, kb = 0.299, 0.114
-	}
-	black, luma, chroma := 16.0, 255.0/219, 255.0/224
-	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full || f.Color == pipeline.ColorNone {
-		black, luma, chroma = 0, 1, 1
-	}
+	kr, kb := f.Color.Luma()
+	black, luma, chroma := f.Color.Range()
+	luma, chroma = 255/luma, 255/chroma
 	clamp := func(v float64) byte { return byte(max(0, min(v+0.5, 255))) }
 	return func(a, b, c byte) (y, cb, cr byte) {
 		l, u, v := (float64(a)-black)*luma, (float64(b)-128)*chroma, (float64(c)-128)*chroma

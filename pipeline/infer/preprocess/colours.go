@@ -64,31 +64,16 @@ func spread(to *[8]float32, v float64) {
 	}
 }
 
-// primaries returns the parts of red and blue in luma.
-func primaries(c pipeline.Colorimetry) (red, blue float64) {
-	if c == pipeline.BT709Full || c == pipeline.BT709Limited {
-		return 0.2126, 0.0722
-	}
-	return 0.299, 0.114
-}
-
-// ranges returns what is subtracted from luma, and by what luma and then chroma less 128 are multiplied.
-func ranges(c pipeline.Colorimetry) (black, luma, chroma float64) {
-	if c == pipeline.BT709Limited || c == pipeline.BT601Limited {
-		return 16, 255.0 / 219, 255.0 / 224
-	}
-	return 0, 1, 1
-}
-
 // matrix returns the conversion of a format's samples to R'G'B' from 0 to 255, or of those of R'G'B' in any order to the same
 // range: for each the factors of the three samples, and what is added.
 func matrix(f pipeline.Format) [3][4]float64 {
-	black, y, c := ranges(f.Color)
+	black, y, c := f.Color.Range()
+	y, c = 255/y, 255/c
 	switch f.Pixel {
 	case pipeline.Grey, pipeline.RGB24:
 		return [3][4]float64{{y, 0, 0, -black * y}, {0, y, 0, -black * y}, {0, 0, y, -black * y}}
 	}
-	red, blue := primaries(f.Color)
+	red, blue := f.Color.Luma()
 	green := 1 - red - blue
 	row := func(cb, cr float64) [4]float64 { return [4]float64{y, cb * c, cr * c, -black*y - 128*c*(cb+cr)} }
 	return [3][4]float64{
@@ -100,10 +85,10 @@ func matrix(f pipeline.Format) [3][4]float64 {
 
 // luma returns the conversion to luma from 0 to 255.
 func luma(f pipeline.Format) [4]float64 {
-	black, y, _ := ranges(f.Color)
-	if f.Pixel != pipeline.RGB24 {
+	black, y, _ := f.Color.Range()
+	if y = 255 / y; f.Pixel != pipeline.RGB24 {
 		return [4]float64{y, 0, 0, -black * y}
 	}
-	red, blue := primaries(f.Color)
+	red, blue := f.Color.Luma()
 	return [4]float64{red * y, (1 - red - blue) * y, blue * y, -black * y}
 }

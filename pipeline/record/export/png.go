@@ -69,14 +69,9 @@ func rgb(f pipeline.Format, pixels []byte) image.Image {
 // uyvy converts a UYVY picture to R'G'B' of full range (ITU-R BT.709 §3, BT.601 §2.5). Both pixels of a pair have the
 // chroma of the pair.
 func uyvy(f pipeline.Format, pixels []byte) image.Image {
-	kr, kb := 0.2126, 0.0722
-	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT601Limited {
-		kr, kb = 0.299, 0.114
-	}
-	black, luma, chroma := 16.0, 255.0/219, 255.0/224
-	if f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full {
-		black, luma, chroma = 0, 1, 1
-	}
+	kr, kb := f.Color.Luma()
+	black, luma, chroma := f.Color.Range()
+	luma, chroma = 255/luma, 255/chroma
 	const one = 1 << 16
 	fixed := func(v float64) int32 { return int32(v*one + 0.5) }
 	yy, rv := fixed(luma), fixed(2*(1-kr)*chroma)
