@@ -18,11 +18,15 @@ import (
 // agree sets the format, the rate and the controls, and reads last what has become of the format.
 func (s *v4l2Session) agree() error {
 	c := s.camera
+	s.settings.find(s)
+	if err := s.settings.configure(s, setFormats); err != nil {
+		return err
+	}
 	code, l, err := s.choose()
 	if err != nil {
 		return err
 	}
-	s.settings.find(s) // the size may choose a mode of the sensor
+	s.settings.read(s) // the size may choose a mode of the sensor
 	rate, err := s.settings.rate(s, l)
 	if err != nil {
 		return err

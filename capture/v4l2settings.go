@@ -49,7 +49,7 @@ type v4l2Quantity struct {
 	manual  []videodev.Value
 }
 
-// find opens the device file of the sensor, if it has one, and reads the controls.
+// find opens the device file of the sensor, if it has one.
 func (t *v4l2Settings) find(s *v4l2Session) {
 	t.devices = []*v4l2Controls{{device: &watchedFile{s.device.videoDevice, &t.watched}}}
 	if s.graph.graph != nil {
@@ -58,7 +58,6 @@ func (t *v4l2Settings) find(s *v4l2Session) {
 			t.devices = append(t.devices, &v4l2Controls{device: d, sensor: true})
 		}
 	}
-	t.read(s)
 }
 
 // read reads the controls, whose ranges and units may depend on others, and finds those for exposure, gain and rate.
@@ -208,7 +207,7 @@ func (t *v4l2Settings) apply(s *v4l2Session) error {
 			}
 		}
 	}
-	if err := t.configure(s, c.cfg.Controls); err != nil {
+	if err := t.configure(s, setSwitches, setBlanking, setOthers); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -217,29 +216,40 @@ func (t *v4l2Settings) apply(s *v4l2Session) error {
 	return t.expose(exposure, gain)
 }
 
-// configure sets configured controls: first what may allow others to be set, such as the end of an automatic mode, then what
-// changes the ranges of others, and then these. It reads the controls again after each step, the first of which was the rate.
-func (t *v4l2Settings) configure(s *v4l2Session, controls map[string]string) error {
-	t.read(s)
-	if len(controls) == 0 {
-		return nil
+// Steps in which configured controls are set.
+const (
+	setFormats  = iota // before the format: what changes it
+	setSwitches        // what may allow others to be set, such as the end of an automatic mode
+	setBlanking        // what changes the ranges of others
+	setOthers
+)
+
+func stepOf(s *videodev.Setting) int {
+	switch {
+	case s.ChangesFormat():
+		return setFormats
+	case s.Chooses():
+		return setSwitches
+	case s.ID == videodev.VerticalBlank || s.ID == videodev.HorizontalBlank:
+		return setBlanking
 	}
-	step := func(setting *videodev.Setting) int {
-		switch {
-		case setting.Chooses():
-			return 0
-		case setting.ID == videodev.VerticalBlank || setting.ID == videodev.HorizontalBlank:
-			return 1
+	return setOthers
+}
+
+// configure sets the configured controls of some steps. It reads all controls before each step, and after the last one.
+func (t *v4l2Settings) configure(s *v4l2Session, steps ...int) error {
+	controls := s.camera.cfg.Controls
+	for _, step := range steps {
+		if len(controls) == 0 {
+			break
 		}
-		return 2
-	}
-	for now := range 3 {
+		t.read(s)
 		for _, name := range slices.Sorted(maps.Keys(controls)) {
 			of, setting, err := t.named(name)
 			if err != nil {
 				return err
 			}
-			if step(setting) != now {
+			if stepOf(setting) != step {
 				continue
 			}
 			v, err := setting.Parse(controls[name])
@@ -250,8 +260,8 @@ func (t *v4l2Settings) configure(s *v4l2Session, controls map[string]string) err
 				return err
 			}
 		}
-		t.read(s)
 	}
+	t.read(s)
 	return nil
 }
 

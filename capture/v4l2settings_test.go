@@ -186,6 +186,14 @@ func TestV4L2LayoutIsReadLast(t *testing.T) {
 	}
 }
 
+// TestV4L2FlipsBeforeTheFormat configures the mosaic that a sensor has when its picture is flipped.
+func TestV4L2FlipsBeforeTheFormat(t *testing.T) {
+	d := newDouble("RG10")
+	d.controls = []*doubleControl{{id: 0x00980914, name: "Horizontal Flip", kind: 2, max: 1, step: 1, flags: 0x0400}}
+	d.after = map[uintptr]func(){videodev.SetControls: func() { d.codes[0], d.pixels = videodev.Code("BA10"), videodev.Code("BA10") }}
+	checkDouble(t, d, V4L2Config{Slots: 3, Pixel: pipeline.GRBG10, Controls: map[string]string{"horizontal_flip": "true"}})
+}
+
 // TestV4L2Allocations checks that a frame allocates nothing.
 func TestV4L2Allocations(t *testing.T) {
 	d := newDouble("RG10")

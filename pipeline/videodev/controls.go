@@ -67,6 +67,7 @@ const (
 	flagInactive   = 0x0010
 	flagWriteOnly  = 0x0040
 	flagHasPayload = 0x0100
+	flagLayout     = 0x0400     // V4L2_CTRL_FLAG_MODIFY_LAYOUT
 	nextControl    = 0x80000000 // V4L2_CTRL_FLAG_NEXT_CTRL
 	nextCompound   = 0x40000000
 )
@@ -224,6 +225,9 @@ func (s *Setting) Nearest(v float64) int64 {
 func (s *Setting) Chooses() bool {
 	return s.Type == typeBoolean || s.Type == typeMenu || s.Type == typeIntegerMenu
 }
+
+// ChangesFormat reports whether the control may change the format, as one that flips the picture changes the mosaic.
+func (s *Setting) ChangesFormat() bool { return s.Flags&flagLayout != 0 }
 
 // A Value is a value of a control.
 type Value struct {

@@ -112,7 +112,7 @@ func numbers() []any {
 		"V4L2_CTRL_TYPE_INTEGER64", typeInteger64, "V4L2_CTRL_TYPE_CTRL_CLASS", typeClass, "V4L2_CTRL_TYPE_BITMASK", typeBitmask,
 		"V4L2_CTRL_TYPE_INTEGER_MENU", typeIntegerMenu, "V4L2_CTRL_TYPE_U32", typeU32,
 		"V4L2_CTRL_FLAG_DISABLED", flagDisabled, "V4L2_CTRL_FLAG_READ_ONLY", flagReadOnly, "V4L2_CTRL_FLAG_INACTIVE", flagInactive,
-		"V4L2_CTRL_FLAG_NEXT_CTRL", uint32(nextControl), "V4L2_CTRL_FLAG_NEXT_COMPOUND", nextCompound,
+		"V4L2_CTRL_FLAG_MODIFY_LAYOUT", flagLayout, "V4L2_CTRL_FLAG_NEXT_CTRL", uint32(nextControl), "V4L2_CTRL_FLAG_NEXT_COMPOUND", nextCompound,
 		"MEDIA_ENT_F_CAM_SENSOR", isSensor, "MEDIA_PAD_FL_SINK", padSink, "MEDIA_LNK_FL_ENABLED", linkEnabled, "MEDIA_LNK_FL_IMMUTABLE", linkImmutable,
 		"MEDIA_LNK_FL_LINK_TYPE", uint32(linkKinds), "MEDIA_LNK_FL_INTERFACE_LINK", linkInterface, "MEDIA_INTF_T_V4L_VIDEO", interfaceNode,
 		"MEDIA_INTF_T_V4L_SUBDEV", interfaceSub,
