@@ -304,7 +304,7 @@ func signalVivid(t *testing.T, path string) {
 	frames, back := 0, make(chan struct{})
 	runVivid(t, c, func(*pipeline.Frame) bool {
 		if frames++; frames == 5 {
-			set(t, path, "DV Timings Signal Mode", "No Signal")
+			set(t, path, "DV Timings Signal Mode", "No Signal", "Inject Fatal Streaming Error", "true") // vivid's frames do not end by themselves
 			go func() {
 				defer close(back)
 				for c.Status().Counters[Reopening.String()] < 3 && c.State() != Ended {
@@ -316,6 +316,9 @@ func signalVivid(t *testing.T, path string) {
 		return frames >= 10 && c.Status().Counters[Reopening.String()] > 0
 	})
 	<-back
+	if n := c.Status().Counters[Reopening.String()]; n < 3 {
+		t.Errorf("reopened %d times: the signal was not missed", n)
+	}
 }
 
 // disconnectVivid unplugs the camera. vivid plugs it in again when nobody uses it any more.
