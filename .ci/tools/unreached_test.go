@@ -32,6 +32,7 @@ var allowed = map[string]string{
 	"fpga/model.FaultIDs":           "tests: each fault",
 	"fpga/model.FaultPlan.Schedule": "tests: a fault at a known frame",
 	"fpga/model.ReadStamp":          "tests: the number that the sensor writes into each frame",
+	"fpga/model.Sensor.Frame":       "tests: the frame that must arrive",
 	"fpga/model.Sensor.SetLight":    "tests: a scene that changes",
 
 	"fpga/vfiouser/endpoint.Endpoint.Card":   "tests: faults of a card in the virtual Jetson",
