@@ -18,6 +18,7 @@ var notVetted = map[string]string{
 	"capture/soak_race_test.go":                     "three constants, which only a build with the race detector has",
 	"pipeline/isp/cuda/race_test.go":                "a constant, which only a build with the race detector has",
 	"pipeline/isp/race_test.go":                     "a constant, which only a build with the race detector has",
+	"pipeline/crc/fold_other.go":                    "for neither amd64 nor arm64",
 	"pipeline/infer/preprocess/kernels_other.go":    "for neither amd64 nor arm64",
 	"pipeline/isp/kernels_other.go":                 "for neither amd64 nor arm64",
 	"pipeline/rtp/webrtc/livekittest/subscriber.go": "make test-long-streams vets it: its module needs LiveKit's hundred others",

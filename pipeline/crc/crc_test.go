@@ -5,7 +5,10 @@ package crc
 import (
 	"hash/crc32"
 	"math/rand/v2"
+	"os"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 var functions = []struct {
@@ -17,21 +20,54 @@ var functions = []struct {
 	{"Castagnoli", Castagnoli, crc32.MakeTable(crc32.Castagnoli)},
 }
 
-// TestSame compares the results with hash/crc32, for lengths from just below the shortest that is folded, some long
-// ones, odd addresses and any initial CRC.
+// TestSame compares the results with hash/crc32, of data at odd addresses in one and in two parts and after any CRC: all
+// lengths up to 4096, lengths from just below the shortest that hash/crc32 does not take, and some long ones.
 func TestSame(t *testing.T) {
 	r := rand.NewChaCha8([32]byte{1})
-	random := make([]byte, 1<<20+9)
+	random := make([]byte, 1<<20+64)
 	_, _ = r.Read(random)
 	for _, f := range functions {
-		for i := range 500 {
-			n := short - 100 + i
-			if i >= 400 {
+		for i := range 4700 {
+			n := i
+			if i > 4600 {
 				n = int(r.Uint64() % (1 << 20))
+			} else if i > 4096 {
+				n = short - 100 + i - 4097
 			}
-			b, from := random[r.Uint64()%9:][:n], uint32(r.Uint64())
-			if got, want := f.sum(from, b), crc32.Update(from, f.table, b); got != want {
+			b, from := random[r.Uint64()%64:][:max(n, 0)], uint32(r.Uint64())
+			want := crc32.Update(from, f.table, b)
+			if got := f.sum(from, b); got != want {
 				t.Fatalf("%s of %d bytes after %#08x is %#08x, want %#08x", f.name, n, from, got, want)
+			}
+			at := r.Uint64() % uint64(len(b)+1)
+			if got := f.sum(f.sum(from, b[:at]), b[at:]); got != want {
+				t.Fatalf("%s of %d and %d bytes after %#08x is %#08x, want %#08x", f.name, at, len(b[at:]), from, got, want)
+			}
+		}
+	}
+}
+
+// TestReadsNothingElse computes the CRC of memory with pages before and behind it that cannot be read.
+func TestReadsNothingElse(t *testing.T) {
+	page, size := os.Getpagesize(), 2*max(short, 16<<10)
+	size += -size & (page - 1)
+	mem, err := unix.Mmap(-1, 0, size+2*page, unix.PROT_NONE, unix.MAP_ANON|unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Munmap(mem) })
+	b := mem[page:][:size]
+	if err := unix.Mprotect(b, unix.PROT_READ|unix.PROT_WRITE); err != nil {
+		t.Fatal(err)
+	}
+	r := rand.NewChaCha8([32]byte{2})
+	_, _ = r.Read(b)
+	for _, f := range functions {
+		for n := size; n > 0; n -= 1 + int(r.Uint64()%41) {
+			for _, part := range [][]byte{b[:n], b[size-n:]} {
+				if got, want := f.sum(0, part), crc32.Checksum(part, f.table); got != want {
+					t.Fatalf("%s of %d bytes is %#08x, want %#08x", f.name, n, got, want)
+				}
 			}
 		}
 	}
