@@ -4,10 +4,10 @@ package rtp
 
 import (
 	"fmt"
-	"hash/crc32"
 	"sync/atomic"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/pipeline/rtp/udp"
 )
 
@@ -130,7 +130,7 @@ func (p *h264Packetizer) cut(t *Train, stream []byte) error {
 		}
 		t.info.pixels += len(unit)
 		if p.checksum {
-			t.info.crc = crc32.Update(t.info.crc, castagnoli, unit)
+			t.info.crc = crc.Castagnoli(t.info.crc, unit)
 		}
 		pieces := 1
 		if len(unit) > p.size {

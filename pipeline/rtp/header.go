@@ -4,10 +4,10 @@ package rtp
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
 // ClockRate is the rate of RTP timestamps, in ticks per second (RFC 4175 §6.1, RFC 3551 §4.5).
@@ -19,9 +19,8 @@ const (
 )
 
 var (
-	be         = binary.BigEndian
-	ne         = binary.NativeEndian
-	castagnoli = crc32.MakeTable(crc32.Castagnoli)
+	be = binary.BigEndian
+	ne = binary.NativeEndian
 )
 
 // headerWriter writes the RTP headers of one SSRC.
@@ -127,4 +126,4 @@ func FromNTP(n uint64) time.Time {
 }
 
 // CRC returns the checksum of a frame's bytes for checksum packets, CRC-32C.
-func CRC(b []byte) uint32 { return crc32.Checksum(b, castagnoli) }
+func CRC(b []byte) uint32 { return crc.Castagnoli(0, b) }

@@ -6,10 +6,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/pipeline/mjpeg"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
@@ -49,12 +49,9 @@ func (a *assembly) beginFrame(timestamp uint32, joined bool, total int) {
 // only when complete, a receiver of 16 Gb/s would lose packets that arrive meanwhile.
 const sumPiece = 128 << 10
 
-// castagnoli is the table of CRC-32C.
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // sum continues the CRC of mem up to end. All bytes before end must have arrived.
 func (a *assembly) sum(end int) {
-	a.crc = crc32.Update(a.crc, castagnoli, a.mem[a.summed:end])
+	a.crc = crc.Castagnoli(a.crc, a.mem[a.summed:end])
 	a.summed = end
 }
 

@@ -3,9 +3,9 @@
 package receive
 
 import (
-	"hash/crc32"
 	"slices"
 
+	"github.com/tegracast/tegracast/pipeline/crc"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -86,14 +86,14 @@ func (a *assembly) nested() bool {
 }
 
 // frame returns the units as a byte stream. The checksum covers them without their start codes.
-func (d *h264Depacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32) {
+func (d *h264Depacketizer) frame(a *assembly) (picture []byte, sum, bytes uint32) {
 	d.stream = d.stream[:0]
 	add := func(begins bool, parts ...[]byte) {
 		if begins {
 			d.stream = append(d.stream, 0, 0, 0, 1)
 		}
 		for _, b := range parts {
-			crc = crc32.Update(crc, castagnoli, b)
+			sum = crc.Castagnoli(sum, b)
 			bytes += uint32(len(b))
 			d.stream = append(d.stream, b...)
 		}
@@ -113,5 +113,5 @@ func (d *h264Depacketizer) frame(a *assembly) (picture []byte, crc, bytes uint32
 			add(p.Start, p.Data)
 		}
 	}
-	return d.stream, crc, bytes
+	return d.stream, sum, bytes
 }
