@@ -41,6 +41,13 @@ type Report struct {
 	Channel uint16 `json:"-"` // ID of the frames' channel
 }
 
+// An inspection makes a Report.
+type inspection struct {
+	*Report
+	begin  int64     // of the chunk that was verified last
+	pixels mcap.Span // in it, of the pixels, if they lie there as in the chunk before
+}
+
 // Unplayed describes a channel of images that are not played.
 type Unplayed struct {
 	Topic    string `json:"topic"`    // topic of the channel
@@ -82,11 +89,12 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 	if f.Trouble != nil {
 		r.Trouble = f.Trouble.Error()
 	}
+	n := &inspection{Report: r}
 	for i := range f.Chunks {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := r.chunk(f, i, verify); err != nil {
+		if err := n.chunk(f, i, verify); err != nil {
 			if len(r.Wrong) == maxWrong {
 				break
 			}
@@ -106,11 +114,11 @@ func Inspect(ctx context.Context, path string, verify bool, progress func(part f
 }
 
 // chunk examines a chunk, and returns an error if something is wrong with it.
-func (r *Report) chunk(f *mcap.File, i int, verify bool) error {
+func (r *inspection) chunk(f *mcap.File, i int, verify bool) error {
 	checked := false
 	if verify {
 		var err error
-		if checked, err = f.VerifyChunk(i); err != nil {
+		if checked, err = r.verify(f, i); err != nil {
 			return err
 		}
 	}
@@ -178,24 +186,42 @@ func (r *Report) number(n uint64) {
 	}
 }
 
-// trace compares the CRC of a frame's pixels with that from the FPGA, and returns an error if they differ.
-func (r *Report) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
-	b, err := f.Read(m)
-	if err != nil {
-		return err
-	}
+// verify checks the CRC of chunk i, and computes that for trace on the way.
+func (r *inspection) verify(f *mcap.File, i int) (checked bool, err error) {
+	begin := f.Chunks[i].Offset
+	r.pixels = mcap.Span{Offset: r.pixels.Offset - r.begin + begin, Size: r.pixels.Size}
+	r.begin = begin
+	return f.VerifySpan(i, &r.pixels)
+}
+
+// trace compares the CRC of a frame's pixels with that from the FPGA, and returns an error if they differ. It reads only
+// pixels that verify has not seen.
+func (r *inspection) trace(f *mcap.File, m mcap.MessageInfo, n *Note) error {
 	image, err := readImage(f, m)
 	if err != nil {
 		return err
 	}
-	b = b[image.Pixels:][:image.Size]
-	if c := f.Channels[m.Channel]; c.Metadata[unpackedKey] != "" {
-		if b, err = unpacked(b, c, image); err != nil {
+	c := f.Channels[m.Channel]
+	at, size := m.Offset+int64(image.Pixels), int64(image.Size)
+	packed := c.Metadata[unpackedKey] != ""
+	sum := r.pixels.Sum
+	if packed || m.Compressed() || r.pixels.Offset != at || r.pixels.Seen != size {
+		b := make([]byte, image.Size)
+		if err := f.ReadInto(b, m, int64(image.Pixels)); err != nil {
 			return err
 		}
+		if packed {
+			if b, err = unpacked(b, c, image); err != nil {
+				return err
+			}
+		}
+		sum = crc.Castagnoli(0, b)
 	}
-	if got := crc.Castagnoli(0, b); got != n.CRC {
-		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, got, n.CRC)
+	if r.pixels = (mcap.Span{}); !packed && !m.Compressed() {
+		r.pixels = mcap.Span{Offset: at, Size: size} // where the next chunk's are expected
+	}
+	if sum != n.CRC {
+		return fmt.Errorf("%w: the pixels of frame %d have CRC-32C %#x, the FPGA gave them %#x", mcap.ErrDamaged, n.Frame, sum, n.CRC)
 	}
 	r.Traced++
 	return nil

@@ -123,7 +123,7 @@ func locked(f *os.File) bool {
 // frames counts the frames. If the index has their number, it reads only the first one and the last one. It returns the
 // first error, and skips damaged chunks.
 func (e *Entry) frames(ctx context.Context, f *mcap.File) error {
-	r, i := &Report{}, 0
+	r, i := &inspection{Report: &Report{}}, 0
 	var damaged error
 	for ; i < len(f.Chunks) && ctx.Err() == nil && (r.Image == nil || f.Counts == nil); i++ {
 		damaged = cmp.Or(damaged, r.chunk(f, i, false))

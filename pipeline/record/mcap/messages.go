@@ -5,8 +5,10 @@ package mcap
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
+	"slices"
+
+	"github.com/tegracast/tegracast/pipeline/crc"
 )
 
 // MessageInfo is the position of a message's data.
@@ -92,11 +94,52 @@ func (f *File) chunk(i int) (*Chunk, error) {
 
 // VerifyChunk checks the CRC of chunk i, and reports whether the chunk has one. Errors wrap ErrDamaged, or are those of
 // Messages.
-func (f *File) VerifyChunk(i int) (checked bool, err error) { return f.VerifyRead(i, nil, 0) }
+func (f *File) VerifyChunk(i int) (checked bool, err error) { return f.verify(i, nil, 0, nil) }
 
 // VerifyRead is VerifyChunk for a caller that has already read a part of the chunk: read contains the file's bytes from
 // byte at on.
 func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error) {
+	return f.verify(i, read, at, nil)
+}
+
+// VerifySpan is VerifyChunk for a caller that needs the CRC-32C of a part of the chunk: each piece of the file is read
+// once, and summed twice while it is in the cache. Of a chunk that is compressed or has no CRC, s sees nothing.
+func (f *File) VerifySpan(i int, s *Span) (checked bool, err error) { return f.verify(i, nil, 0, s) }
+
+// A Span is a part of a file.
+type Span struct {
+	Offset, Size int64
+	Seen         int64 // number of its bytes of which Sum is the CRC-32C
+	Sum          uint32
+}
+
+// sums is an io.Writer that computes the CRC-32 of the file's bytes from at on, and the CRC-32C of those in span, which
+// may be nil.
+type sums struct {
+	crc  uint32
+	at   int64
+	span *Span
+}
+
+func (s *sums) Write(b []byte) (int, error) {
+	for piece := range slices.Chunk(b, sumPiece) {
+		s.crc = crc.IEEE(s.crc, piece)
+		size := int64(len(piece))
+		if p := s.span; p != nil {
+			from, to := max(p.Offset-s.at, 0), min(p.Offset+p.Size-s.at, size)
+			if from < to {
+				p.Sum, p.Seen = crc.Castagnoli(p.Sum, piece[from:to]), p.Seen+to-from
+			}
+		}
+		s.at += size
+	}
+	return len(b), nil
+}
+
+// sumPiece is the number of bytes that are summed at a time. They stay in the first cache.
+const sumPiece = 8 << 10
+
+func (f *File) verify(i int, read []byte, at int64, span *Span) (checked bool, err error) {
 	c, err := f.chunk(i)
 	if err == nil && c.Compression != "" {
 		_, err = f.unpack(i, c) // which compares the CRC
@@ -105,15 +148,16 @@ func (f *File) VerifyRead(i int, read []byte, at int64) (checked bool, err error
 	if err != nil || c.CRC == 0 {
 		return false, err
 	}
-	if err := f.compare(c.records, int64(c.Size), c.CRC, read, at); err != nil {
+	if err := f.compare(c.records, int64(c.Size), c.CRC, read, at, span); err != nil {
 		return true, fmt.Errorf("chunk %d, of times %d to %d: %w", i, c.First, c.Last, err)
 	}
 	return true, nil
 }
 
-// compare checks the CRC of size bytes at byte at. read contains those from byte readAt on, and may be empty.
-func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64) error {
-	sum := crc32.NewIEEE()
+// compare checks the CRC of size bytes at byte at. read contains those from byte readAt on, and may be empty. span may be
+// nil.
+func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64, span *Span) error {
+	sum := &sums{at: at, span: span}
 	if len(read) == 0 {
 		readAt = at
 	}
@@ -137,7 +181,7 @@ func (f *File) compare(at, size int64, want uint32, read []byte, readAt int64) e
 			return err
 		}
 	}
-	if got := sum.Sum32(); got != want {
+	if got := sum.crc; got != want {
 		return fmt.Errorf("%w: %d bytes at byte %d have CRC %#x and should have %#x", ErrDamaged, size, at, got, want)
 	}
 	return nil
@@ -154,7 +198,7 @@ func (f *File) ReadAttachment(i int) ([]byte, error) {
 		return nil, err
 	}
 	if want := le.Uint32(b[a.Size:]); want != 0 {
-		if err := f.compare(a.begin, a.crcAt-a.begin, want, nil, 0); err != nil {
+		if err := f.compare(a.begin, a.crcAt-a.begin, want, nil, 0, nil); err != nil {
 			return nil, fmt.Errorf("attachment %q: %w", a.Name, err)
 		}
 	}

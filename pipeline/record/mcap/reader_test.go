@@ -5,6 +5,7 @@ package mcap
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -117,6 +118,39 @@ func TestEveryFlippedByteIsNoticed(t *testing.T) {
 			}
 		}
 		b[at] ^= 0x55
+	}
+}
+
+// TestASpanIsSummed compares the CRC-32C of parts of chunks, which begin or end inside or outside them.
+func TestASpanIsSummed(t *testing.T) {
+	b, _ := sample(t, 2, 50_000)
+	f := openBytes(t, b)
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for i := range f.Chunks {
+		c, err := f.chunk(i)
+		if err != nil {
+			t.Fatal(err)
+		}
+		begin, end := c.records, c.records+int64(c.Size)
+		for _, s := range []Span{
+			{Offset: begin, Size: end - begin},
+			{Offset: begin + 1, Size: 40_000},
+			{Offset: begin + sumPiece, Size: sumPiece},
+			{Offset: begin + 100},
+			{Offset: begin - 10, Size: 20},
+			{Offset: end - 10, Size: 20},
+			{Offset: end, Size: 20},
+			{Size: 3},
+		} {
+			from, to := max(s.Offset, begin), min(s.Offset+s.Size, end)
+			want := s
+			if from < to {
+				want.Seen, want.Sum = to-from, crc32.Checksum(b[from:to], table)
+			}
+			if checked, err := f.VerifySpan(i, &s); s != want || !checked || err != nil {
+				t.Errorf("chunk %d: %+v, want %+v: %t, %v", i, s, want, checked, err)
+			}
+		}
 	}
 }
 
