@@ -95,5 +95,10 @@ func (b Books) String() string {
 	if n := len(b.Recent); n > 0 {
 		s += fmt.Sprintf(" (%s)", b.Recent[n-1])
 	}
+	for _, m := range b.Members {
+		if n := m.Other[otherUntimed.String()]; n > 0 {
+			s += fmt.Sprintf(", %s untimed %d", m.Source, n)
+		}
+	}
 	return s
 }

@@ -67,30 +67,39 @@ type Metronome struct {
 // not counted. If ctx ends first, ok is false.
 func (m *Metronome) Next(ctx context.Context) (n, missed uint64, ok bool) {
 	for {
-		late := uint64(0)
-		n, late = m.next(time.Now())
-		missed += late
+		n, skipped := m.next(time.Now())
 		if d := time.Until(m.At(n)); d > 0 {
 			t := time.NewTimer(d)
 			select {
 			case <-t.C:
 			case <-ctx.Done():
 				t.Stop()
-				return 0, missed, false
+				return 0, missed + skipped, false
 			}
 		}
-		if m.observe(n, time.Now()) || ctx.Err() != nil {
-			return n, missed, ctx.Err() == nil
+		observed, inTime := m.observe(n, time.Now())
+		if ctx.Err() != nil {
+			return 0, missed + skipped, false
+		}
+		if !observed {
+			continue
+		}
+		if missed += skipped; inTime {
+			return n, missed, true
 		}
 		missed++
 	}
 }
 
-// observe notes that instant n was observed at now, and reports whether that is in time.
-func (m *Metronome) observe(n uint64, now time.Time) bool {
+// observe notes that instant n was observed at now, and reports whether that is in time. It notes nothing if the instant
+// is still to come: the wall clock was set back, or went slower than the monotonic one that timers have.
+func (m *Metronome) observe(n uint64, now time.Time) (observed, inTime bool) {
 	late := now.Sub(m.At(n))
+	if late < 0 {
+		return false, false
+	}
 	m.last, m.at = n, now.Add(-late)
-	return late <= m.Slack
+	return true, late <= m.Slack
 }
 
 // next returns the number of the next instant, and how many were missed before it.

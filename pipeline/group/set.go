@@ -4,6 +4,7 @@ package group
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -15,10 +16,14 @@ import (
 
 // SetConfig configures a Set.
 type SetConfig struct {
-	// Trigger starts an exposure of a source now, for groups with Config.Trigger.
-	Trigger func(source string) error
+	// Trigger starts an exposure of a source now, for groups with Config.Trigger. It returns ErrLate, and starts none, if
+	// it comes to that only after latest, which is a wall clock's time.
+	Trigger func(source string, latest time.Time) error
 	Logger  *slog.Logger
 }
+
+// ErrLate means that an exposure was not started, because it would have been too late for its instant.
+var ErrLate = errors.New("it is too late for the instant")
 
 // A Set holds the groups of a program. They can be changed while the sources run. All methods may be called concurrently.
 type Set struct {
@@ -33,9 +38,10 @@ type Set struct {
 // openGroup is a group with the goroutine that triggers its members.
 type openGroup struct {
 	*Group
-	cancel context.CancelFunc
-	done   chan struct{} // nil: it does not run
-	logged uint64        // incomplete groups that Watch has seen
+	cancel  context.CancelFunc
+	done    chan struct{} // nil: it does not run
+	logged  uint64        // incomplete groups that Watch has seen
+	untimed uint64        // bit i: Watch has said that frames of member i have no time
 }
 
 // NewSet returns a set without groups.
@@ -122,16 +128,22 @@ func (g *openGroup) stop() {
 
 // trigger triggers the members at each instant until ctx ends. It omits an instant for which it is so late that the
 // exposures would be outside of the tolerance.
-func (g *Group) trigger(ctx context.Context, fire func(source string) error) {
+func (g *Group) trigger(ctx context.Context, fire func(source string, latest time.Time) error) {
 	m := Metronome{Instants: g.instants, Slack: g.cfg.Tolerance / 2}
 	for {
-		_, missed, ok := m.Next(ctx)
+		n, missed, ok := m.Next(ctx)
 		refused := uint64(0)
 		if ok {
+			late := false
 			for _, source := range g.cfg.Sources {
-				if fire(source) != nil {
+				if err := fire(source, m.At(n).Add(m.Slack)); errors.Is(err, ErrLate) {
+					late = true
+				} else if err != nil {
 					refused++
 				}
+			}
+			if late {
+				missed++
 			}
 		}
 		if missed+refused > 0 {
@@ -159,22 +171,43 @@ func (s *Set) Watch(ctx context.Context) {
 	}
 }
 
+// look logs without the lock: a log that takes nothing must not stop those who ask for the books.
 func (s *Set) look(now time.Time) {
+	for _, log := range s.news(now) {
+		log()
+	}
+}
+
+// news returns what there is to log of the groups.
+func (s *Set) news(now time.Time) (list []func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, g := range s.groups {
 		b := g.Books()
+		for i, m := range b.Members {
+			if m.Other[otherUntimed.String()] == 0 || g.untimed&(1<<i) != 0 {
+				continue
+			}
+			g.untimed |= 1 << i
+			list = append(list, func() {
+				s.cfg.Logger.Warn("frames of a source are in no group: nothing says when their exposure began, as with a driver of a camera "+
+					"that stamps the end of frames, or by another clock than the monotonic one", "group", b.Group, "source", m.Source)
+			})
+		}
 		more := b.Incomplete - g.logged
 		if g.logged = b.Incomplete; more == 0 {
 			continue
 		}
 		if left, due := s.faults.Due(b.Group, now); due {
-			s.cfg.Logger.Warn("frames are missing in a group", pipeline.Unlogged([]any{
-				"group", b.Group, "incomplete", more,
-				"latest", b.Recent[len(b.Recent)-1].String(),
-			}, left)...)
+			list = append(list, func() {
+				s.cfg.Logger.Warn("frames are missing in a group", pipeline.Unlogged([]any{
+					"group", b.Group, "incomplete", more,
+					"latest", b.Recent[len(b.Recent)-1].String(),
+				}, left)...)
+			})
 		}
 	}
+	return list
 }
 
 // Books returns the statistics of all groups.

@@ -27,12 +27,15 @@ type rig struct {
 
 func newRig() *rig {
 	r := &rig{fired: map[string][]time.Time{}}
-	r.Set = NewSet(SetConfig{Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Trigger: func(source string) error {
+	r.Set = NewSet(SetConfig{Logger: slog.New(slog.NewTextHandler(&r.log, nil)), Trigger: func(source string, latest time.Time) error {
 		r.mu.Lock()
 		slow := r.slow
 		r.slow = 0
 		r.mu.Unlock()
 		time.Sleep(slow)
+		if time.Now().After(latest) {
+			return ErrLate
+		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.fired[source] = append(r.fired[source], time.Now())
@@ -83,6 +86,10 @@ func TestTriggersByTime(t *testing.T) {
 			if n := len(r.triggers(x.first)); n != len(r.triggers(x.last)) || n+int(b.Missed) != x.instants {
 				t.Errorf("%d triggers, %d are missed", n, b.Missed)
 			}
+			late := func(at time.Time) bool { return at.Sub(at.Truncate(time.Second/100)) > time.Millisecond/2 }
+			if at := r.triggers(x.first); slices.ContainsFunc(at, late) {
+				t.Errorf("%s: a trigger that waited is not omitted: %v", x.first, at)
+			}
 		}
 		if b := r.Books(); b[0].Missed+b[1].Missed < 6 || b[0].Refused != 0 || b[1].Refused < 90 {
 			t.Errorf("%+v", b)
@@ -128,7 +135,10 @@ func TestInstantsThatAreMissed(t *testing.T) {
 		{121 * ms, 122 * ms, 12, 0, true},
 	} {
 		n, missed := m.next(begin.Add(x.called))
-		if inTime := m.observe(n, begin.Add(x.woken)); n != first+x.instant || missed != x.missed || inTime != x.inTime {
+		if early, _ := m.observe(n, m.At(n).Add(-1)); early {
+			t.Errorf("%+v: it is observed before its time", x)
+		}
+		if _, inTime := m.observe(n, begin.Add(x.woken)); n != first+x.instant || missed != x.missed || inTime != x.inTime {
 			t.Errorf("%+v: instant %d, missed %d, in time %t", x, n-first, missed, inTime)
 		}
 	}
@@ -179,9 +189,44 @@ func TestMembersOfASet(t *testing.T) {
 		if n := take("left", at.Add(40*time.Millisecond), 0); n != first+3600*100 {
 			t.Errorf("by a clock that is an hour ahead: number %d, want %d", n, first+3600*100)
 		}
+		reference = time.Time{}
+		for range 2 {
+			take("right", reference, 0)
+			time.Sleep(1100 * time.Millisecond)
+		}
+		if n := strings.Count(r.log.String(), "nothing says when their exposure began"); n != 1 || !strings.HasSuffix(r.Books()[0].String(), ", right untimed 2") {
+			t.Errorf("of frames without a time: %d times in the log, and %s\n%s", n, r.Books()[0], r.log.String())
+		}
 		r.Configure(nil)
 		if n := take("left", at.Add(30*time.Millisecond), 0); n != 0 || len(r.Books()) > 0 {
 			t.Error("it is still in a group", n)
 		}
+	})
+}
+
+// stuckLog is a log that takes nothing until it is closed.
+type stuckLog chan struct{}
+
+func (l stuckLog) Write(b []byte) (int, error) { <-l; return len(b), nil }
+
+// TestALogThatTakesNothing checks that frames get numbers, and the books can be read, while it is written to.
+func TestALogThatTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := make(stuckLog)
+		s := NewSet(SetConfig{Logger: slog.New(slog.NewTextHandler(log, nil))})
+		s.Configure([]Config{stereo()})
+		pool := pipeline.NewPool("camera", pipeline.Format{}, make([]pipeline.Slot, 1), nil)
+		f := pool.Get()
+		defer f.Release()
+		s.Seat("left").Take(f, 0, 0) // has no time
+		looked := make(chan struct{})
+		go func() { defer close(looked); s.look(time.Now()) }()
+		synctest.Wait()
+		if !s.mu.TryLock() {
+			t.Fatal("the set is locked while the log is written")
+		}
+		s.mu.Unlock()
+		close(log)
+		<-looked
 	})
 }

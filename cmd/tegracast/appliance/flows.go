@@ -8,9 +8,11 @@ import (
 	"iter"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/group"
 )
 
 // flows holds the open flows. All methods may be called concurrently.
@@ -143,14 +145,17 @@ func (fs *flows) panels() (list []*controlPanel) {
 	return list
 }
 
-// trigger starts an exposure of a source now.
-func (fs *flows) trigger(source string) error {
+// trigger starts an exposure of a source now, unless it is later than latest when the flow's lock is free.
+func (fs *flows) trigger(source string, latest time.Time) error {
 	f := fs.find(source)
 	if f == nil {
 		return errNoSource
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if time.Now().After(latest) {
+		return group.ErrLate
+	}
 	if c, ok := f.source.(interface{ Trigger() error }); ok {
 		return c.Trigger()
 	}
