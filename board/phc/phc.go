@@ -23,7 +23,7 @@ type kernel interface {
 type Clock struct {
 	kernel kernel
 	path   string
-	way    int // index of the first of ways that the adapter may know
+	way    int // index of the one of ways that has worked last
 }
 
 // way is a way to read the adapter's clock and the machine's at one moment.
@@ -110,18 +110,26 @@ func (c *Clock) Read() (ns int64, at time.Time, unsure time.Duration, err error)
 // 5 µs are for the time from reading one to reading the other.
 func slew(passed time.Duration) time.Duration { return 5*time.Microsecond + passed/1000 }
 
-// sample reads both clocks in the best way that the adapter knows.
+// sample reads both clocks in the way that has worked last, or else in the next one that works. If none does, the error is
+// that of the first way that the adapter knows: a driver may know a call and fail in it for good.
 func (c *Clock) sample() (s sample, err error) {
-	for ; c.way < len(ways); c.way++ {
-		if s, err = ways[c.way].read(c.kernel); err == nil {
+	name := ""
+	for i := range ways {
+		way := (c.way + i) % len(ways)
+		s, e := ways[way].read(c.kernel)
+		if e == nil {
+			c.way = way
 			return s, nil
 		}
-		if !unknown(err) || c.way == len(ways)-1 {
-			break
+		if err == nil || unknown(err) {
+			name, err = ways[way].name, e
 		}
 	}
-	return s, fmt.Errorf("%s: %s: %w", c.path, ways[c.way].name, err)
+	return s, fmt.Errorf("%s: %s: %w", c.path, name, err)
 }
+
+// Way returns the name of the call that the latest Read has used.
+func (c *Clock) Way() string { return ways[c.way].name }
 
 func readPrecise(k kernel) (sample, error) {
 	var x precise

@@ -52,6 +52,7 @@ type double struct {
 	t     *testing.T
 	ahead time.Duration
 	knows map[uintptr]bool
+	wrong map[uintptr]error // calls that it knows, and fails in
 	fails error
 	wild  time.Duration // somebody sets the machine's clock by this while it is read
 	calls int
@@ -78,6 +79,8 @@ func (d *double) call(number uintptr, data unsafe.Pointer) error {
 		return d.fails
 	case !d.knows[number]:
 		return unix.EOPNOTSUPP
+	case d.wrong[number] != nil:
+		return d.wrong[number]
 	}
 	before, device, after := d.moments()
 	check := func(n uint32, reserved [3]uint32) error {
@@ -141,8 +144,8 @@ func TestRead(t *testing.T) {
 				t.Errorf("%s: off by %v, plus or minus %v", want.name, off, unsure)
 			}
 		}
-		if way := ways[c.way].name; way != want.name {
-			t.Errorf("it was read by %s, want %s", way, want.name)
+		if c.Way() != want.name {
+			t.Errorf("it was read by %s, want %s", c.Way(), want.name)
 		}
 		if d.calls != 1+i+3 { // capabilities, those that it does not know, and one for each reading
 			t.Errorf("%s: %d calls", want.name, d.calls)
@@ -150,6 +153,37 @@ func TestRead(t *testing.T) {
 		if err := c.Close(); err != nil || !d.shut {
 			t.Error(err, d.shut)
 		}
+	}
+}
+
+// TestACallThatFails checks that the next way is tried and kept after any error, and another one if that fails later.
+func TestACallThatFails(t *testing.T) {
+	d := &double{t: t, wrong: map[uintptr]error{callPrecise: unix.EIO}}
+	d.knows = map[uintptr]bool{callCapabilities: true, callPrecise: true, callExtended: true, callOffset: true}
+	c, err := open(d, "/dev/ptp7")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range []struct {
+		fails uintptr
+		way   string
+		calls int
+	}{{0, "PTP_SYS_OFFSET_EXTENDED", 2}, {0, "PTP_SYS_OFFSET_EXTENDED", 1}, {callExtended, "PTP_SYS_OFFSET", 2}, {0, "PTP_SYS_OFFSET", 1}} {
+		if x.fails != 0 {
+			d.wrong[x.fails] = unix.EBUSY
+		}
+		before := d.calls
+		if _, _, _, err := c.Read(); err != nil || c.Way() != x.way || d.calls != before+x.calls {
+			t.Errorf("%+v: %v, by %s with %d calls", x, err, c.Way(), d.calls-before)
+		}
+	}
+	d.wrong[callOffset] = unix.ENODEV
+	if _, _, _, err := c.Read(); !errors.Is(err, unix.ENODEV) {
+		t.Errorf("when all fail: %v", err)
+	}
+	d.wrong = nil
+	if _, _, _, err := c.Read(); err != nil {
+		t.Errorf("when all work again: %v", err)
 	}
 }
 
@@ -222,7 +256,7 @@ func TestDevice(t *testing.T) {
 		}
 		last = ns
 	}
-	t.Logf("read by %s", ways[c.way].name)
+	t.Logf("read by %s", c.Way())
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
