@@ -59,6 +59,7 @@ var (
 	ErrStalled   = errors.New("no frame arrives, although slots are free and the sensor should deliver")
 	ErrStuck     = errors.New("the device holds frames and returns none")
 	ErrReopening = errors.New("the camera is being reopened: its hardware is not available")
+	ErrStopped   = errors.New("the camera does not run")
 )
 
 // An FPGACamera is a Source of frames that an FPGA writes by DMA into pinned slots. Its slots and its frame numbering
@@ -245,13 +246,18 @@ func (c *FPGACamera) noRegisters() error {
 }
 
 // Trigger starts an exposure of a triggered camera, at once. During an exposure the FPGA only counts it. The error is
-// ErrReopening or ErrBare.
+// ErrStopped before Run has started the camera, ErrReopening or ErrBare.
 func (c *FPGACamera) Trigger() error {
-	camera, _ := c.registers()
-	if camera == nil {
+	c.mu.Lock()
+	s := c.session
+	c.mu.Unlock()
+	switch {
+	case s == nil || s.camera == nil:
 		return c.noRegisters()
+	case !s.started.Load():
+		return ErrStopped
 	}
-	camera.Trigger()
+	s.camera.Trigger()
 	return nil
 }
 

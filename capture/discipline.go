@@ -57,6 +57,7 @@ type Discipline struct {
 	told   pipeline.ClockState
 	far    bool // it was logged that the counter is far ahead
 	faults pipeline.FaultLog
+	unsaid []func() // what say logs
 
 	latest atomic.Pointer[madeReport]
 }
@@ -91,14 +92,16 @@ func (c *Card) Follow(cfg DisciplineConfig) *Discipline {
 	return d
 }
 
-// Close ends the Discipline, and leaves the counter as it is. It returns an error if the clock does not answer; the
-// card's registers are no longer accessed all the same.
+// Close ends the Discipline, and leaves the counter at the rate of its crystal. It returns an error if the clock does not
+// answer; the card's registers are no longer accessed all the same.
 func (d *Discipline) Close() error {
 	d.cancel()
 	d.card.discipline.Store(nil)
 	d.mu.Lock()
+	d.settle()
 	d.closed = true
 	d.mu.Unlock()
+	d.say()
 	select {
 	case <-d.ended:
 		return nil
@@ -139,6 +142,7 @@ func (d *Discipline) run(ctx context.Context) {
 		if n == 0 {
 			close(d.first)
 		}
+		d.say()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -225,6 +229,11 @@ func (d *Discipline) mend() {
 func (d *Discipline) withCounter(do func(counter pair, jumped bool)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.withLocked(do)
+}
+
+// withLocked is withCounter. The lock must be held.
+func (d *Discipline) withLocked(do func(counter pair, jumped bool)) {
 	if d.closed {
 		return
 	}
@@ -254,7 +263,12 @@ func (d *Discipline) withCounter(do func(counter pair, jumped bool)) {
 func (d *Discipline) follow(counter, source pair, jumped bool) {
 	now := source.fpga + uint64(counter.host.Sub(source.host)) // the clock's time when the counter was read
 	s := offsetReading{time.Duration(counter.fpga - now), counter.half + source.half, counter.host}
-	step, believed := d.servo.next(s, !d.set && d.card.running.Load() == 0, jumped)
+	late := !d.set && d.card.running.Load() > 0
+	begin := d.begin(counter, late)
+	begun := s
+	begun.offset += begin
+	step, believed := d.servo.next(begun, !d.set && !late, jumped)
+	step += begin
 	if !believed {
 		d.fault(fmt.Errorf("the counter is suddenly %v ahead: waiting for the next reading", s.offset))
 		d.tell(pipeline.ClockReport{State: pipeline.ClockHoldover})
@@ -269,6 +283,16 @@ func (d *Discipline) follow(counter, source pair, jumped bool) {
 	d.warn(s.offset, step)
 	offset := s.offset + step
 	d.tell(pipeline.ClockReport{State: d.servo.state(), Offset: &offset})
+}
+
+// begin returns by how much the counter is stepped because the clock comes late, when cameras run: it must not be behind
+// this machine's time, which their frames have had until now.
+func (d *Discipline) begin(counter pair, late bool) (step time.Duration) {
+	if !late {
+		return 0
+	}
+	machine := counter.host.UnixNano() + int64(d.cfg.Ahead) // by the scale of the clock
+	return max(0, time.Duration(machine-int64(counter.fpga)))
 }
 
 // floor returns what the counter must not be behind at time t: what it has had, and the time since.
@@ -298,6 +322,14 @@ func (d *Discipline) restore(counter pair) {
 	d.mark = pair{host: counter.host, fpga: counter.fpga + uint64(step)}
 }
 
+// settle takes back what the servo has added to the rate for the latest offset, since no reading follows that would do
+// so. The lock must be held.
+func (d *Discipline) settle() {
+	if d.set && d.block != nil && d.rate != int32(math.Round(d.servo.crystal)) {
+		d.withLocked(d.hold)
+	}
+}
+
 // change steps the counter, and gives it the servo's rate. clock.reading must be held.
 func (d *Discipline) change(step time.Duration) {
 	rate := int32(math.Round(d.servo.rate))
@@ -321,15 +353,15 @@ func (d *Discipline) change(step time.Duration) {
 
 // warn logs a step, and that the counter is so far ahead that it takes long to come back.
 func (d *Discipline) warn(offset, step time.Duration) {
-	log := d.cfg.Logger.With("clock", d.cfg.Name)
-	switch far := offset+step > stepAhead; {
-	case step != 0:
-		log.Warn("the cameras' clock was stepped", "by", step)
-	case far && !d.far:
-		log.Warn("the cameras' clock is ahead, as if the other one had been set back: it goes slower until they agree, by 1 ms a second; "+
-			"a restart of tegracast steps it", "ahead", offset)
+	if step != 0 {
+		d.log(slog.LevelWarn, "the cameras' clock was stepped", "by", step)
 	}
-	d.far = offset+step > stepAhead
+	far := offset+step > stepAhead
+	if far && !d.far {
+		d.log(slog.LevelWarn, "the cameras' clock is ahead, as if the other one had been set back, or was behind this machine's when it came: "+
+			"it goes slower until they agree, by 1 ms a second; a restart of tegracast steps it", "ahead", offset+step)
+	}
+	d.far = far
 }
 
 // lost reports that nothing could be measured because of err; nil: it is no fault.
@@ -352,13 +384,14 @@ func (d *Discipline) lost(err error) {
 func (d *Discipline) rest() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.settle()
 	d.lost(nil)
 }
 
 // fault logs an error, unless it recurs.
 func (d *Discipline) fault(err error) {
 	if left, due := d.faults.Due("", time.Now()); due {
-		d.cfg.Logger.Warn("the cameras' clock follows nothing", pipeline.Unlogged([]any{"clock", d.cfg.Name, "fault", err}, left)...)
+		d.log(slog.LevelWarn, "the cameras' clock follows nothing", pipeline.Unlogged([]any{"fault", err}, left)...)
 	}
 }
 
@@ -368,6 +401,29 @@ func (d *Discipline) tell(r pipeline.ClockReport) {
 	d.latest.Store(&madeReport{r, time.Now()})
 	if d.told != r.State {
 		d.told = r.State
-		d.cfg.Logger.Info("the cameras' clock: "+string(r.State), "clock", d.cfg.Name, "rate_ppb", r.Rate)
+		d.log(slog.LevelInfo, "the cameras' clock: "+string(r.State), "rate_ppb", r.Rate)
+	}
+}
+
+// mostUnsaid is the number of records that wait for a log. The later ones are lost if it takes nothing.
+const mostUnsaid = 16
+
+// log has say log a record: a log that takes nothing must not stop those who wait for the lock, which must be held.
+func (d *Discipline) log(level slog.Level, text string, fields ...any) {
+	if len(d.unsaid) < mostUnsaid {
+		d.unsaid = append(d.unsaid, func() {
+			d.cfg.Logger.Log(context.Background(), level, text, append([]any{"clock", d.cfg.Name}, fields...)...)
+		})
+	}
+}
+
+// say logs what log was given. The lock must not be held.
+func (d *Discipline) say() {
+	d.mu.Lock()
+	list := d.unsaid
+	d.unsaid = nil
+	d.mu.Unlock()
+	for _, log := range list {
+		log()
 	}
 }

@@ -4,6 +4,7 @@ package capture
 
 import (
 	"errors"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
@@ -114,6 +115,7 @@ type follower struct {
 	rng    *rand.Rand
 
 	last    time.Time // the latest reference time of an exposure
+	shown   time.Time // the latest time of an exposure that others than this machine get
 	exposed uint64    // and what the counter read
 	frames  []frame   // exposures whose frames are still on their way
 	unsure  bool      // the counter has jumped: this machine's times are wrong until the next reading
@@ -154,8 +156,12 @@ func (noBus) Write(uint64, []byte) error { return errors.New("no memory") }
 
 // follow starts the discipline, and opens a camera which then runs.
 func (f *follower) follow() {
+	f.followWith(&f.log)
+}
+
+func (f *follower) followWith(log io.Writer) {
 	f.d = f.card.Follow(DisciplineConfig{
-		Name: "phc:/dev/ptp0", Ahead: tai, PTP: true, Logger: slog.New(slog.NewTextHandler(&f.log, nil)),
+		Name: "phc:/dev/ptp0", Ahead: tai, PTP: true, Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Open: f.leader.open,
 	})
 	f.cameras(1)
@@ -174,14 +180,17 @@ func (f *follower) glitch(by time.Duration) {
 }
 
 // counter reads the model's counter at once.
-func (f *follower) counter() uint64 {
+func (f *follower) counter() uint64 { return f.block().Timestamp() }
+
+// block returns the model's registers of the counter, which can be accessed at once.
+func (f *follower) block() *fpga.Camera {
 	for _, bar := range f.device.BARs() {
 		if block, err := fpga.OpenCameraBlock(bar.Registers, 0); err == nil {
-			return block.Timestamp()
+			return block
 		}
 	}
 	f.t.Fatal("no camera block")
-	return 0
+	return nil
 }
 
 // run takes an exposure each 25 ms, whose frames come 50 to 150 ms later. Their times must never go back, neither by the
@@ -205,7 +214,15 @@ func (f *follower) run(d time.Duration) {
 			f.t.Errorf("an exposure is from %v, the one before from %v: it went back by %v", at, f.last, f.last.Sub(at))
 		}
 		f.last = at
-		if mapped, unsure := f.card.clock.At(x.start); mapped.Sub(x.at).Abs() > unsure && !f.unsure {
+		mapped, unsure := f.card.clock.At(x.start)
+		if at.IsZero() {
+			at = mapped.Round(0)
+		}
+		if !at.After(f.shown) && !f.unsure {
+			f.t.Errorf("an exposure is shown as from %v, the one before as from %v: it went back by %v", at, f.shown, f.shown.Sub(at))
+		}
+		f.shown = at
+		if mapped.Sub(x.at).Abs() > unsure && !f.unsure {
 			f.t.Errorf("an exposure of %v is from %v by this machine, plus or minus %v: off by %v", x.at, mapped, unsure, mapped.Sub(x.at))
 		}
 	}
@@ -310,7 +327,7 @@ func TestAClockThatIsSetBack(t *testing.T) {
 			t.Error(err)
 		}
 		f.cameras(0)
-		f.last, f.exposed, f.frames = time.Time{}, 0, nil
+		f.last, f.shown, f.exposed, f.frames = time.Time{}, time.Time{}, 0, nil
 		f.follow()
 		f.run(30 * time.Second)
 		f.good("after a restart")
@@ -333,6 +350,85 @@ func TestAClockThatComesLate(t *testing.T) {
 		f.leader.fail(nil, 0)
 		f.run(30 * time.Second)
 		f.good("when the clock is there")
+	})
+}
+
+// TestAClockThatComesLateAndIsBehind checks frames that have had this machine's time: those of the clock do not go back
+// behind it. If the clock is far behind, that is said.
+func TestAClockThatComesLateAndIsBehind(t *testing.T) {
+	for _, behind := range []time.Duration{5 * time.Millisecond, 3 * time.Second} {
+		inBubble(t, 40, func(f *follower) {
+			f.t = t
+			f.leader.zero = f.leader.start.Add(tai - behind).UnixNano()
+			f.leader.fail(errors.New("open /dev/ptp0: no such device"), 0)
+			f.follow()
+			f.run(5 * time.Second)
+			f.state(pipeline.ClockWaiting)
+			f.leader.fail(nil, 0)
+			f.run(30 * time.Second)
+			if said := strings.Count(f.log.String(), "was behind this machine's when it came"); said != map[bool]int{true: 1}[behind > stepAhead] || f.last.IsZero() {
+				t.Errorf("behind by %v: it is said %d times, and the last exposure is from %v\n%s", behind, said, f.last, f.log.String())
+			}
+			if behind < stepAhead {
+				f.good("when the clock is there")
+				return
+			}
+			if r := f.state(pipeline.ClockSlewing); r.Rate != -servoMost || f.offset() < behind-time.Second {
+				t.Errorf("off by %v: %+v", f.offset(), r)
+			}
+		})
+	}
+}
+
+// TestWhenNothingFollows checks that the counter keeps the rate of its crystal alone when there are no readings any more,
+// although it was on its way to the clock.
+func TestWhenNothingFollows(t *testing.T) {
+	for name, end := range map[string]func(f *follower){
+		"no camera is open": func(f *follower) { f.cameras(0) },
+		"the clock is gone": func(f *follower) { f.leader.fail(errors.New("no such device"), 0) },
+		"closed":            func(f *follower) { _ = f.d.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, 50, func(f *follower) {
+				f.t = t
+				f.follow()
+				f.run(30 * time.Second)
+				f.leader.jump(8e6)
+				f.run(3 * time.Second)
+				if rate := f.block().TimeRate(); rate != servoMost {
+					t.Fatalf("the rate is %d on the way to the clock", rate)
+				}
+				end(f)
+				time.Sleep(3 * time.Second)
+				crystal := int32(f.leader.ppm*1000 - 50_000)
+				if rate := f.block().TimeRate(); rate < crystal-1000 || rate > crystal+1000 {
+					t.Errorf("the rate stays %d, that of the crystal is %d", rate, crystal)
+				}
+			})
+		})
+	}
+}
+
+// stuckLog is a log that takes nothing until it is closed.
+type stuckLog chan struct{}
+
+func (l stuckLog) Write(b []byte) (int, error) { <-l; return len(b), nil }
+
+// TestALogThatTakesNothing checks that frames come, also when the counter begins again.
+func TestALogThatTakesNothing(t *testing.T) {
+	inBubble(t, 20, func(f *follower) {
+		f.t = t
+		log := make(stuckLog)
+		f.followWith(log)
+		f.run(2 * time.Second)
+		for range mostUnsaid + 2 {
+			f.glitch(-time.Hour)
+			f.run(time.Second)
+		}
+		close(log)
+		f.unsure = false
+		f.run(30 * time.Second)
+		f.good("with a log that takes something again")
 	})
 }
 
@@ -439,11 +535,12 @@ func TestADesignThatCannotBeSet(t *testing.T) {
 	})
 }
 
-// TestFramesHaveTheTimeOfTheClock steps the counter of a running camera, 31 years ahead, and fails no frame by that.
+// TestFramesHaveTheTimeOfTheClock steps the counter of a running camera, decades ahead, and fails no frame by that.
 // Frames have no such time before; after it, theirs are those of the clock.
 func TestFramesHaveTheTimeOfTheClock(t *testing.T) {
 	b := newBench(t, 320, 240, pipeline.Rate{Num: 250, Den: 1})
-	l := &leader{start: time.Now(), zero: 1_000_000_000e9, rng: rand.New(rand.NewPCG(1, 1)), gone: errors.New("not yet")}
+	l := &leader{start: time.Now(), rng: rand.New(rand.NewPCG(1, 1)), gone: errors.New("not yet")}
+	l.zero = l.start.Add(time.Hour).UnixNano()
 	d := b.card.Follow(DisciplineConfig{
 		Name: "test", Open: func() (TimeSource, error) { return l, nil }, Ahead: tai, Logger: slog.New(slog.DiscardHandler),
 	})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tegracast/tegracast/fpga"
@@ -29,7 +30,7 @@ type session struct {
 	why     tegra.Reason  // reason of the revocation; valid after revoked is closed
 	once    sync.Once     // guards closing revoked
 	failed  chan error    // error from giving credits to the engine
-	started bool          // the camera is capturing
+	started atomic.Bool   // the camera is capturing
 	base    uint64        // added to the FPGA's sequence numbers
 	next    uint64        // one more than the FPGA's sequence number of the latest frame seen
 	resumed bool          // a bare stream was restarted, and no frame has come since
@@ -153,11 +154,11 @@ func (s *session) run(ctx context.Context, emit func(*pipeline.Frame)) (err erro
 	}
 	c.freeSlots() // slots released in between
 	s.resumed = c.cfg.Bare && !c.completed.IsZero()
-	if s.camera != nil && !s.started {
+	if s.camera != nil && !s.started.Load() {
 		if err := s.camera.Start(); err != nil {
 			return err
 		}
-		s.started = true
+		s.started.Store(true)
 		c.cfg.Card.running.Add(1)
 	}
 	for ending := false; !ending || s.filling.frame != nil; {
@@ -305,7 +306,7 @@ func (s *session) close() (next uint64, err error) {
 	if s.camera != nil {
 		s.owner.cfg.Card.open.Add(-1)
 	}
-	if s.camera != nil && s.started {
+	if s.camera != nil && s.started.Load() {
 		s.owner.cfg.Card.running.Add(-1)
 		errs = append(errs, s.camera.Stop())
 		if n, err := s.camera.Counters(); err == nil {

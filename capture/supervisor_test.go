@@ -34,6 +34,9 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := c.Trigger(); !errors.Is(err, ErrStopped) {
+			t.Errorf("a trigger of a camera that does not run: %v", err)
+		}
 		frames := 0
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -45,7 +48,9 @@ func TestUntriggeredCameraIsIdle(t *testing.T) {
 			if r := c.Status().Counters; r["idle"] == 0 || r["restarting"]+r["reopening"] > 0 || !c.Status().Idle {
 				t.Errorf("idle %v, report %v", c.Status().Idle, r)
 			}
-			trigger(c)
+			if err := c.Trigger(); err != nil {
+				t.Error(err)
+			}
 			time.Sleep(time.Second)
 		}
 		cancel()
