@@ -59,6 +59,7 @@ func (cs *cards) all() map[string]openCard {
 // opens it.
 func (cs *cards) open(c *config.Source) (*capture.Card, error) {
 	if card, is := cs.list[c.Card.Name]; is {
+		cs.follow(c)
 		return card.card, nil
 	}
 	if _, err := cs.lines.Reset(context.Background(), c.Card.Name); err != nil {
@@ -72,7 +73,8 @@ func (cs *cards) open(c *config.Source) (*capture.Card, error) {
 		cs.log.Info("completions of the FPGA are polled", "device", c.Card.Name)
 	}
 	card := capture.NewCard(board.Hardware)
-	cs.add(c.Card.Name, openCard{card, nil, cs.follow(c, card, board.Close)})
+	cs.add(c.Card.Name, openCard{card, nil, board.Close})
+	cs.follow(c)
 	return card, nil
 }
 

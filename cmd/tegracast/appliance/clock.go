@@ -20,14 +20,18 @@ import (
 // taiAhead is TAI minus UTC since 2017, for a kernel that nobody has told.
 const taiAhead = 37 * time.Second
 
-// follow makes the clock of a source's card follow the configured one, if there is one, and returns the function that
-// closes the card after that.
-func (cs *cards) follow(c *config.Source, card *capture.Card, closeCard func() error) func() error {
-	if cs.clock == nil {
-		return closeCard
-	}
-	if c.Bare {
+// follow makes the clock of a source's card follow the configured one, if there is one, until the card is closed. It is
+// called for each of the card's sources: those of a bare stream alone have no clock.
+func (cs *cards) follow(c *config.Source) {
+	card := cs.list[c.Card.Name]
+	switch {
+	case cs.clock == nil:
+		return
+	case c.Bare:
 		cs.log.Warn("a bare stream has no clock that could follow", "source", c.Name, "clock", cs.clock.Source)
+		return
+	case card.card.Report(time.Now()) != nil:
+		return // it does already
 	}
 	cfg := capture.DisciplineConfig{
 		Name: cs.clock.Source, Logger: cs.log.With("device", c.Card.Name),
@@ -37,8 +41,9 @@ func (cs *cards) follow(c *config.Source, card *capture.Card, closeCard func() e
 		cfg.PTP, cfg.Ahead = true, cmp.Or(phc.TAI(), taiAhead)
 		cfg.Open = func() (capture.TimeSource, error) { return phc.Open(path) }
 	}
-	d := card.Follow(cfg)
-	return func() error { return errors.Join(d.Close(), closeCard()) }
+	d, closeCard := card.card.Follow(cfg), card.close
+	card.close = func() error { return errors.Join(d.Close(), closeCard()) }
+	cs.add(c.Card.Name, card)
 }
 
 // systemClock is this machine's clock. It implements capture.TimeSource.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tegracast/tegracast/capture"
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/cmd/tegracast/programtest"
 	"github.com/tegracast/tegracast/pipeline/report"
@@ -64,6 +65,30 @@ func TestCamerasFollowTheClock(t *testing.T) {
 		if all := a.sinks.cards.clocks(); len(all) != 0 {
 			t.Errorf("after the end: %v", all)
 		}
+	}
+}
+
+// TestBareStreamsHaveNoClock checks that nothing follows on a card with bare streams alone, and that a camera that comes
+// later on such a card has one.
+func TestBareStreamsHaveNoClock(t *testing.T) {
+	log := &logLines{}
+	closed := 0
+	cs := &cards{clock: &config.Clock{Source: "system"}, log: slog.New(slog.NewTextHandler(log, nil)), list: map[string]openCard{}}
+	cs.add("/dev/fpga", openCard{capture.NewCard(capture.Hardware{}), nil, func() error { closed++; return nil }})
+	source := func(name string, bare bool) *config.Source {
+		return &config.Source{Name: name, Bare: bare, Card: config.Card{Name: "/dev/fpga"}}
+	}
+	cs.follow(source("bare", true))
+	if all := cs.clocks(); len(all) != 0 || !strings.Contains(log.take(), "a bare stream has no clock that could follow") {
+		t.Errorf("%v", all)
+	}
+	cs.follow(source("left", false))
+	cs.follow(source("right", false))
+	if all := cs.clocks(); len(all) != 1 || all[0].Card != "/dev/fpga" {
+		t.Errorf("%v", all)
+	}
+	if err := cs.list["/dev/fpga"].close(); err != nil || closed != 1 || len(cs.clocks()) != 0 {
+		t.Errorf("%v, closed %d times, %v", err, closed, cs.clocks())
 	}
 }
 

@@ -43,7 +43,8 @@ func (op *sourceOpener) modelCamera(c *config.Source, k *config.Model) (source, 
 	if err != nil {
 		return nil, err
 	}
-	op.cards.add(c.Card.Name, openCard{card.Card, &modelCard{card, sensor}, op.cards.follow(c, card.Card, card.Close)})
+	op.cards.add(c.Card.Name, openCard{card.Card, &modelCard{card, sensor}, card.Close})
+	op.cards.follow(c)
 	pixel, _ := k.Sensor.Pixel()
 	camera, err := capture.NewFPGACamera(capture.FPGAConfig{
 		Card: card.Card, Name: c.Name, Recorder: op.recorder, Width: k.Width, Height: k.Height, Pixel: pixel,
