@@ -3,6 +3,7 @@
 package phc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -179,6 +180,12 @@ func TAI() time.Duration {
 	}
 	return time.Duration(tai.Nano() - utc.Nano()).Round(time.Second)
 }
+
+// leapSeconds is TAI less UTC since 2017.
+const leapSeconds = 37 * time.Second
+
+// Ahead returns how far TAI is ahead of UTC, as TAI does, or since 2017 if nobody has told the kernel.
+func Ahead() time.Duration { return cmp.Or(TAI(), leapSeconds) }
 
 // device is an open device file.
 type device struct{ *os.File }

@@ -72,7 +72,7 @@ var may = map[string][]string{
 		"cmd/tegracast/web",
 	},
 	"cmd/tegracast/doctor": {
-		"cudahost", "tegra", "fpga", "board", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance", "cmd/tegracast/device",
+		"cudahost", "tegra", "fpga", "board", "board/phc", "pipeline/...", "capture", "cmd/tegracast/config", "cmd/tegracast/appliance", "cmd/tegracast/device",
 		"cmd/tegracast/loopback", "cmd/tegracast/memlock", "cmd/tegracast/programtest", "cmd/tegracast/terminal", "cmd/tegracast/verdict",
 	},
 

@@ -3,7 +3,6 @@
 package appliance
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,9 +15,6 @@ import (
 	"github.com/tegracast/tegracast/cmd/tegracast/config"
 	"github.com/tegracast/tegracast/pipeline"
 )
-
-// taiAhead is TAI minus UTC since 2017, for a kernel that nobody has told.
-const taiAhead = 37 * time.Second
 
 // follow makes the clock of a source's card follow the configured one, if there is one, until the card is closed. It is
 // called for each of the card's sources: those of a bare stream alone have no clock.
@@ -38,7 +34,7 @@ func (cs *cards) follow(c *config.Source) {
 		Open: func() (capture.TimeSource, error) { return systemClock{}, nil },
 	}
 	if path, is := cs.clock.PHC(); is {
-		cfg.PTP, cfg.Ahead = true, cmp.Or(phc.TAI(), taiAhead)
+		cfg.PTP, cfg.Ahead = true, phc.Ahead()
 		cfg.Open = func() (capture.TimeSource, error) { return phc.Open(path) }
 	}
 	d, closeCard := card.card.Follow(cfg), card.close

@@ -170,13 +170,6 @@ func (p patient) gpio() finding {
 	return finding{"GPIO", isGood, fmt.Sprintf("chips: %d", len(chips)), ""}
 }
 
-func (p patient) clock() finding {
-	if p.synchronised() {
-		return finding{"time", isGood, "the clock is synchronised", ""}
-	}
-	return finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
-}
-
 // power checks a Jetson's power mode, clocks, power rails and throttling.
 func (p patient) power() []finding {
 	var list []finding

@@ -52,7 +52,7 @@ func thisMachine(ctx context.Context) patient {
 			return board.Close()
 		},
 		config: func() (*config.Appliance, error) { return config.Load(serviceConfig) },
-		videos: videodev.Host{}.Cameras,
+		videos: videodev.Host{}.Cameras, adapterTime: readAdapter,
 		attempt: func(library string) (string, error) {
 			program, err := newManager(terminal.Env{}).child(ctx, os.Geteuid(), attemptLimit)
 			if err != nil {
@@ -74,8 +74,8 @@ func (p patient) examine() []finding {
 	list = append(append(list, p.gpu()), p.libraries()...)
 	list = append(list, p.h264(), p.encoder(), p.turboJPEG(), p.ucx())
 	list = append(append(append(list, p.cameras()...), p.recordings()...), p.memlock(), p.buffers())
-	list = append(append(list, p.sending()...), p.gpio(), p.clock())
-	return append(list, p.power()...)
+	list = append(append(list, p.sending()...), p.gpio())
+	return append(append(list, p.clock()...), p.power()...)
 }
 
 // isReady reports whether nothing is missing.

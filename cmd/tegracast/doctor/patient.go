@@ -32,15 +32,16 @@ type finding struct {
 // patient is the examined machine: its files, and information that files do not contain.
 type patient struct {
 	root         fs.FS
-	user         string                               // user who runs doctor
-	synchronised func() bool                          // reports whether the clock is synchronised
-	open         func(path string) error              // opens a device of the kernel module
-	info         func(path string) (uapi.Info, error) // returns the module's information about its device
-	kernelLog    func() string                        // returns the kernel's log; empty: it cannot be read
-	dumpVersions func(file string) (string, error)    // returns the versions of symbols that a module's file wants
-	config       func() (*config.Appliance, error)    // returns the service's configuration
-	videos       func() []videodev.Camera             // returns the cameras with drivers of the kernel; nil: none
-	attempt      func(library string) (string, error) // uses one of attempts, and returns what it says about itself
+	user         string                                 // user who runs doctor
+	synchronised func() bool                            // reports whether the clock is synchronised
+	open         func(path string) error                // opens a device of the kernel module
+	info         func(path string) (uapi.Info, error)   // returns the module's information about its device
+	kernelLog    func() string                          // returns the kernel's log; empty: it cannot be read
+	dumpVersions func(file string) (string, error)      // returns the versions of symbols that a module's file wants
+	config       func() (*config.Appliance, error)      // returns the service's configuration
+	videos       func() []videodev.Camera               // returns the cameras with drivers of the kernel; nil: none
+	adapterTime  func(path string) (adapterTime, error) // reads the clock of a network adapter
+	attempt      func(library string) (string, error)   // uses one of attempts, and returns what it says about itself
 }
 
 // text returns a file's content without surrounding spaces, or "" if it cannot be read.
