@@ -31,6 +31,7 @@ const ucxYAML = `
 memory: host
 web: {listen: none}
 sources: [{name: camera, model: {width: 320, height: 240, rate: 20}}]
+groups: [{name: one, sources: [camera]}]
 isp: [{name: isp, white_balance: {red: 1.5, green: 1.0, blue: 1.1}}]
 outputs:
   - {name: samples, from: camera, ucx: {listen: %[1]q}}
@@ -147,6 +148,9 @@ func receiveOver(t *testing.T, transports string) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil || r.Frames == 0 || r.Traced != r.Frames || r.Image.Width != 320 {
 			t.Errorf("%v %+v", err, r)
 		}
+	}
+	if b, err := os.ReadFile(raw); err != nil || !regexp.MustCompile(`"group":1\d{15}[,}]`).Match(b) {
+		t.Errorf("the recording has no numbers of groups: %v", err)
 	}
 	compareY4M(t, whole, 320, 240, 0, 0, 1, complete)
 	compareY4M(t, part, 64, 32, 100, 50, 3, complete)

@@ -22,7 +22,7 @@ func TestAReceiverWaitsLongerForAStreamThatHasEnded(t *testing.T) {
 			calls := 0
 			say := []*ucx.Outgoing{control(idAccept, appendFormat(nil, f)), control(idBye, (&bye{CodeEnd, "it has ended"}).append(nil))}
 			if frame {
-				header := (&frameHeader{sequence: 1, size: uint64(f.Size())}).append(nil)
+				header := (&frameHeader{sequence: 1, size: uint64(f.Size())}).append(nil, newest)
 				frame := &ucx.Outgoing{ID: idFrame, Header: header, Data: [][]byte{make([]byte, f.Size())}, Protocol: ucx.Rendezvous}
 				say = []*ucx.Outgoing{say[0], frame, say[1]}
 			}

@@ -24,6 +24,7 @@ type attempt struct {
 	err      error // why the connection ended
 
 	state    attemptState
+	version  uint16          // of the protocol, from the welcome on
 	format   pipeline.Format // requested
 	heard    time.Time       // when the sender last sent something
 	told     time.Time       // when this side last sent something
@@ -177,7 +178,7 @@ func (a *attempt) prepare(w welcome) error {
 	r.mu.Lock()
 	st := &r.tally.stats
 	st.Version, st.SenderUCX, st.Stream = w.version, w.release, s.name
-	a.format = f
+	a.version, a.format = w.version, f
 	r.mu.Unlock()
 	return r.prepare(f)
 }

@@ -58,7 +58,7 @@ func (f *flight) send(m *ucx.Outgoing) {
 // fill fills in and encodes the header.
 func (f *flight) fill(j *job) {
 	frame, h := j.frame, &f.header
-	h.sequence, h.times, h.flags = frame.Sequence, frame.Times.Absolute(), frame.Flags
+	h.sequence, h.group, h.times, h.flags = frame.Sequence, frame.Group, frame.Times.Absolute(), frame.Flags
 	h.by, h.crc, h.size = crcNone, 0, 0
 	for _, p := range f.parts {
 		h.size += uint64(len(p))
@@ -73,7 +73,7 @@ func (f *flight) fill(j *job) {
 		h.by, h.crc = crcSender, checksum(f.parts)
 	}
 	h.sent = time.Now()
-	f.text = h.append(f.text[:0])
+	f.text = h.append(f.text[:0], f.session.version)
 }
 
 // landed is called when UCX no longer needs the memory of one of the messages, or could not send it.

@@ -26,12 +26,13 @@ type frameHeader struct {
 	by       uint8 // who computed crc
 	crc      uint32
 	size     uint64 // of the pixels, in bytes
+	group    uint64 // number of the frame's group; 0: none, or a version without
 }
 
-// frameHeaderSize is the size of an encoded frameHeader in bytes. UCX supports at least 256.
-const frameHeaderSize = 8 + 24 + 6*8 + 8 + 4 + 4 + 4 + 4 + 8
+// frameHeaderSize is the size of the largest encoded frameHeader in bytes. UCX supports at least 256.
+const frameHeaderSize = 8 + 24 + 6*8 + 8 + 4 + 4 + 4 + 4 + 8 + 8
 
-func (h *frameHeader) append(b []byte) []byte {
+func (h *frameHeader) append(b []byte, version uint16) []byte {
 	b = le.AppendUint64(b, h.sequence)
 	b = h.books.append(b)
 	for _, t := range []*time.Time{&h.times.ExposureStart, &h.times.ExposureEnd, &h.times.Captured, &h.times.Processed, &h.times.Replayed, &h.sent} {
@@ -42,10 +43,14 @@ func (h *frameHeader) append(b []byte) []byte {
 	b = le.AppendUint32(b, uint32(h.by))
 	b = le.AppendUint32(b, h.crc)
 	b = le.AppendUint32(b, 0)
-	return le.AppendUint64(b, h.size)
+	b = le.AppendUint64(b, h.size)
+	if version >= withGroups {
+		b = le.AppendUint64(b, h.group)
+	}
+	return b
 }
 
-func parseFrameHeader(b []byte) (h frameHeader, err error) {
+func parseFrameHeader(b []byte, version uint16) (h frameHeader, err error) {
 	r := reader{rest: b}
 	h.sequence = r.word64()
 	h.books = books{r.word64(), r.word64(), r.word64()}
@@ -58,6 +63,9 @@ func parseFrameHeader(b []byte) (h frameHeader, err error) {
 	h.crc = r.word32()
 	reserved := r.word32()
 	h.size = r.word64()
+	if version >= withGroups {
+		h.group = r.word64()
+	}
 	if err := r.checkEnd("frame"); err != nil {
 		return h, err
 	}

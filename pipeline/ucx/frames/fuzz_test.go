@@ -17,7 +17,8 @@ func FuzzMessages(f *testing.F) {
 	for i, b := range [][]byte{
 		(&hello{1, 1, "1.13.1"}).append(nil), (&welcome{1, "1.13.1", []stream{{"front", form}}}).append(nil), (&bye{CodeEnd, "the end"}).append(nil),
 		(&subscribe{"front", 1, Region{2, 2, 4, 4}, 4}).append(nil), appendFormat(nil, form), appendCredit(nil, 1),
-		(&frameHeader{sequence: 7, sent: time.Unix(1, 1), by: crcFPGA, crc: 5, size: 1024}).append(nil), nil, (&books{1, 2, 3}).append(nil),
+		(&frameHeader{sequence: 7, sent: time.Unix(1, 1), by: crcFPGA, crc: 5, size: 1024}).append(nil, 1), nil, (&books{1, 2, 3}).append(nil),
+		(&frameHeader{sequence: 7, size: 1024, group: 9}).append(nil, newest),
 	} {
 		f.Add(uint8(i+1), b)
 	}
@@ -50,10 +51,14 @@ func FuzzMessages(f *testing.F) {
 			var n uint32
 			n, err = parseCredit(b)
 			again = appendCredit(nil, n)
-		case idFrame:
+		case idFrame, lastID + 1: // of both versions
+			version := uint16(oldest)
+			if id != idFrame {
+				version = newest
+			}
 			var h frameHeader
-			h, err = parseFrameHeader(b)
-			again = h.append(nil)
+			h, err = parseFrameHeader(b, version)
+			again = h.append(nil, version)
 		case idState:
 			var k books
 			k, err = parseBooks(b)
@@ -132,7 +137,7 @@ func FuzzSender(f *testing.F) {
 // FuzzReceiver checks that the receiver takes no more frames than it has buffers for, whatever the sender says.
 func FuzzReceiver(f *testing.F) {
 	form := pipeline.Format{Pixel: pipeline.Grey, Width: 32, Height: 16, Stride: 32}
-	f.Add(said(idAccept, appendFormat(nil, form), idResults, make([]byte, 8), idFrame, (&frameHeader{sequence: 1, size: 512}).append(nil), idState, (&books{1, 1, 0}).append(nil)))
+	f.Add(said(idAccept, appendFormat(nil, form), idResults, make([]byte, 8), idFrame, (&frameHeader{sequence: 1, size: 512}).append(nil, 1), idState, (&books{1, 1, 0}).append(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := newReceiver(ReceiverConfig{Address: "memory:1", Buffers: 2, Logger: quiet()}, "1.13.1")
 		if err != nil {

@@ -177,7 +177,7 @@ func TestHostileSender(t *testing.T) {
 	f := format(t, pipeline.Grey, 32, 16)
 	hi := (&welcome{newest, "1.13.1", []stream{{"front", f}}}).append(nil)
 	accept := appendFormat(nil, f)
-	header := func(size uint64) []byte { return (&frameHeader{sequence: 1, size: size}).append(nil) }
+	header := func(size uint64) []byte { return (&frameHeader{sequence: 1, size: size}).append(nil, newest) }
 	frame := func(header []byte, size int) *ucx.Outgoing {
 		return &ucx.Outgoing{ID: idFrame, Header: header, Data: [][]byte{make([]byte, size)}, Protocol: ucx.Rendezvous}
 	}

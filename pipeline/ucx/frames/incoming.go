@@ -97,11 +97,14 @@ func (a *attempt) found(m incoming) error {
 
 // frame fetches the pixels of a frame into a buffer.
 func (a *attempt) frame(m incoming, now time.Time) error {
-	h, err := parseFrameHeader(m.header)
+	r := a.receiver
+	r.mu.Lock()
+	version := a.version
+	r.mu.Unlock()
+	h, err := parseFrameHeader(m.header, version)
 	if err != nil {
 		return err
 	}
-	r := a.receiver
 	r.mu.Lock()
 	if m.fetch == nil || h.size != uint64(a.format.Size()) || uint64(m.length) != h.size || a.granted == 0 {
 		r.mu.Unlock()
@@ -144,7 +147,7 @@ func (a *attempt) fetched(f *pipeline.Frame, h frameHeader, n int, err error) {
 		a.fail(err)
 		return
 	}
-	f.Sequence, f.Times, f.Flags = h.sequence, h.times, h.flags
+	f.Sequence, f.Group, f.Times, f.Flags = h.sequence, h.group, h.times, h.flags
 	r.mu.Lock()
 	var text []byte
 	if i := slices.IndexFunc(a.results[:], func(x found) bool { return x.text != nil && x.sequence == h.sequence }); i >= 0 {

@@ -55,6 +55,7 @@ type taken struct {
 	pixels   []byte
 	results  []pipeline.Result
 	crc      uint32
+	group    uint64
 }
 
 // start connects a receiver and returns the channel of its frames, which is closed at the end.
@@ -77,7 +78,7 @@ func takeFrames(t testing.TB, r *Receiver) <-chan taken {
 		defer close(done)
 		defer close(got)
 		err := r.Run(ctx, func(f *pipeline.Frame) {
-			got <- taken{f.Sequence, append([]byte(nil), f.Bytes...), append([]pipeline.Result(nil), f.Results...), f.CRC}
+			got <- taken{f.Sequence, append([]byte(nil), f.Bytes...), append([]pipeline.Result(nil), f.Results...), f.CRC, f.Group}
 			f.Release()
 		})
 		if err != nil {
@@ -120,7 +121,8 @@ func TestFrames(t *testing.T) {
 			if n%2 == 0 {
 				f.Results = append(f.Results, pipeline.Result{Stage: "motion", Numbers: map[string]float64{"n": float64(n)}})
 			}
-			f.CRC = uint32(n % 4) // some have one
+			f.Group = n % 3 * 1e15 // some have one
+			f.CRC = uint32(n % 4)  // and a CRC
 			if f.CRC != 0 {
 				f.CRC = checksum([][]byte{f.Bytes})
 			}
@@ -128,8 +130,8 @@ func TestFrames(t *testing.T) {
 		want := make([]byte, f.Size())
 		paint(want, n)
 		x := next(t, whole)
-		if x.sequence != n || string(x.pixels) != string(want) || x.crc != checksum([][]byte{want}) {
-			t.Fatalf("frame %d came as %d with CRC %#x", n, x.sequence, x.crc)
+		if x.sequence != n || x.group != n%3*1e15 || string(x.pixels) != string(want) || x.crc != checksum([][]byte{want}) {
+			t.Fatalf("frame %d came as %d of group %d with CRC %#x", n, x.sequence, x.group, x.crc)
 		}
 		if n%2 == 0 && (len(x.results) != 1 || x.results[0].Numbers["n"] != float64(n)) || n%2 != 0 && len(x.results) != 0 {
 			t.Errorf("frame %d has the results %v", n, x.results)

@@ -35,6 +35,7 @@ type session struct {
 	from string
 
 	address netip.Addr // of from
+	version uint16     // of the protocol; 0 before the hello
 
 	state    sessionState
 	began    time.Time
@@ -127,7 +128,7 @@ func (s *session) hello(data []byte) (reply *ucx.Outgoing, y *bye) {
 	if err != nil {
 		return reply, &bye{CodeVersion, err.Error()}
 	}
-	s.state = greeted
+	s.state, s.version = greeted, version
 	w := welcome{version: version, release: s.hub.release, streams: s.hub.streams(s.address)}
 	return control(idWelcome, w.append(nil)), nil
 }

@@ -15,8 +15,11 @@ import (
 // Versions of the protocol that this package supports.
 const (
 	oldest = 1
-	newest = 1
+	newest = withGroups
 )
+
+// withGroups is the first version in which a frame's header has the number of its group.
+const withGroups = 2
 
 // Message numbers, as carried by UCX. A frame's data are its pixels, sent by rendezvous; all other messages are eager.
 const (
