@@ -363,6 +363,20 @@ func (p pilot) seesAll() {
 	pressed(p.ctx, p, `[...document.querySelectorAll("#choice button")].find((b) => b.textContent === "jpeg")`)
 }
 
+// seesClocks reads what the cards' clocks follow, and how the page says it when there is trouble.
+func (p pilot) seesClocks() {
+	p.Helper()
+	awaitPage(p.ctx, p, "the clocks", `!document.getElementById("followed").hidden &&
+		[...document.querySelectorAll("#clocks li")].map((e) => e.textContent.split(":")[0]).join() === "camera,second" &&
+		/: (locked|slewing), follows system, offset [+−][0-9.]+ µs, rate [+−][0-9.]+ ppm$/.test(document.querySelector("#clocks li").textContent)`)
+	const says = `[clockText({ card: "/dev/fpga", source: "phc:/dev/ptp0", state: "holdover", rate_ppb: -47049 }), ` +
+		`clockText({ card: "a", source: "system", state: "locked", rate_ppb: 40, offset_ns: 0 })].join("|")`
+	const want = "/dev/fpga: holdover, follows phc:/dev/ptp0, rate −47.0 ppm|a: locked, follows system, offset +0.0 µs, rate +0.0 ppm"
+	if got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](says)); err != nil || got != want {
+		p.Errorf("%q, want %q, %v", got, want, err)
+	}
+}
+
 // sends adds a destination by the form of an output, and removes it.
 func (p pilot) sends() {
 	p.Helper()

@@ -38,6 +38,7 @@ func shown(t *testing.T, width, height int) (appliance *programtest.Process, bas
 	recordings = t.TempDir()
 	text := fmt.Sprintf(`
 web: {listen: "127.0.0.1:%d"}
+clock: {source: system}
 sources:
   - {name: camera, model: {width: %d, height: %d, rate: 10}}
   - {name: second, model: {width: 320, height: 240, rate: 10}}
@@ -129,6 +130,7 @@ func TestPageInABrowser(t *testing.T) {
 	until("the trigger", `document.getElementById("outputs").textContent.includes("triggered at")`)
 	p.recorded(recordings, 1)
 	p.sees("host", hostOf(t))
+	p.seesClocks()
 	p.switches("raw")
 	p.switches("kept")
 	p.restarts("raw")

@@ -133,7 +133,7 @@ function showSummary(s) {
 
 function showState(s) {
   const back = silent;
-  for (const list of ["outputs", "parts", "board", "lines", "groups", "exposure", "white_balance"]) s[list] = s[list] || [];
+  for (const list of ["outputs", "parts", "board", "lines", "clocks", "groups", "exposure", "white_balance"]) s[list] = s[list] || [];
   s.outputs = s.outputs.map((o) => ({ to: [], added: [], readers: [], troubles: {}, ...o }));
   next = s;
   answered = performance.now();
@@ -151,6 +151,7 @@ function showState(s) {
   showChoice(s.outputs, s.parts);
   showBoard(s);
   showLines(s.lines);
+  showClocks(s.clocks);
   showGroups(s.groups);
   showSettings(s);
   get("configuration").hidden = !s.configurable;
@@ -184,12 +185,26 @@ function showLines(lines) {
     element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
 }
 
+// clockText says what the clock of a card follows, how well, how far it is ahead, and by how much it is made to run faster.
+function clockText(c) {
+  const signed = (n) => (n < 0 ? "\u2212" : "+") + Math.abs(n).toFixed(1);
+  return c.card + ": " + c.state + ", follows " + c.source + (c.offset_ns === undefined ? "" : ", offset " + signed(c.offset_ns / 1000) + " µs") +
+    ", rate " + signed(c.rate_ppb / 1000) + " ppm";
+}
+
+function showClocks(clocks) {
+  get("followed").hidden = !clocks.length;
+  get("clocks").replaceChildren(...clocks.map((c) =>
+    element("li", clockText(c), c.state === "locked" || c.state === "slewing" ? {} : { class: "bad" })));
+}
+
 // showGroups says how many groups of cameras are complete, and what the latest incomplete one lacks.
 function showGroups(groups) {
   get("grouped").hidden = !groups.length;
   get("groups").replaceChildren(...groups.map((g) => {
     const gap = (g.recent || []).at(-1);
-    const text = g.name + ": " + amount(g.complete) + " complete, " + amount(g.incomplete) + " incomplete" + (gap ? " (" + clock(gap.at) + ": " + gap.missing.join(", ") + ")" : "");
+    const text = g.name + ": " + amount(g.complete) + " complete, " + amount(g.incomplete) + " incomplete" + (gap ? " (" + clock(gap.at) + ": " + gap.missing.join(", ") + ")" : "") +
+      g.members.filter((m) => m.other && m.other.untimed).map((m) => ", " + count(m.other.untimed, "frame") + " of " + m.source + " without a time").join("");
     return element("li", text, gap && Date.parse(next.time) - Date.parse(gap.at) < 60e3 ? { class: "bad" } : {});
   }));
 }
