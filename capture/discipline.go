@@ -408,7 +408,7 @@ func (d *Discipline) tell(r pipeline.ClockReport) {
 // mostUnsaid is the number of records that wait for a log. The later ones are lost if it takes nothing.
 const mostUnsaid = 16
 
-// log has say log a record: a log that takes nothing must not stop those who wait for the lock, which must be held.
+// log has say log a record: frames wait for the lock, which must be held, and must not wait for a log that takes nothing.
 func (d *Discipline) log(level slog.Level, text string, fields ...any) {
 	if len(d.unsaid) < mostUnsaid {
 		d.unsaid = append(d.unsaid, func() {

@@ -171,7 +171,7 @@ func (s *Set) Watch(ctx context.Context) {
 	}
 }
 
-// look logs without the lock: a log that takes nothing must not stop those who ask for the books.
+// look logs without the lock: a log that takes nothing must not stop status and metrics.
 func (s *Set) look(now time.Time) {
 	for _, log := range s.news(now) {
 		log()

@@ -137,7 +137,8 @@ func FuzzSender(f *testing.F) {
 // FuzzReceiver checks that the receiver takes no more frames than it has buffers for, whatever the sender says.
 func FuzzReceiver(f *testing.F) {
 	form := pipeline.Format{Pixel: pipeline.Grey, Width: 32, Height: 16, Stride: 32}
-	f.Add(said(idAccept, appendFormat(nil, form), idResults, make([]byte, 8), idFrame, (&frameHeader{sequence: 1, size: 512}).append(nil, 1), idState, (&books{1, 1, 0}).append(nil)))
+	header := (&frameHeader{sequence: 1, size: 512}).append(nil, 1)
+	f.Add(said(idAccept, appendFormat(nil, form), idResults, make([]byte, 8), idFrame, header, idState, (&books{1, 1, 0}).append(nil)))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := newReceiver(ReceiverConfig{Address: "memory:1", Buffers: 2, Logger: quiet()}, "1.13.1")
 		if err != nil {
