@@ -37,7 +37,7 @@ WORDS := 36000
 NODE_MODULES := pipeline/record/testdata/core pipeline/record/mp4/testdata/mp4box cmd/tegracast/testdata/axe cmd/tegracast/testdata/client cmd/tegracast/testdata/schema
 # The tests of each target of make test-long: they count in thousands, repeat, or last a minute. A target takes at most 75 minutes alone.
 LONG_KERNEL := TestKernels|TestConvertedSRCU|TestKfuzz
-LONG_MACHINE := TestCameras|TestUSBCameras|TestMock|TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64
+LONG_MACHINE := TestCameras|TestUSBCameras|TestMock|TestKernels|TestDKMSUpdates|TestSeries|TestBootsLeaveNothing|TestVirtualBoard|TestVirtualFrames|TestPowerCuts|TestReceiveFromARM64|TestPTP
 LONG_STREAMS := TestPeersReceiveSlices|TestBadInput.*|TestKilled|TestConformance|TestDiskFaults|TestConnects|TestReceiversFail|TestReleasesOfUCX|TestNetworkFails|TestPeersReadAMinute|TestPeersReadAGroupAMinute|TestStalledReaders|TestWatchThousand|TestRecordingsThousand|TestFloods|TestLoad|TestWebLoad|TestThousandClients|TestKilledConsumers|TestNoise|TestCutLink|TestIdleLink|TestTwentyBoards|TestDesign.*|TestShareMinute|TestGroupsAMinute|TestPagesRun|TestLiveKit|TestMediaMTX|TestMediaMTXPulls|TestBottleneck|TestVicodec
 LONG_STREAMS_IN := ./cudahost/cufile ./cmd/tegracast ./pipeline/record ./pipeline/ucx ./pipeline/rtp/rtsp ./pipeline/rtp/webrtc ./pipeline/share ./pipeline/bus ./capture ./pipeline/codec/v4l2
 long = TEGRACAST_LONG=1 go test -count=1 -p 1 -timeout 75m -v -run '^($(1))$$' $(2)
@@ -132,7 +132,7 @@ test-long: test-long-kernel test-long-machine test-long-streams test-long-peers 
 test-long-kernel: setup-test ## other kernels, and the kernel module's fuzzer for ten minutes
 	$(call long,$(LONG_KERNEL),./tegra/kmod/kmodtest)
 
-test-long-machine: setup-test ## virtual Jetsons: 50 unplugs, 10 power cuts, 1,000 frames, other kernels, an update of the kernel
+test-long-machine: setup-test ## virtual Jetsons: 50 unplugs, 10 power cuts, 1,000 frames, other kernels, an update of the kernel, PTP
 	$(call long,$(LONG_MACHINE),./board/vjetson ./board/phc ./capture ./cmd/tegracast)
 
 test-long-streams: setup-test ## 1,000 connections, 1,000 killed consumers, disks and networks that fail, 20 boards, a minute to each peer, LiveKit, MediaMTX, the simulated FPGA design

@@ -41,6 +41,18 @@ func ucxFiles(t *testing.T) map[string]string {
 	return files
 }
 
+// buildARM64 compiles the program for the virtual Jetson, and returns its path.
+func buildARM64(t *testing.T) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "tegracast")
+	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "github.com/tegracast/tegracast/cmd/tegracast")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return program
+}
+
 // receiveFrom receives a stream of the machine on this host by UCX. Every frame must have the FPGA's CRC. Otherwise it
 // shows the output of log, which prints the sender's last lines.
 func receiveFrom(t *testing.T, m *vjetson.Machine, program, stream, duration, log string) {
@@ -72,12 +84,7 @@ func TestReceiveFromARM64(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, files := filepath.Join(t.TempDir(), "tegracast"), ucxFiles(t)
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", inside, "github.com/tegracast/tegracast/cmd/tegracast")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=arm64")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	inside, files := buildARM64(t), ucxFiles(t)
 	files["/bin/tegracast"], files["/etc/tegracast.yaml"] = inside, programtest.Write(t, "config", fmt.Sprintf(ucxYAML, "0.0.0.0:5020"))
 	m := vjetson.StartTest(t, vjetson.Config{Kernel: kernel, Network: true, Files: files})
 	if out, err := m.Shell(t.Context(), "mkdir -p /run /dev/shm; (UCX_TLS=tcp tegracast serve --config /etc/tegracast.yaml --sdp-dir /run >/run/log 2>&1 &); "+
