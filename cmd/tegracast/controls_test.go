@@ -366,12 +366,13 @@ func (p pilot) seesAll() {
 // seesClocks reads what the cards' clocks follow, and how the page says it when there is trouble.
 func (p pilot) seesClocks() {
 	p.Helper()
-	awaitPage(p.ctx, p, "the clocks", `!document.getElementById("followed").hidden &&
-		[...document.querySelectorAll("#clocks li")].map((e) => e.textContent.split(":")[0]).join() === "camera,second" &&
-		/: (locked|slewing), follows system, offset [+−][0-9.]+ µs, rate [+−][0-9.]+ ppm$/.test(document.querySelector("#clocks li").textContent)`)
-	const says = `[clockText({ card: "/dev/fpga", source: "phc:/dev/ptp0", state: "holdover", rate_ppb: -47049 }), ` +
-		`clockText({ card: "a", source: "system", state: "locked", rate_ppb: 40, offset_ns: 0 })].join("|")`
-	const want = "/dev/fpga: holdover, follows phc:/dev/ptp0, rate −47.0 ppm|a: locked, follows system, offset +0.0 µs, rate +0.0 ppm"
+	awaitPage(p.ctx, p, "the clocks", `!document.getElementById("cards").hidden &&
+		[...document.querySelectorAll("#clocks li")].map((e) => e.textContent.split(":")[0]).join() === "camera follows system,second follows system" &&
+		/: (locked|slewing), offset -?[0-9,]+ ns, rate -?[0-9]+ ppb$/.test(document.querySelector("#clocks li").textContent)`)
+	const says = `showClocks([{ card: "/dev/fpga", source: "phc:/dev/ptp0", state: "holdover", rate_ppb: -47049 }, ` +
+		`{ card: "a", source: "system", state: "locked", rate_ppb: 40, offset_ns: 0 }]); ` +
+		`[...document.querySelectorAll("#clocks li")].map((e) => e.textContent + (e.className && " is " + e.className)).join("|")`
+	const want = "/dev/fpga follows phc:/dev/ptp0: holdover, rate -47049 ppb is bad|a follows system: locked, offset 0 ns, rate 40 ppb"
 	if got, err := chromedp.Run(p.ctx, chromedp.Evaluate[string](says)); err != nil || got != want {
 		p.Errorf("%q, want %q, %v", got, want, err)
 	}

@@ -165,7 +165,7 @@ function showBoard(s) {
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": over its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
-// lineText says what a GPIO line does.
+// lineText says what a line does.
 function lineText(l) {
   const parts = [l.output ? (l.on ? "on" : "off") : "input"];
   const add = (n, one, many, always) => { if (n || always) parts.push(count(n, one, many)); };
@@ -185,26 +185,20 @@ function showLines(lines) {
     element("li", lineText(l), l.errors || l.lost_edges || l.missed_pulses ? { class: "bad" } : {})));
 }
 
-// clockText says what the clock of a card follows, how well, how far it is ahead, and by how much it is made to run faster.
-function clockText(c) {
-  const signed = (n) => (n < 0 ? "\u2212" : "+") + Math.abs(n).toFixed(1);
-  return c.card + ": " + c.state + ", follows " + c.source + (c.offset_ns === undefined ? "" : ", offset " + signed(c.offset_ns / 1000) + " µs") +
-    ", rate " + signed(c.rate_ppb / 1000) + " ppm";
-}
-
 function showClocks(clocks) {
-  get("followed").hidden = !clocks.length;
-  get("clocks").replaceChildren(...clocks.map((c) =>
-    element("li", clockText(c), c.state === "locked" || c.state === "slewing" ? {} : { class: "bad" })));
+  get("cards").hidden = !clocks.length;
+  get("clocks").replaceChildren(...clocks.map((c) => {
+    const text = c.card + " follows " + c.source + ": " + c.state + (c.offset_ns === undefined ? "" : ", offset " + amount(c.offset_ns) + " ns");
+    return element("li", text + ", rate " + c.rate_ppb + " ppb", c.offset_ns === undefined ? { class: "bad" } : {});
+  }));
 }
 
-// showGroups says how many groups of cameras are complete, and what the latest incomplete one lacks.
+// showGroups says how many groups are complete, and what the latest incomplete one lacks.
 function showGroups(groups) {
   get("grouped").hidden = !groups.length;
   get("groups").replaceChildren(...groups.map((g) => {
     const gap = (g.recent || []).at(-1);
-    const text = g.name + ": " + amount(g.complete) + " complete, " + amount(g.incomplete) + " incomplete" + (gap ? " (" + clock(gap.at) + ": " + gap.missing.join(", ") + ")" : "") +
-      g.members.filter((m) => m.other && m.other.untimed).map((m) => ", " + count(m.other.untimed, "frame") + " of " + m.source + " without a time").join("");
+    const text = g.name + ": " + amount(g.complete) + " complete, " + amount(g.incomplete) + " incomplete" + (gap ? " (" + clock(gap.at) + ": " + gap.missing.join(", ") + ")" : "");
     return element("li", text, gap && Date.parse(next.time) - Date.parse(gap.at) < 60e3 ? { class: "bad" } : {});
   }));
 }
