@@ -38,6 +38,9 @@ ip route add 224.0.0.0/4 dev eth0
 ptp4l -f /etc/ptp4l.conf -i eth0 >/run/ptp4l.log 2>&1 &
 echo $! >/run/ptp4l.pid`
 
+// askPTP4L asks ptp4l for the state of its port.
+const askPTP4L = "timeout 20 pmc -u -b 0 -s /run/ptp4l -i /run/pmc 'GET PORT_DATA_SET' 2>&1 </dev/null"
+
 // connectMachines connects the networks of two machines on this host.
 func connectMachines(t *testing.T, a, b *vjetson.Machine) {
 	t.Helper()
@@ -110,20 +113,17 @@ func TestPTP(t *testing.T) {
 	if out, err := slave.Shell(t.Context(), "kill $(cat /run/ptp4l.pid); sleep 20"); err != nil {
 		t.Fatal(err, out)
 	}
-	if out, err := slave.Shell(t.Context(), "timeout 20 pmc -u -b 0 -s /run/ptp4l -i /run/pmc 'GET PORT_DATA_SET' 2>&1 </dev/null"); strings.Contains(out, "portState") {
+	if out, err := slave.Shell(t.Context(), askPTP4L); strings.Contains(out, "portState") {
 		t.Errorf("ptp4l still answers: %v\n%s", err, out)
 	}
-	after := awaitShell(t, slave, "locked without ptp4l", states, func(out string) bool { return strings.HasSuffix(out, "locked\n") })
-	if strings.Contains(after, "holdover") {
-		t.Errorf("this machine's clock is said not to answer: %s", after)
-	}
+	awaitShell(t, slave, "locked without ptp4l", states, func(out string) bool { return strings.HasSuffix(out, "locked\n") })
 	awaitPTP(t, machines[0], "MASTER")
 }
 
 // awaitPTP waits until ptp4l says by pmc that its port has a state.
 func awaitPTP(t *testing.T, m *vjetson.Machine, state string) {
 	t.Helper()
-	awaitShell(t, m, state, "timeout 20 pmc -u -b 0 -s /run/ptp4l -i /run/pmc 'GET PORT_DATA_SET' 2>&1 </dev/null; echo status $?; tail -n 5 /run/ptp4l.log", func(out string) bool {
+	awaitShell(t, m, state, askPTP4L+"; tail -n 5 /run/ptp4l.log", func(out string) bool {
 		for line := range strings.Lines(out) {
 			if f := strings.Fields(line); len(f) == 2 && f[0] == "portState" && f[1] == state {
 				return true
@@ -133,8 +133,8 @@ func awaitPTP(t *testing.T, m *vjetson.Machine, state string) {
 	})
 }
 
-// awaitShell waits until the output of a command in a machine is as wanted, and returns it.
-func awaitShell(t *testing.T, m *vjetson.Machine, what, line string, wanted func(out string) bool) string {
+// awaitShell waits until the output of a command in a machine is as wanted.
+func awaitShell(t *testing.T, m *vjetson.Machine, what, line string, wanted func(out string) bool) {
 	t.Helper()
 	for began := time.Now(); ; {
 		out, err := m.Shell(t.Context(), line+"; sleep 1")
@@ -143,7 +143,7 @@ func awaitShell(t *testing.T, m *vjetson.Machine, what, line string, wanted func
 			t.Fatal(err, out)
 		case wanted(out):
 			t.Logf("%s after %v", what, time.Since(began).Round(time.Second))
-			return out
+			return
 		case time.Since(began) > 5*time.Minute:
 			said, _ := m.Shell(t.Context(), "tail -n 20 /run/ptp4l.log /run/serve.log")
 			t.Fatalf("not %s: %s\n%s", what, out, said)
