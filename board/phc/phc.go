@@ -181,11 +181,11 @@ func TAI() time.Duration {
 	return time.Duration(tai.Nano() - utc.Nano()).Round(time.Second)
 }
 
-// leapSeconds is TAI less UTC since 2017.
-const leapSeconds = 37 * time.Second
+// taiSince2017 is TAI less UTC since the latest leap second.
+const taiSince2017 = 37 * time.Second
 
 // Ahead returns how far TAI is ahead of UTC, as TAI does, or since 2017 if nobody has told the kernel.
-func Ahead() time.Duration { return cmp.Or(TAI(), leapSeconds) }
+func Ahead() time.Duration { return cmp.Or(TAI(), taiSince2017) }
 
 // device is an open device file.
 type device struct{ *os.File }

@@ -28,7 +28,9 @@ func TestDoctorClock(t *testing.T) {
 		"not configured": {"", adapterTime{}, nil, "", ""},
 		"the machine's":  {"clock: {source: system}", adapterTime{}, nil, "", ""},
 		"good": {
-			"clock: {source: phc:/dev/ptp3}", adapterTime{"PTP_SYS_OFFSET_PRECISE", tai + 2*time.Microsecond, time.Microsecond, tai}, nil,
+			"clock: {source: phc:/dev/ptp3}",
+			adapterTime{"PTP_SYS_OFFSET_PRECISE", tai + 2*time.Microsecond, time.Microsecond, tai},
+			nil,
 			isGood, "/dev/ptp3 is read by PTP_SYS_OFFSET_PRECISE: 2µs ahead of this machine's clock, plus or minus 1µs",
 		},
 		"not set":   {"clock: {source: phc:/dev/ptp3}", adapterTime{"x", -1e9 * time.Second, 1, tai}, nil, isWarning, "see that ptp4l sets it"},
