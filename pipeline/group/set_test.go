@@ -22,7 +22,25 @@ type rig struct {
 	mu    sync.Mutex
 	fired map[string][]time.Time
 	slow  time.Duration // how long a trigger takes
-	log   strings.Builder
+	log   lockedText
+}
+
+// lockedText is a log that is read while it is written.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
 }
 
 func newRig() *rig {
