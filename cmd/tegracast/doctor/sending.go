@@ -29,16 +29,17 @@ func (p patient) sending() (list []finding) {
 		bits += rawBits(c, &c.Outputs[i])
 	}
 	need := int(math.Ceil(bits / send.ProcessorBits))
-	says := fmt.Sprintf("raw streams of %.1f Gb/s to all destinations take about %d processors, and there are %d", bits/1e9, need, processors)
+	says := fmt.Sprintf("raw streams of %.1f Gb/s to all destinations need about %d", bits/1e9, need)
 	switch {
 	case bits == 0:
 		return nil
 	case need > processors:
 		return []finding{{
-			"sending", isWarning, says + ": frames may be lost", "send to fewer destinations or to a multicast group, or lower rate or size",
+			"sending", isWarning, fmt.Sprintf("%s processors, and there are %d: frames may be lost", says, processors),
+			"send to fewer destinations or to a multicast group, or lower rate or size",
 		}}
 	}
-	return []finding{{"sending", isGood, says, ""}}
+	return []finding{{"sending", isGood, fmt.Sprintf("%s of %d processors", says, processors), ""}}
 }
 
 // rawBits returns the bits per second that an output sends to all its destinations, or 0 if it sends no raw video or its

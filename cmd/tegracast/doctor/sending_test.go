@@ -20,9 +20,9 @@ func TestSending(t *testing.T) {
 		grade                    grade
 		says                     string
 	}{
-		{3, 8, "raw", isGood, "raw streams of 6.1 Gb/s to all destinations take about 1 processors, and there are 8"},
-		{50, 16, "raw", isGood, "101.1 Gb/s to all destinations take about 12 processors, and there are 16"},
-		{50, 8, "raw", isWarning, "take about 12 processors, and there are 8"},
+		{3, 8, "raw", isGood, "raw streams of 6.1 Gb/s to all destinations need about 1 of 8 processors"},
+		{50, 16, "raw", isGood, "101.1 Gb/s to all destinations need about 12 of 16 processors"},
+		{50, 8, "raw", isWarning, "need about 12 processors, and there are 8: frames"},
 		{50, 1, "jpeg", "", ""},
 	} {
 		var list []string
