@@ -27,8 +27,7 @@ func (s *v4l2Session) agree() error {
 		return err
 	}
 	s.settings.read(s) // the size may choose a mode of the sensor
-	rate, err := s.settings.rate(s, l)
-	if err != nil {
+	if _, err := s.settings.rate(s, l, true); err != nil {
 		return err
 	}
 	if err := s.settings.apply(s); err != nil {
@@ -40,6 +39,10 @@ func (s *v4l2Session) agree() error {
 	}
 	if err := s.check(l, chosen); err != nil {
 		return fmt.Errorf("after rate and controls were set: %w", err)
+	}
+	rate, err := s.settings.rate(s, l, false)
+	if err != nil {
+		return fmt.Errorf("after controls were set: %w", err)
 	}
 	shift := 0
 	if samples, raw := code.pixel.Samples(); c.cfg.Shift != nil {

@@ -34,7 +34,7 @@ type v4l2Session struct {
 	why      string
 	buffers  []v4l2Buffer
 	queued   int
-	hungry   atomic.Bool // fewer than half of the buffers are queued
+	hungry   atomic.Bool // few buffers are queued
 	graph    v4l2Graph
 	settings v4l2Settings
 	args     struct { // what calls read and write: on the heap, where it does not move

@@ -265,12 +265,12 @@ func (t *v4l2Settings) configure(s *v4l2Session, steps ...int) error {
 	return nil
 }
 
-// rate sets the configured rate and returns the camera's: by NVIDIA's control, by VIDIOC_S_PARM, or by the vertical
-// blanking of a sensor. A device that tells no rate has the configured one.
-func (t *v4l2Settings) rate(s *v4l2Session, l videodev.Layout) (pipeline.Rate, error) {
+// rate returns the camera's rate, after setting the configured one if set is true: by NVIDIA's control, by VIDIOC_S_PARM,
+// or by the vertical blanking of a sensor. A device that tells no rate has the configured one.
+func (t *v4l2Settings) rate(s *v4l2Session, l videodev.Layout, set bool) (pipeline.Rate, error) {
 	want := s.camera.cfg.Rate
 	if q := t.perSecond; q.setting != nil {
-		if want.Num > 0 {
+		if want.Num > 0 && set {
 			v := q.setting.Nearest(q.unit * float64(want.Num) / float64(want.Den))
 			if err := videodev.Set(q.of.device, videodev.Value{Setting: q.setting, Value: v}); err != nil {
 				return want, err
@@ -283,7 +283,7 @@ func (t *v4l2Settings) rate(s *v4l2Session, l videodev.Layout) (pipeline.Rate, e
 		return s.rateIs(want, videodev.Fraction{Numerator: uint32(q.unit), Denominator: uint32(v)}, l)
 	}
 	if frame, can, known := videodev.Rate(s.device, s.kind); known {
-		if want.Num > 0 && can {
+		if want.Num > 0 && can && set {
 			var err error
 			if frame, err = videodev.SetRate(s.device, s.kind, videodev.Fraction{Numerator: uint32(want.Den), Denominator: uint32(want.Num)}); err != nil {
 				return want, err
@@ -300,7 +300,7 @@ func (t *v4l2Settings) rate(s *v4l2Session, l videodev.Layout) (pipeline.Rate, e
 		if second == 0 || err != nil {
 			continue
 		}
-		if want.Num > 0 && blank.Writable() {
+		if want.Num > 0 && set && blank.Writable() {
 			v := blank.Nearest(second*float64(want.Den)/float64(want.Num) - float64(f.Height))
 			if err := videodev.Set(of.device, videodev.Value{Setting: blank, Value: v}); err != nil {
 				return want, err
@@ -399,17 +399,19 @@ func (c *V4L2Camera) whileOpen(work func(*v4l2Settings) error) error {
 	if t.stuck.Load() {
 		return fmt.Errorf("%w: %s of %s", ErrHangs, callName(videodev.SetControls), c.cfg.Device)
 	}
-	do := func() error {
+	w := &boundedWork{given: func(*hungCall) { t.stuck.Store(true) }, late: func() error { t.stuck.Store(false); return nil }}
+	w.do = func() error {
 		t.mu.Lock() // while another call holds it, that one is watched
 		defer t.mu.Unlock()
 		if t.closed {
 			return ErrReopening
 		}
+		if w.givenUp() { // the caller was told that it is not done
+			return ErrHangs
+		}
 		return work(t)
 	}
-	return c.bounded(context.Background(), &boundedWork{
-		do: do, given: func(*hungCall) { t.stuck.Store(true) }, late: func() error { t.stuck.Store(false); return nil },
-	}, &t.watched)
+	return c.bounded(context.Background(), w, &t.watched)
 }
 
 // Adjustable reports whether exposure and gain can be changed.

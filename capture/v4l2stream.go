@@ -31,6 +31,7 @@ func (s *v4l2Session) run(ctx context.Context, emit func(*pipeline.Frame)) error
 	}
 	stop := context.AfterFunc(ctx, s.camera.wake.Set)
 	defer stop()
+	s.camera.wake.Watch(s.watched.poll)
 	defer s.camera.wake.Forget()
 	w := s.newWatch()
 	for ctx.Err() == nil {
@@ -40,7 +41,7 @@ func (s *v4l2Session) run(ctx context.Context, emit func(*pipeline.Frame)) error
 			if err := s.enqueueSlots(); err != nil {
 				return err
 			}
-			s.hungry.Store(2*s.queued < len(s.buffers))
+			s.hungry.Store(s.queued < min(len(s.buffers), max(len(s.buffers)/2, kept)))
 		}
 		if ctx.Err() != nil {
 			break
@@ -69,6 +70,10 @@ func (s *v4l2Session) run(ctx context.Context, emit func(*pipeline.Frame)) error
 	}
 	return nil
 }
+
+// kept is the number of buffers of which drivers may keep all but one: those that they write into, and those that must
+// be there before they give one back.
+const kept = 4
 
 // takeEvents takes the events that the device has.
 func (s *v4l2Session) takeEvents() error {

@@ -193,6 +193,13 @@ func (w *boundedWork) run() error {
 	return err
 }
 
+// givenUp reports whether the work was given up.
+func (w *boundedWork) givenUp() bool {
+	w.turn.Lock()
+	defer w.turn.Unlock()
+	return w.gaveUp
+}
+
 // giveUp gives the work up, and reports whether that was before its end.
 func (w *boundedWork) giveUp(call *hungCall) bool {
 	w.turn.Lock()
@@ -268,18 +275,21 @@ func (s *v4l2Session) explain(err error) error {
 		mine = 1
 	}
 	var others []string
+	twice := false
 	holders, all := s.camera.host.Holders(s.number)
 	for _, h := range holders {
 		switch {
 		case h.Process != os.Getpid():
 			others = append(others, h.String())
 		case h.Times > mine:
-			return fmt.Errorf("%w: %w", ErrTwice, err)
+			twice = true
 		}
 	}
 	switch {
 	case len(others) > 0:
 		return fmt.Errorf("%w: %s: end it: %w", ErrHeld, strings.Join(others, ", "), err)
+	case twice:
+		return fmt.Errorf("%w: %w", ErrTwice, err)
 	case !all:
 		return fmt.Errorf("%w (which one, only root can see): end it: %w", ErrHeld, err)
 	}

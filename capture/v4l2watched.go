@@ -23,6 +23,7 @@ const (
 	callOpen uintptr = 1 + iota
 	callMmap
 	callClose
+	callPoll
 )
 
 // in notes the begin of a call: of a request, or one of those above.
@@ -33,6 +34,15 @@ func (w *watchedDevice) in(request uintptr) {
 
 // out notes the end of the call.
 func (w *watchedDevice) out() { w.began.Store(0) }
+
+// poll notes that the driver is asked for events, or has answered.
+func (w *watchedDevice) poll(begins bool) {
+	if begins {
+		w.in(callPoll)
+	} else {
+		w.out()
+	}
+}
 
 // call returns the current call and its duration, or "".
 func (w *watchedDevice) call() (what string, since time.Duration) {
@@ -51,6 +61,8 @@ func callName(request uintptr) string {
 		return "mmap"
 	case callClose:
 		return "close"
+	case callPoll:
+		return "poll"
 	case videodev.SetFormat:
 		return "VIDIOC_S_FMT"
 	case videodev.MakeBuffers:

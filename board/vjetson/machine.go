@@ -153,14 +153,22 @@ func (m *Machine) bootError(why error) error {
 	if why == nil {
 		why = errors.New("QEMU has ended")
 	}
-	return fmt.Errorf("%w: %w%s; %s", ErrBoot, why, m.said.quote(), m.log.tail())
+	kind := ErrBoot
+	if m.log.count() == 0 {
+		kind = errStuck
+	}
+	return fmt.Errorf("%w: %w%s; %s", kind, why, m.said.quote(), m.log.tail())
 }
 
 // agentUp waits until the agent answers. The error wraps errStuck as soon as the kernel reports that a task or a CPU does
-// not go on, which is a fault in any case, and when it has printed nothing for a third of BootTimeout.
+// not go on, which is a fault in any case, and when a kernel with the small root has printed nothing for a third of
+// BootTimeout.
 func (m *Machine) agentUp(ctx context.Context) error {
-	patience := m.cfg.BootTimeout / 3
-	look := time.NewTicker(patience / 10)
+	patience := max(m.cfg.BootTimeout/3, leastPatience)
+	if m.cfg.Full { // systemd prints little on the console
+		patience = m.cfg.BootTimeout
+	}
+	look := time.NewTicker(time.Second)
 	defer look.Stop()
 	for lines, since := 0, time.Now(); ; {
 		select {
@@ -185,6 +193,9 @@ func (m *Machine) agentUp(ctx context.Context) error {
 		}
 	}
 }
+
+// leastPatience is the shortest silence of a kernel that means that it is stuck.
+const leastPatience = 30 * time.Second
 
 // awaitEnd waits until QEMU and the disk cache have ended. The error wraps ErrHung if ctx ends first.
 func (m *Machine) awaitEnd(ctx context.Context) error {

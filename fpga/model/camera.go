@@ -17,7 +17,7 @@ const minPeriod = 100 * time.Microsecond
 const lateFrames = 2
 
 // camera is a sensor with its frame memory and camera block (docs/fpga-interface.md). Its fields are guarded by
-// Device.mu unless noted; the picture of a buffer that is being filled is not.
+// Device.mu unless noted; the picture of a buffer that is being filled or is lent is not.
 type camera struct {
 	cameraRegisters
 	d      *Device
@@ -41,6 +41,9 @@ type camera struct {
 	buffers [FrameBuffers]frameBuffer
 	full    [FrameBuffers]*frameBuffer // buffers of the nfull frames to be sent, in the order of the frames
 	nfull   int
+	lent    *frameBuffer           // being read by the engine
+	from    int                    // first of the bytes that the engine reads
+	lending int                    // their number
 	packet                         // packet of full[0]
 	size    int                    // of a frame in bytes: pixels and, unless the camera is bare, trailer
 	piece   [pieceBytes]byte       // of a frame, lent to the engine
@@ -60,16 +63,15 @@ type packet struct {
 	cut     int  // F8: length of the truncated packet in bytes; 0: not truncated
 	unended bool // F8: the packet is sent without an end
 	empty   bool // F8: an empty packet is sent first
-	summed  int  // pixel bytes of the frame whose checksum is sum
-	sum     uint32
 }
 
 type frameBuffer struct {
 	picture
-	trailer fpga.Trailer // without the checksum of the pixels
-	used    bool         // holds a frame, or is being filled
-	run     uint64       // camera.runs when the frame was taken
-	n       uint64       // number of the frame: the value of camera.frames before it
+	trailer fpga.Trailer // PixelCRC is that of the first summed bytes
+	summed  int
+	used    bool   // holds a frame, or is being filled
+	run     uint64 // camera.runs when the frame was taken
+	n       uint64 // number of the frame: the value of camera.frames before it
 	opened
 	begin time.Time // start of the readout
 }
@@ -207,7 +209,7 @@ func (c *camera) endExposure() {
 	b.opened, b.begin = opened{seq, t.Start}, begin.Add(setting.time)
 	d.mu.Unlock()
 
-	b.trailer = t
+	b.trailer, b.summed = t, 0
 	c.fill(b, setting)
 
 	d.mu.Lock()
@@ -231,24 +233,25 @@ func (c *camera) fill(b *frameBuffer, setting exposing) {
 	c.exposer.expose(c.sensor, setting, c.sensor.replayed(b.trailer.Sequence), &b.picture)
 }
 
-// render returns bytes [from, to) of the frame of b, at most pieceBytes of them, in memory that the next call uses again.
-func (c *camera) render(b *frameBuffer, from, to int) []byte {
-	p, pixels := c.piece[:to-from], c.sensor.FrameBytes()
+// load implements streamSource. It makes the bytes that next has returned.
+func (c *camera) load() {
+	b, p, from := c.lent, c.piece[:c.lending], c.from
+	if b == nil {
+		return
+	}
+	pixels := c.sensor.FrameBytes()
 	if from < pixels {
-		here := p[:min(to, pixels)-from]
+		here := p[:min(from+len(p), pixels)-from]
 		c.sensor.readFrame(b.trailer.Sequence, b.pixels, from, here)
-		if fresh := from + len(here) - c.summed; fresh > 0 && !c.sensor.cfg.Bare {
-			c.sum = fpga.AddPixels(c.sum, here[len(here)-fresh:])
-			c.summed += fresh
+		if fresh := from + len(here) - b.summed; fresh > 0 && !c.sensor.cfg.Bare {
+			b.trailer.PixelCRC = fpga.AddPixels(b.trailer.PixelCRC, here[len(here)-fresh:])
+			b.summed += fresh
 		}
 	}
-	if to > pixels {
-		t := b.trailer
-		t.PixelCRC = c.sum
-		raw, _ := t.AppendBinary(c.raw[:0]) // never fails
+	if from+len(p) > pixels {
+		raw, _ := b.trailer.AppendBinary(c.raw[:0]) // never fails
 		copy(p[max(pixels-from, 0):], raw[max(from-pixels, 0):])
 	}
-	return p
 }
 
 func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fpga.Trailer {
@@ -273,7 +276,7 @@ func (c *camera) trailer(seq uint64, begin time.Time, exposure time.Duration) fp
 
 func (c *camera) freeBuffer() *frameBuffer {
 	for i := range c.buffers {
-		if !c.buffers[i].used {
+		if !c.buffers[i].used && &c.buffers[i] != c.lent {
 			return &c.buffers[i]
 		}
 	}
@@ -311,7 +314,7 @@ func (c *camera) detach() {
 	c.packet = packet{}
 }
 
-// reset implements streamSource.
+// reset implements streamSource. A lent buffer stays out of use until it is returned.
 func (c *camera) reset() {
 	c.runs++
 	c.lines = time.Time{}
@@ -327,6 +330,7 @@ func (c *camera) reset() {
 
 // next implements streamSource. A forced end of a packet is one last beat.
 func (c *camera) next(n int) (p []byte, eop bool) {
+	c.lent = nil
 	if c.closing && n > 0 {
 		return c.pad[:min(n, BeatBytes)], true
 	}
@@ -350,7 +354,8 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 		end = min(c.sent+BeatBytes, end)
 		c.last = true
 	}
-	return c.render(c.full[0], c.sent, end), c.last || end == length && !c.unended
+	c.lent, c.from, c.lending = c.full[0], c.sent, end-c.sent
+	return c.piece[:c.lending], c.last || end == length && !c.unended
 }
 
 // beginPacket opens the packet of the first frame in the frame memory, and makes the frame an opportunity for faults.
@@ -386,6 +391,7 @@ func (c *camera) taken(n int) {
 		c.unclosed, c.closing = n == 0, n == 0
 		return
 	}
+	c.lent = nil
 	if n == 0 {
 		c.empty = false
 		return

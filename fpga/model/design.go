@@ -143,6 +143,9 @@ func (c *designCamera) next(n int) (p []byte, eop bool) {
 	return c.rest[:n], c.eop && n == len(c.rest)
 }
 
+// load implements streamSource.
+func (*designCamera) load() {}
+
 // taken implements streamSource.
 func (c *designCamera) taken(n int) {
 	c.rest = c.rest[min(n, len(c.rest)):]

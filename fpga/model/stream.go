@@ -8,8 +8,10 @@ import "context"
 // returned by next are lent and must not change until taken is called.
 type streamSource interface {
 	// next returns up to n bytes that can be sent now, and whether they end a packet: no bytes and false if there are
-	// none, no bytes and true for an empty packet.
+	// none, no bytes and true for an empty packet. The bytes are valid after load.
 	next(n int) (p []byte, eop bool)
+	// load is called, without Device.mu, before the bytes are read.
+	load()
 	// taken is called when the first n of the bytes that next returned have been sent. It ends the loan.
 	taken(n int)
 	// detach is called when the channel's Run bit has fallen.
@@ -48,6 +50,7 @@ func (e *engine) receive(ctx context.Context, c *descriptor) bool {
 	if len(p) == 0 && !eop && c.length > 0 {
 		return false
 	}
+	e.source.load()
 	if late.on && late.variant(3) == writeBackEarly {
 		e.streamBack(c.src, w.filled+len(p), eop, late)
 		if !e.pause(ctx, late.between(1, 4)) {
@@ -155,6 +158,9 @@ func (f *fifo) push(p []byte, eop bool) {
 	}
 	f.reader.kick()
 }
+
+// load implements streamSource.
+func (*fifo) load() {}
 
 func (f *fifo) next(n int) (p []byte, eop bool) {
 	at := f.rd % fifoBytes

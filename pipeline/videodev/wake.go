@@ -25,6 +25,7 @@ type Wake struct {
 	waits atomic.Bool // a Wait is in progress, or begins
 
 	// of the goroutine that waits
+	asks   func(begins bool)
 	fd     int // of the file in epoll; -1: none
 	what   int16
 	limit  time.Duration // after which the deadline of epoll was set; 0: it has passed
@@ -41,16 +42,22 @@ func NewWake() (*Wake, error) {
 	if err := unix.SetNonblock(fd, true); err != nil { // for os.File to use the runtime's poller
 		return nil, errors.Join(os.NewSyscallError("fcntl", err), unix.Close(fd))
 	}
-	w := &Wake{epoll: os.NewFile(uintptr(fd), "epoll"), fd: -1}
+	w := &Wake{epoll: os.NewFile(uintptr(fd), "epoll"), fd: -1, asks: func(bool) {}}
 	if w.conn, err = w.epoll.SyscallConn(); err != nil {
 		return nil, errors.Join(err, w.epoll.Close())
 	}
 	w.look = func(epoll uintptr) bool {
+		w.asks(true)
+		defer w.asks(false)
 		w.ready, _ = unix.EpollWait(int(epoll), w.events[:], 0) // an error is seen by the next call of EpollCtl
 		return w.ready > 0 || w.set.Load()
 	}
 	return w, nil
 }
+
+// Watch makes Waits call asks before and after system calls in which the kernel asks the driver for events. These calls
+// do not wait, unless the driver hangs. Only the goroutine that waits may call Watch.
+func (w *Wake) Watch(asks func(begins bool)) { w.asks = asks }
 
 // Set ends the current Wait, or the next one. It is safe for concurrent use.
 func (w *Wake) Set() {
@@ -125,6 +132,8 @@ func (w *Wake) Forget() {
 }
 
 func (w *Wake) control(operation, fd int, e *unix.EpollEvent) (err error) {
+	w.asks(true)
+	defer w.asks(false)
 	return errors.Join(w.conn.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), operation, fd, e) }), err)
 }
 

@@ -12,6 +12,9 @@ import (
 	"github.com/tegracast/tegracast/pipeline/rtp/send"
 )
 
+// headers is by how much RTP, UDP, IP and Ethernet lengthen raw video in packets of 1500 bytes.
+const headers = 1.07
+
 // sending estimates whether the processors can send the raw streams of the service's configuration.
 func (p patient) sending() (list []finding) {
 	processors := 0
@@ -35,11 +38,11 @@ func (p patient) sending() (list []finding) {
 		return nil
 	case need > processors:
 		return []finding{{
-			"sending", isWarning, fmt.Sprintf("%s processors, and there are %d: frames may be lost", says, processors),
+			"sending", isWarning, fmt.Sprintf("%s processors, and this machine has %d: frames may be lost", says, processors),
 			"send to fewer destinations or to a multicast group, or lower rate or size",
 		}}
 	}
-	return []finding{{"sending", isGood, fmt.Sprintf("%s of %d processors", says, processors), ""}}
+	return []finding{{"sending", isGood, fmt.Sprintf("%s of this machine's %d processors", says, processors), ""}}
 }
 
 // rawBits returns the bits per second that an output sends to all its destinations, or 0 if it sends no raw video or its
@@ -54,5 +57,5 @@ func rawBits(c *config.Appliance, o *config.Output) float64 {
 	if err != nil || own.Rate.Num == 0 {
 		return 0
 	}
-	return 8 * float64(own.Size()) / own.Rate.Period().Seconds() * float64(len(k.Destinations))
+	return 8 * headers * float64(own.Size()) / own.Rate.Period().Seconds() * float64(len(k.Destinations))
 }

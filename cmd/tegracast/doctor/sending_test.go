@@ -20,9 +20,9 @@ func TestSending(t *testing.T) {
 		grade                    grade
 		says                     string
 	}{
-		{3, 8, "raw", isGood, "raw streams of 6.1 Gb/s to all destinations need about 1 of 8 processors"},
-		{50, 16, "raw", isGood, "101.1 Gb/s to all destinations need about 12 of 16 processors"},
-		{50, 8, "raw", isWarning, "need about 12 processors, and there are 8: frames"},
+		{3, 8, "raw", isGood, "raw streams of 6.5 Gb/s to all destinations need about 1 of this machine's 8 processors"},
+		{50, 16, "raw", isGood, "Gb/s to all destinations need about 13 of this machine's 16 processors"},
+		{50, 8, "raw", isWarning, "need about 13 processors, and this machine has 8: frames"},
 		{50, 1, "jpeg", "", ""},
 	} {
 		var list []string

@@ -110,11 +110,14 @@ func (d *destination) ahead() int {
 	return d.way.ahead
 }
 
-// push sends packets before to, until the socket buffer is full or the train is given up. For a connection it may send
-// none, until there are more of them.
-func (d *destination) push(t *train, to int) {
+// push sends packets before to, until the socket buffer is full or the train is given up. If the kernel paces, they leave
+// at departure. For a connection push may send none, until there are more of them.
+func (d *destination) push(t *train, to int, departure time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.way.departure != nil {
+		d.way.departure.next = departure
+	}
 	if d.line != nil {
 		to = d.line.portion(t, d.progress.next, to)
 	}

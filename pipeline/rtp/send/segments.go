@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -96,7 +95,7 @@ func (s *segments) prepare(i int, t *train, from, to int) (packets int) {
 		m.ControlLen += uint64(len(c.segment))
 	}
 	if s.departure != nil {
-		ne.PutUint64(c.time[16:], uint64(s.departure.at(time.Duration(t.departure.Load()))))
+		ne.PutUint64(c.time[16:], uint64(s.departure.at(s.departure.next)))
 		m.Control = uintptr(unsafe.Pointer(&c.time))
 		m.ControlLen += uint64(len(c.time))
 	}

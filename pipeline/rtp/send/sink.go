@@ -108,7 +108,9 @@ func (j job) inFlight() bool { return j.train.inFlight.Load() > 0 }
 // that the kernel is sending from their own memory. It returns after it has sent the frames that it holds, and BYE by
 // RTCP.
 func (s *Sink) Run(ctx context.Context, q *pipeline.Queue) error {
-	return s.sendFrames(ctx, q, func(send func()) { s.config.Threads.startTurn(&s.sender.turn, s.sender.bits, send) })
+	return s.sendFrames(ctx, q, func(send func()) {
+		s.config.Threads.startTurn(&s.sender.turn, s.sender.bits*float64(max(1, len(*s.sender.dests.Load()))), send)
+	})
 }
 
 // sendFrames is Run with a function begin that calls send in the sender's turn.

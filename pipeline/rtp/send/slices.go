@@ -102,13 +102,21 @@ func (t *train) await(from int, turn *turn) (to int, err error) {
 		g.packer.Seal(t.Train, g.frame)
 		return t.Len(), nil
 	}
-	perLine := g.packer.Packets(1)
-	g.waited = g.frame.Lines() <= from/perLine
-	lines, err := g.lines(from/perLine+1, turn)
+	g.waited = t.waits(from)
+	lines, err := g.lines(from/g.packer.Packets(1)+1, turn)
 	if err != nil {
 		return 0, err
 	}
 	return min(g.packer.Packets(lines), t.Len()-1), nil
+}
+
+// waits reports whether await would wait for lines now.
+func (t *train) waits(from int) bool {
+	g := &t.filling
+	if from == t.Len()-1 {
+		return g.frame.Filling()
+	}
+	return g.frame.Lines() <= from/g.packer.Packets(1)
 }
 
 // lines waits until n lines have arrived, while other turns use the thread.

@@ -32,19 +32,16 @@ func TestATeamSends(t *testing.T) {
 	peer := stall(t, (*s.sender.dests.Load())[dests-2])
 	m := &s.sender.team
 	for i := range trains {
-		m.load = []float64{0.1, 0.9, 7, 7}[i%4] // one thread, two, and all four
+		setLoad(m, []float64{0.1, 0.9, 7, 7}[i%4]) // one thread, two, and all four
 		if sendTrain(s, s.trains[0]) {
 			t.Fatal("failed")
 		}
-		if i == 3 && (m.shares != 4 || len(m.helpers) != 3) {
-			t.Errorf("%d shares and %d helpers, want one share for each of 4 threads", m.shares, len(m.helpers))
-		}
-		used := map[*thread]bool{s.sender.turn.thread.Load(): true}
+		used := map[*thread]bool{}
 		for _, h := range m.helpers {
 			used[h.turn.thread.Load()] = true
 		}
-		if i == 3 && len(used) < 2 {
-			t.Error("the helpers are on the sender's own thread")
+		if i == 3 && (m.shares() != 4 || len(used) != 3) {
+			t.Errorf("%d shares, the helpers on %d threads", m.shares(), len(used))
 		}
 		if i == 5 {
 			if err := s.Remove(addrs[dests-1]); err != nil {
@@ -88,11 +85,52 @@ func TestATeamSends(t *testing.T) {
 			t.Fatalf("%d threads remain", left)
 		}
 	}
+	if load := threads.addLoad(0); load > 1e-9 || load < -1e-9 {
+		t.Errorf("a load of %v remains", load)
+	}
+}
+
+func setLoad(m *team, load float64) {
+	m.threads.addLoad(load - m.load)
+	m.load = load
+}
+
+// TestHelpersKeepTheSchedule checks when helpers send: with the sender, never more than maxBehind bursts without a pause
+// when they are behind, and at once what has no schedule or leaves later by itself.
+func TestHelpersKeepTheSchedule(t *testing.T) {
+	const interval = time.Millisecond
+	h := &helper{}
+	now := time.Hour
+	if at := h.schedule(&burst{departure: now - interval/4, interval: interval}, now); at != now-interval/4 {
+		t.Errorf("a burst in time is due at %v", at-now)
+	}
+	late := 0
+	for range 20 { // 20 bursts that were due long ago
+		at := h.schedule(&burst{departure: now - time.Second, interval: interval}, now)
+		if at <= now {
+			late++
+		}
+		now = max(now, at)
+	}
+	if late > maxBehind+1 {
+		t.Errorf("%d late bursts without a pause", late)
+	}
+	if took := now - time.Hour; took < 7*interval || took > 10*interval {
+		t.Errorf("20 late bursts take %v, want about half an interval each", took)
+	}
+	for _, b := range []burst{{departure: now + time.Second}, {departure: now + time.Second, interval: interval, early: true}} {
+		if at := h.schedule(&b, now); at != now {
+			t.Errorf("%+v waits for %v", b, at-now)
+		}
+	}
 }
 
 // TestATeamGrowsAndShrinks checks how many shares a load makes.
 func TestATeamGrowsAndShrinks(t *testing.T) {
-	m := &team{threads: NewThreads(8), shares: 1}
+	_, addr := listener(t)
+	threads := NewThreads(8)
+	s := testSink(t, Config{Destinations: []string{addr}, Threads: threads}, rtptest.Format(t, pipeline.UYVY, 320, 240, 100))
+	m := &s.sender.team
 	for _, step := range []struct {
 		load         float64
 		dests, after int
@@ -109,11 +147,11 @@ func TestATeamGrowsAndShrinks(t *testing.T) {
 		{0.3, 2, calmTrains, 1},
 	} {
 		for range step.after {
-			m.load = step.load
+			setLoad(m, step.load)
 			m.divide(step.dests)
 		}
-		if m.shares != step.shares {
-			t.Fatalf("%+v: %d shares", step, m.shares)
+		if m.shares() != step.shares {
+			t.Fatalf("%+v: %d shares", step, m.shares())
 		}
 	}
 }

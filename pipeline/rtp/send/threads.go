@@ -21,6 +21,7 @@ type Threads struct {
 
 	mu   sync.Mutex
 	list []*thread
+	load float64 // processors that sending takes
 }
 
 // NewThreads returns a pool for the given number of processors. Threads run only while there are streams.
@@ -58,7 +59,7 @@ type thread struct {
 type turn struct {
 	thread atomic.Pointer[thread]
 	bits   float64       // bit rate of the stream in bits per second, to all destinations; 0 if unknown
-	apart  *turn         // on whose thread it should not be; nil: on any
+	apart  []*turn       // on whose threads it should not be
 	send   func()        // returns when moves returns true, or when the stream has ended
 	to     *thread       // thread to which the stream is to move; nil if it stays
 	due    time.Duration // when it continues, by the monotonic clock
@@ -98,12 +99,12 @@ func (t *turn) setBits(bits float64) {
 // choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
 // if possible; otherwise the one with the fewest bits, full threads last. The caller must hold mu.
 func (s *Threads) choose(t *turn) *thread {
-	var best, not *thread
-	if t.apart != nil {
-		not = t.apart.thread.Load()
+	var best *thread
+	apart := func(l *thread) bool {
+		return slices.ContainsFunc(t.apart, func(o *turn) bool { return o.thread.Load() == l })
 	}
 	for _, l := range s.list {
-		if l != not && !l.full && l.bits+t.bits <= fullThread && (best == nil || l.bits > best.bits) {
+		if !apart(l) && !l.full && l.bits+t.bits <= fullThread && (best == nil || l.bits > best.bits) {
 			best = l
 		}
 	}
@@ -118,18 +119,30 @@ func (s *Threads) choose(t *turn) *thread {
 		return l
 	}
 	return slices.MinFunc(s.list, func(a, b *thread) int {
-		switch {
-		case a == not:
-			return 1
-		case b == not:
-			return -1
-		case a.full == b.full:
-			return cmp.Compare(a.bits, b.bits)
-		case a.full:
-			return 1
+		if apart(a) != apart(b) {
+			return order(apart(a))
 		}
-		return -1
+		if a.full != b.full {
+			return order(a.full)
+		}
+		return cmp.Compare(a.bits, b.bits)
 	})
+}
+
+// order returns how something compares that is worse than the other, or better.
+func order(worse bool) int {
+	if worse {
+		return 1
+	}
+	return -1
+}
+
+// addLoad adds to the number of processors that sending takes, and returns it.
+func (s *Threads) addLoad(processors float64) float64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.load += processors
+	return s.load
 }
 
 // relieve moves half of the streams of l to threads that are not full, as long as there is one or a new one can be
@@ -138,16 +151,19 @@ func (s *Threads) relieve(l *thread) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l.full = true
-	for _, t := range l.turns[:len(l.turns)/2] {
+	left := len(l.turns) / 2
+	for _, t := range l.turns {
 		if t.moves() { // already about to move
-			continue
+			left--
 		}
-		to := s.choose(t)
-		if to.full {
+		if left <= 0 {
 			return
 		}
-		to.countTurn(t)
-		t.move(to)
+		if to := s.choose(t); !t.moves() && !to.full {
+			to.countTurn(t)
+			t.move(to)
+			left--
+		}
 	}
 }
 

@@ -19,7 +19,7 @@ type train struct {
 	*rtp.Train
 	came      time.Duration // when the frame could be sent, by the monotonic clock; 0: when Send is called
 	began     time.Duration // when its first packet was handed to the kernel, by the same clock
-	departure atomic.Int64  // departure time of the packets being sent, in ns by the same clock
+	departure time.Duration // of the latest burst, by the same clock
 	filling   fillingFrame  // for a filling frame
 	inFlight  atomic.Int32  // MSG_ZEROCOPY messages that the kernel has not finished with; until it has, the frame must be kept
 }
@@ -75,10 +75,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		pacer: pacer{clock: newClock()}, adaptation: newAdaptation(c),
 	}
 	x.pacer.turn = &x.turn
-	x.team = team{sender: x, threads: c.Threads, shares: 1, group: maxBehind}
-	if c.Pacing == PaceNarrow {
-		x.team.group = 1
-	}
+	x.team.init(x)
 	if c.Payload == rtp.Results {
 		x.buffer = rtp.MaxResults
 	}
@@ -108,7 +105,11 @@ func (x *transmitter) Add(dest Destination) error {
 	if err != nil {
 		return err
 	}
-	return x.attach(d)
+	if err := x.attach(d); err != nil {
+		return err
+	}
+	x.warnLink(d)
+	return nil
 }
 
 // Remove removes the destination that was added with this name or address. It may be called while trains are being
@@ -149,6 +150,9 @@ func (x *transmitter) Exchange(gone, fresh []Destination) error {
 	for _, d := range opened {
 		errs = append(errs, x.attach(d))
 	}
+	for _, d := range opened {
+		x.warnLink(d)
+	}
 	return errors.Join(errs...)
 }
 
@@ -159,7 +163,11 @@ func (x *transmitter) warn(d *destination) {
 			"bytes", d.socket.buffer, "wanted", x.buffer,
 			"remedy", fmt.Sprintf("sysctl -w net.core.wmem_max=%d", x.buffer))
 	}
-	bits := x.bits
+}
+
+// warnLink logs if the interface of d, which has been attached, is too slow for the stream to all destinations on it.
+func (x *transmitter) warnLink(d *destination) {
+	bits := 0.0
 	for _, o := range *x.dests.Load() {
 		if o.socket.link == d.socket.link {
 			bits += x.bits
@@ -193,7 +201,7 @@ func (x *transmitter) Send(t *train) (failed bool) {
 	if done := t.Done(); !done.IsZero() {
 		since, now := time.Since(done), x.pacer.now()
 		x.first.Observe(since - (now - t.began))
-		x.last.Observe(since + max(0, time.Duration(t.departure.Load())-now))
+		x.last.Observe(since + max(0, t.departure-now))
 	}
 	served, good := 0, 0
 	for _, d := range dests {
@@ -254,6 +262,9 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		from := to
 		to = min(from+x.step(k), t.Len())
 		if t.filling.frame != nil {
+			if t.waits(from) {
+				x.team.give()
+			}
 			there, err := t.await(from, &x.turn)
 			if err != nil {
 				return err
@@ -262,16 +273,14 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 		}
 		x.delay(k, to-from, x.pacer.now(), t.filling.waited)
 		x.hasten(t, from)
-		var departure time.Duration
 		if most > 0 {
-			departure = x.pacer.ahead(k, most)
+			t.departure = x.pacer.ahead(k, most)
 		} else {
 			x.pacer.wait(k)
-			departure = x.pacer.now()
+			t.departure = x.pacer.now()
 		}
-		t.departure.Store(int64(departure))
-		x.bucket.add(to-from, departure)
-		x.team.push(t, to)
+		x.bucket.add(to-from, t.departure)
+		x.team.push(t, to, t.departure, most > 0)
 		if from == 0 {
 			t.began = x.pacer.now()
 			x.sums.sumTrain(t)
@@ -312,7 +321,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 			x.turn.until(now + fullPause)
 		}
 		for _, d := range dests {
-			if d.push(t, t.Len()); last && d.progress.open(t.Len()) {
+			if d.push(t, t.Len(), t.departure); last && d.progress.open(t.Len()) {
 				d.giveUp(t, d.late())
 			}
 		}

@@ -21,6 +21,7 @@ type departure struct {
 	name   string
 	lead   time.Duration // delay added to all packets, because etf drops packets that arrive after their time
 	offset time.Duration // from the monotonic clock to this clock
+	next   time.Duration // of the packets to be sent, by the monotonic clock
 }
 
 var departures = []departure{
