@@ -190,9 +190,14 @@ func (c *Card) resetFunction(since time.Time) error {
 // the counter may have gone back. It reports whether the counter has stepped. A Discipline, if there is one, usually
 // updates the map before that.
 func (c *Card) mapTime(read func() uint64, back bool) (stepped bool) {
-	stepped = (back || c.clock.due(time.Now())) && c.clock.Update(read, false)
-	if d := c.discipline.Load(); d != nil && stepped {
+	due, d := c.clock.due(time.Now()), c.discipline.Load()
+	stepped = (back || due) && c.clock.Update(read, false)
+	switch {
+	case d == nil:
+	case stepped:
 		d.mend()
+	case due:
+		d.settleStale(time.Now())
 	}
 	return stepped
 }

@@ -57,7 +57,12 @@ type Discipline struct {
 	told   pipeline.ClockState
 	far    bool // it was logged that the counter is far ahead
 	faults pipeline.FaultLog
-	unsaid []func() // what say logs
+
+	records sync.Mutex    // guards unsaid; nothing is waited for while it is held
+	unsaid  []func()      // what say logs
+	wake    chan struct{} // there is something to say
+	over    chan struct{} // closed when nothing more will be said
+	silent  chan struct{} // closed when everything was said
 
 	latest atomic.Pointer[madeReport]
 }
@@ -81,10 +86,14 @@ func (c *Card) Follow(cfg DisciplineConfig) *Discipline {
 		cfg.Logger = slog.Default()
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	d := &Discipline{cfg: cfg, card: c, cancel: cancel, ended: make(chan struct{}), first: make(chan struct{})}
+	d := &Discipline{
+		cfg: cfg, card: c, cancel: cancel, ended: make(chan struct{}), first: make(chan struct{}),
+		wake: make(chan struct{}, 1), over: make(chan struct{}), silent: make(chan struct{}),
+	}
 	d.tell(pipeline.ClockReport{State: pipeline.ClockWaiting})
 	c.discipline.Store(d)
 	go d.run(ctx)
+	go d.speak()
 	select {
 	case <-d.first:
 	case <-time.After(firstLook):
@@ -99,15 +108,22 @@ func (d *Discipline) Close() error {
 	d.card.discipline.Store(nil)
 	d.mu.Lock()
 	d.settle()
-	d.closed = true
+	if !d.closed {
+		d.closed = true
+		close(d.over)
+	}
 	d.mu.Unlock()
-	d.say()
+	limit := time.After(lastLook)
 	select {
 	case <-d.ended:
-		return nil
-	case <-time.After(lastLook):
+	case <-limit:
 		return fmt.Errorf("the clock %s does not answer: it is left to the end of the process", d.cfg.Name)
 	}
+	select {
+	case <-d.silent:
+	case <-limit: // the log takes nothing, which it cannot be told
+	}
+	return nil
 }
 
 // Report returns the state of the clock that the card's counter follows, as far as it is known now, or nil if it
@@ -142,10 +158,23 @@ func (d *Discipline) run(ctx context.Context) {
 		if n == 0 {
 			close(d.first)
 		}
-		d.say()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// speak logs what there is to say, until Close. A log that takes nothing stops nothing else.
+func (d *Discipline) speak() {
+	defer close(d.silent)
+	for {
+		select {
+		case <-d.wake:
+			d.say()
+		case <-d.over:
+			d.say()
 			return
 		}
 	}
@@ -171,11 +200,14 @@ func (d *Discipline) read() (p pair, err error) {
 		d.closeSource()
 		return pair{}, err
 	}
-	if ns <= 0 {
-		return pair{}, fmt.Errorf("%s has a time before 1970: set it, for instance by ptp4l", d.cfg.Name)
+	if ns < longAgo {
+		return pair{}, fmt.Errorf("%s has a time of %d, as if nobody had set it: set it, for instance by ptp4l", d.cfg.Name, time.Unix(0, ns).UTC().Year())
 	}
 	return pair{at, uint64(ns), unsure}, nil
 }
+
+// longAgo is a time, in ns since 1970, before which no clock is set: one that nobody has set may count from 1970.
+const longAgo = 10 * 365 * 24 * int64(time.Hour)
 
 // errNotSet means that the FPGA's counter cannot be set.
 var errNotSet = errors.New("the FPGA's counter cannot be set")
@@ -330,6 +362,18 @@ func (d *Discipline) settle() {
 	}
 }
 
+// settleStale is settle if no reading has come for long, as while the clock does not answer. Frames call it.
+func (d *Discipline) settleStale(now time.Time) {
+	if now.Sub(d.latest.Load().made) < settleAfter || !d.mu.TryLock() {
+		return
+	}
+	defer d.mu.Unlock()
+	d.settle()
+}
+
+// settleAfter is the time without a reading after which the counter must not go on with what was meant for one second.
+const settleAfter = 3 * pairEvery
+
 // change steps the counter, and gives it the servo's rate. clock.reading must be held.
 func (d *Discipline) change(step time.Duration) {
 	rate := int32(math.Round(d.servo.rate))
@@ -408,21 +452,27 @@ func (d *Discipline) tell(r pipeline.ClockReport) {
 // mostUnsaid is the number of records that wait for a log. The later ones are lost if it takes nothing.
 const mostUnsaid = 16
 
-// log has say log a record: frames wait for the lock, which must be held, and must not wait for a log that takes nothing.
+// log has say log a record: frames wait for mu, which may be held, and must not wait for a log that takes nothing.
 func (d *Discipline) log(level slog.Level, text string, fields ...any) {
+	d.records.Lock()
 	if len(d.unsaid) < mostUnsaid {
 		d.unsaid = append(d.unsaid, func() {
 			d.cfg.Logger.Log(context.Background(), level, text, append([]any{"clock", d.cfg.Name}, fields...)...)
 		})
 	}
+	d.records.Unlock()
+	select {
+	case d.wake <- struct{}{}:
+	default:
+	}
 }
 
-// say logs what log was given. The lock must not be held.
+// say logs what log was given.
 func (d *Discipline) say() {
-	d.mu.Lock()
+	d.records.Lock()
 	list := d.unsaid
 	d.unsaid = nil
-	d.mu.Unlock()
+	d.records.Unlock()
 	for _, log := range list {
 		log()
 	}

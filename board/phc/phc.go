@@ -25,6 +25,8 @@ type Clock struct {
 	kernel kernel
 	path   string
 	way    int // index of the one of ways that has worked last
+	best   int // index of the one that is tried first
+	failed int // failures of that one in a row
 }
 
 // way is a way to read the adapter's clock and the machine's at one moment.
@@ -111,15 +113,23 @@ func (c *Clock) Read() (ns int64, at time.Time, unsure time.Duration, err error)
 // 5 µs are for the time from reading one to reading the other.
 func slew(passed time.Duration) time.Duration { return 5*time.Microsecond + passed/1000 }
 
-// sample reads both clocks in the way that has worked last, or else in the next one that works. If none does, the error is
-// that of the first way that the adapter knows: a driver may know a call and fail in it for good.
+// mostFailures is the number of failures in a row after which a way is not tried any more: a driver may know a call and
+// fail in it for good.
+const mostFailures = 8
+
+// sample reads both clocks in the best way that works. If none does, the error is that of the first way that the adapter
+// knows.
 func (c *Clock) sample() (s sample, err error) {
 	name := ""
 	for i := range ways {
-		way := (c.way + i) % len(ways)
+		way := (c.best + i) % len(ways)
 		s, e := ways[way].read(c.kernel)
 		if e == nil {
-			c.way = way
+			if c.way = way; way == c.best {
+				c.failed = 0
+			} else if c.failed++; unknown(err) || c.failed == mostFailures {
+				c.best, c.failed = way, 0
+			}
 			return s, nil
 		}
 		if err == nil || unknown(err) {

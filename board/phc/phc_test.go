@@ -164,19 +164,24 @@ func TestACallThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, x := range []struct {
-		fails uintptr
-		way   string
-		calls int
-	}{{0, "PTP_SYS_OFFSET_EXTENDED", 2}, {0, "PTP_SYS_OFFSET_EXTENDED", 1}, {callExtended, "PTP_SYS_OFFSET", 2}, {0, "PTP_SYS_OFFSET", 1}} {
-		if x.fails != 0 {
-			d.wrong[x.fails] = unix.EBUSY
-		}
+	read := func(way string, calls int) {
+		t.Helper()
 		before := d.calls
-		if _, _, _, err := c.Read(); err != nil || c.Way() != x.way || d.calls != before+x.calls {
-			t.Errorf("%+v: %v, by %s with %d calls", x, err, c.Way(), d.calls-before)
+		if _, _, _, err := c.Read(); err != nil || c.Way() != way || d.calls != before+calls {
+			t.Errorf("%v, by %s with %d calls; want %s with %d", err, c.Way(), d.calls-before, way, calls)
 		}
 	}
+	read("PTP_SYS_OFFSET_EXTENDED", 2)
+	delete(d.wrong, callPrecise) // it was a moment
+	read("PTP_SYS_OFFSET_PRECISE", 1)
+	d.wrong[callPrecise] = unix.EIO // for good
+	for range mostFailures {
+		read("PTP_SYS_OFFSET_EXTENDED", 2)
+	}
+	read("PTP_SYS_OFFSET_EXTENDED", 1)
+	d.wrong[callExtended] = unix.EOPNOTSUPP // as it always will be
+	read("PTP_SYS_OFFSET", 2)
+	read("PTP_SYS_OFFSET", 1)
 	d.wrong[callOffset] = unix.ENODEV
 	if _, _, _, err := c.Read(); !errors.Is(err, unix.ENODEV) {
 		t.Errorf("when all fail: %v", err)

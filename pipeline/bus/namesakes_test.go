@@ -55,7 +55,8 @@ func TestBoardsOfOneName(t *testing.T) {
 			for _, p := range boards {
 				p.Health(Condition{Every: time.Second})
 			}
-			return len(others(0)) > 0 && len(others(1)) > 0
+			const warns = "under this board's name" // after the board is known
+			return len(others(0)) > 0 && len(others(1)) > 0 && logs[0].count(warns) > 0 && logs[1].count(warns) > 0
 		})
 		if !slices.Equal(others(0), []string{boards[1].hexID()}) || !slices.Equal(others(1), []string{boards[0].hexID()}) || len(others(2)) != 0 {
 			t.Errorf("%s sees %q, %s sees %q, another sees %q", boards[0].hexID(), others(0), boards[1].hexID(), others(1), others(2))

@@ -13,18 +13,21 @@ import (
 
 // clock checks the machine's clock, and that of a network adapter if the service's configuration names one.
 func (p patient) clock() []finding {
-	list := []finding{{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}}
-	if p.synchronised() {
-		list[0] = finding{"time", isGood, "the clock is synchronised", ""}
+	path, phc := "", false
+	if c, err := p.config(); err == nil && c.Clock != nil { // recordings and serve tell of the error
+		path, phc = c.Clock.PHC()
 	}
-	c, err := p.config()
-	if err != nil || c.Clock == nil {
-		return list // recordings and serve tell of the error
+	f := finding{"time", isGood, "the clock is synchronised", ""}
+	if !p.synchronised() {
+		f = finding{"time", isWarning, "the clock is not synchronised: other machines cannot use the frames' times", "timedatectl set-ntp true"}
+		if phc { // an NTP client would compete with it
+			f.Detail, f.Command = f.Detail+": let phc2sys set it from "+path, ""
+		}
 	}
-	if path, is := c.Clock.PHC(); is {
-		list = append(list, p.adapterClock(path))
+	if !phc {
+		return []finding{f}
 	}
-	return list
+	return []finding{f, p.adapterClock(path)}
 }
 
 // An adapterTime is a reading of the clock of a network adapter.
@@ -48,7 +51,7 @@ func (p patient) adapterClock(path string) finding {
 	r, err := p.adapterTime(path)
 	switch {
 	case errors.Is(err, fs.ErrPermission):
-		return finding{what, isWarning, "clock.source: " + err.Error(), "udevadm control --reload; udevadm trigger --subsystem-match=ptp"}
+		return finding{what, isWarning, "clock.source: " + err.Error() + ": only root and the group tegracast may read it", "usermod -a -G tegracast " + p.user}
 	case err != nil:
 		return finding{what, isWarning, "clock.source: " + err.Error() + ": use another adapter, or source: system", ""}
 	}

@@ -107,7 +107,7 @@ type Group struct {
 	Complete   uint64        `json:"complete"`         // groups with a frame of each source
 	Incomplete uint64        `json:"incomplete"`       // groups in which a frame is missing
 	Open       int           `json:"open"`             // groups that are not decided yet
-	Missed     uint64        `json:"missed_triggers"`  // instants at which the program was too late to trigger the sources
+	Missed     uint64        `json:"missed_triggers"`  // instants at which the program was too late to trigger at least one source
 	Refused    uint64        `json:"refused_triggers"` // triggers that a source could not take
 	Members    []GroupMember `json:"members"`
 	Recent     []GroupGap    `json:"recent,omitempty"` // the latest incomplete groups, the newest last

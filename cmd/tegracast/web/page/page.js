@@ -189,7 +189,7 @@ function showClocks(clocks) {
   get("cards").hidden = !clocks.length;
   get("clocks").replaceChildren(...clocks.map((c) => {
     const text = c.card + " follows " + c.source + ": " + c.state + (c.offset_ns === undefined ? "" : ", offset " + amount(c.offset_ns) + " ns");
-    return element("li", text + ", rate " + c.rate_ppb + " ppb", c.offset_ns === undefined ? { class: "bad" } : {});
+    return element("li", text + ", rate " + c.rate_ppb + " ppb", Math.abs(c.offset_ns) < 1e7 ? {} : { class: "bad" });
   }));
 }
 
