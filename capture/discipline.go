@@ -170,7 +170,7 @@ func (d *Discipline) run(ctx context.Context) {
 func (d *Discipline) speak() {
 	defer close(d.silent)
 	for {
-		select {
+		select { // ends: Close closes over
 		case <-d.wake:
 			d.say()
 		case <-d.over:

@@ -28,7 +28,7 @@ func (m *groupMetrics) Collect(ch chan<- prometheus.Metric) {
 		count(desc("complete_total", "Groups with a frame of each source."), b.Complete, b.Group)
 		count(desc("incomplete_total", "Groups in which a frame is missing."), b.Incomplete, b.Group)
 		count(desc("missed_triggers_total", "Instants of a group at which the program was too late to trigger at least one of its sources."), b.Missed, b.Group)
-		count(desc("refused_triggers_total", "Triggers of a group that a source could not take, as before it starts and while it is reopened."), b.Refused, b.Group)
+		count(desc("refused_triggers_total", "Triggers of a group that a source could not take, as while it is opened."), b.Refused, b.Group)
 		for _, x := range b.Members {
 			for why, n := range x.Missing {
 				count(missing, n, b.Group, x.Source, why)
