@@ -17,7 +17,7 @@ function tell(text, kind, title = text) {
   document.title = (kind === "bad" ? title + " – " : "") + get("host").textContent;
 }
 
-// mute keeps what is shown from being taken for the present, and from being used. The element that had the focus gets it again.
+// mute keeps what is shown from being taken for the present, and from being used. The focus comes back.
 function mute(on) {
   silent = on;
   document.querySelector("main").inert = on;
@@ -41,7 +41,7 @@ function age(trouble) {
   if (!silent) mute(true);
 }
 
-// marks has the losses of each part that were acknowledged. A browser may refuse to store them: then they last as long as the page.
+// marks has the acknowledged losses of each part. They last as long as the page if the browser does not store them.
 const marks = (() => {
   try {
     return JSON.parse(localStorage.getItem("seen")) || {};
@@ -85,7 +85,7 @@ function retryText(o) {
 // unrecorded returns whether a stream is sent, but its recording has failed.
 const unrecorded = (o) => o.recording && o.recording.error;
 
-// troubles lists what an operator has to know, beside losses. Destinations with the same trouble share a line.
+// troubles lists what an operator has to know, beside losses. Destinations with one trouble share a line.
 function troubles(s) {
   const list = s.stalled ? [s.stalled] : [], places = new Map();
   for (const o of s.outputs) {
@@ -189,11 +189,11 @@ function showClocks(clocks) {
   get("cards").hidden = !clocks.length;
   get("clocks").replaceChildren(...clocks.map((c) => {
     const text = c.card + " follows " + c.source + ": " + c.state + (c.offset_ns === undefined ? "" : ", offset " + amount(c.offset_ns) + " ns");
-    return element("li", text + ", rate " + c.rate_ppb + " ppb", Math.abs(c.offset_ns) < 1e7 ? {} : { class: "bad" });
+    return element("li", text + ", rate " + c.rate_ppb + " ppb", c.offset_ns ** 2 < 1e14 ? {} : { class: "bad" });
   }));
 }
 
-// showGroups says how many groups are complete, and what the latest incomplete one lacks.
+// showGroups shows how many groups are complete, and what the latest other one lacks.
 function showGroups(groups) {
   get("grouped").hidden = !groups.length;
   get("groups").replaceChildren(...groups.map((g) => {
@@ -376,7 +376,7 @@ function adder(o, path) {
 
 // isOwn reports whether a reader is this page, which watches by WebRTC.
 const isOwn = (r) => watch && watch.session && r.session && watch.session.endsWith("/" + r.session);
-// receivingOf returns the addresses that receive an output. A server to which it is published is among the readers.
+// receivingOf returns the addresses that receive an output, with the servers to which it is published.
 const receivingOf = (o) => o.to.filter((to) => !to.includes("://") && !o.troubles[to]);
 const othersOf = (o) => o.readers.filter((r) => !isOwn(r));
 const readerText = (r) => (isOwn(r) ? "this page" : r.address) + ", " + r.by + ": " + count(r.frames, "frame") + (r.lost ? ", " + amount(r.lost) + " lost" : "");
