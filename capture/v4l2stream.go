@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 	"unsafe"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/mjpeg"
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 	"github.com/tegracast/tegracast/pipeline/videodev"
 )
 
@@ -276,7 +276,7 @@ func timesOf(b *videodev.Buffer, now time.Time) pipeline.Times {
 		return t
 	}
 	stamp := time.Duration(b.Seconds)*time.Second + time.Duration(b.Microseconds)*time.Microsecond
-	at := now.Add(stamp - clockAtStart() - now.Sub(processStart))
+	at := now.Add(stamp - v4l2Clock().Of(now))
 	const oldest = time.Minute // nothing waits for so long
 	switch {
 	case at.After(now) || now.Sub(at) > oldest:
@@ -288,18 +288,10 @@ func timesOf(b *videodev.Buffer, now time.Time) pipeline.Times {
 	return t
 }
 
-// clockAtStart returns the time of the monotonic clock at processStart, of several readings the one that took least.
-var clockAtStart = sync.OnceValue(func() (at time.Duration) {
-	best := time.Duration(math.MaxInt64)
-	for range 8 {
-		var clock unix.Timespec
-		before := time.Now()
-		_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock) // cannot fail on Linux
-		if took := time.Since(before); took < best {
-			best, at = took, time.Duration(clock.Nano())-took/2-before.Sub(processStart)
-		}
-	}
-	return at
+// v4l2Clock converts to the clock of the drivers' timestamps.
+var v4l2Clock = sync.OnceValue(func() *monotonic.Clock {
+	c := monotonic.NewClock()
+	return &c
 })
 
 // A v4l2Watch looks whether frames come.

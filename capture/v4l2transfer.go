@@ -216,7 +216,8 @@ func (t *transfer) copy(dst []byte, planes [][]byte) {
 }
 
 // colorOf returns the colorimetry of pictures as V4L2 tells it, with its defaults (V4L2_MAP_YCBCR_ENC_DEFAULT and
-// V4L2_MAP_QUANTIZATION_DEFAULT of videodev2.h). doubt says what it is instead if the pipeline has no such colours.
+// V4L2_MAP_QUANTIZATION_DEFAULT of videodev2.h). If the pipeline has no such colours, doubt names those that are used
+// instead.
 func colorOf(f pipeline.Format, l videodev.Layout) (color pipeline.Colorimetry, doubt string) {
 	if _, raw := f.Pixel.Samples(); raw {
 		return f.Color, ""

@@ -69,11 +69,10 @@ type frameBuffer struct {
 	picture
 	trailer fpga.Trailer // PixelCRC is that of the first summed bytes
 	summed  int
-	used    bool   // holds a frame, or is being filled
-	run     uint64 // camera.runs when the frame was taken
-	n       uint64 // number of the frame: the value of camera.frames before it
-	opened
-	begin time.Time // start of the readout
+	used    bool      // holds a frame, or is being filled
+	run     uint64    // camera.runs when the frame was taken
+	n       uint64    // number of the frame: the value of camera.frames before it
+	begin   time.Time // start of the readout
 }
 
 // opened holds the values of OPEN_SEQUENCE and OPEN_START for a frame.
@@ -206,10 +205,9 @@ func (c *camera) endExposure() {
 		return
 	}
 	b.used, b.run, b.n = true, run, n
-	b.opened, b.begin = opened{seq, t.Start}, begin.Add(setting.time)
+	b.trailer, b.summed, b.begin = t, 0, begin.Add(setting.time)
 	d.mu.Unlock()
 
-	b.trailer, b.summed = t, 0
 	c.fill(b, setting)
 
 	d.mu.Lock()
@@ -362,7 +360,7 @@ func (c *camera) next(n int) (p []byte, eop bool) {
 func (c *camera) beginPacket() {
 	c.open = true
 	b := c.full[0]
-	c.cameraRegisters.opened = b.opened
+	c.opened = opened{b.trailer.Sequence, b.trailer.Start}
 	c.host.beginUnit(b.n, c.size)
 	a, hit := c.host.fire(F8, "packet cut short", "packet without an end", "empty packet before the frame")
 	if !hit {

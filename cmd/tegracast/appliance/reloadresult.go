@@ -15,6 +15,7 @@ import (
 
 	"github.com/tegracast/tegracast/cmd/tegracast/folders"
 	"github.com/tegracast/tegracast/pipeline/files"
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 )
 
 // reloadTime is the time limit of callers that wait for a reload.
@@ -39,7 +40,7 @@ func (h *healthWatch) Reloads() { h.keep(outcome{}) }
 // Reload notifies the service manager that a reload begins. done reports its result to the service manager and to
 // RequestReload: nil, or the reason why the service goes on as before or ends.
 func (h *healthWatch) Reload() (done func(error)) {
-	o := outcome{Began: monotonic()}
+	o := outcome{Began: monotonic.Now().Microseconds()}
 	h.talking.Lock()
 	defer h.talking.Unlock()
 	h.reloading = time.Now()
@@ -90,7 +91,7 @@ func RequestReload(ctx context.Context, pid int, dir string) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTime, fmt.Errorf("the service has not ended its reload in %v: journalctl -u tegracast", reloadTime))
 	defer cancel()
-	asked := monotonic()
+	asked := monotonic.Now().Microseconds()
 	if err := unix.Kill(pid, unix.SIGHUP); err != nil {
 		return fmt.Errorf("SIGHUP to process %d: %w", pid, err)
 	}
@@ -123,11 +124,4 @@ func readOutcome(file string) (o outcome, err error) {
 		}
 	}
 	return o, err
-}
-
-// monotonic returns CLOCK_MONOTONIC in µs, which is the same for all processes of a machine.
-func monotonic() int64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &now) // it cannot fail
-	return now.Nano() / 1000
 }

@@ -27,9 +27,13 @@ func (p patient) cameras() (list []finding) {
 
 func cameraFinding(c videodev.Camera) finding {
 	about := fmt.Sprintf("%s: %s, driver %s", c.Path, c.About.Card, c.About.Driver)
+	var names []string
+	for _, h := range c.Holders {
+		names = append(names, h.String())
+	}
 	held := ""
-	for i, h := range c.Holders {
-		held += []string{". Held by ", ", "}[min(i, 1)] + h.String()
+	if len(names) > 0 {
+		held = ". Held by " + strings.Join(names, ", ")
 	}
 	switch {
 	case errors.Is(c.Err, fs.ErrPermission):

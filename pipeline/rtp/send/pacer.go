@@ -2,13 +2,17 @@
 
 package send
 
-import "time"
+import (
+	"time"
+
+	"github.com/tegracast/tegracast/pipeline/monotonic"
+)
 
 // A pacer spreads the bursts of a frame over time. It follows a schedule instead of counting from the actual wake-ups,
 // so that their delays do not add up. Late bursts follow each other without a pause, but at most maxBehind of them; a
 // sender that is later than that catches up at twice the rate.
 type pacer struct {
-	clock    clock
+	clock    monotonic.Clock
 	turn     *turn         // the turn whose thread sleeps
 	start    time.Duration // of the frame, by the monotonic clock
 	due      time.Duration // scheduled time of the latest burst
@@ -25,7 +29,7 @@ const (
 )
 
 // now returns the time of the monotonic clock.
-func (p *pacer) now() time.Duration { return p.clock.now() }
+func (p *pacer) now() time.Duration { return p.clock.Now() }
 
 // beginFrame starts a frame of n bursts at start, to be sent within span. most is the span of a frame that is not late.
 func (p *pacer) beginFrame(start time.Duration, n int, span, most time.Duration) {

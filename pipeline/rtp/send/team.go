@@ -6,6 +6,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 )
 
 // A team divides the destinations of a stream among threads if one has not enough time for them. The sender's own turn
@@ -176,7 +178,7 @@ func (m *team) await() {
 // run sends what the team gives the helper, until its turn moves or end is called. Other turns of the thread continue
 // between bursts.
 func (h *helper) run() {
-	clock := newClock()
+	clock := monotonic.NewClock()
 	for !h.turn.moves() && !h.ended.Load() {
 		sent := h.sent.Load()
 		if h.want.Load() == sent {
@@ -188,12 +190,12 @@ func (h *helper) run() {
 			h.turn.setBits(h.bits)
 		}
 		b := &h.team.bursts[uint32(sent)]
-		h.turn.until(h.schedule(b, clock.now()))
-		began := clock.now()
+		h.turn.until(h.schedule(b, clock.Now()))
+		began := clock.Now()
 		for _, d := range h.dests {
 			d.push(h.train, b.to, b.departure)
 		}
-		h.busy += clock.now() - began
+		h.busy += clock.Now() - began
 		if h.sent.Store(sent + 1); h.team.waits.Load() {
 			h.team.sender.turn.wake()
 		}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 )
 
 // Threads is a pool of threads shared by the streams of a process, with at most one thread per processor. A thread
@@ -50,7 +52,7 @@ type thread struct {
 
 	turns  []*turn       // used only by the thread itself, like the following fields except asleep
 	asleep atomic.Uint32 // futex(2): 1 while the thread sleeps
-	clock  clock
+	clock  monotonic.Clock
 	since  time.Duration // time of the last review
 	slept  time.Duration // time slept since then
 }
@@ -112,8 +114,8 @@ func (s *Threads) choose(t *turn) *thread {
 	case best != nil:
 		return best
 	case len(s.list) < s.most:
-		l := &thread{threads: s, clock: newClock()}
-		l.since = l.clock.now()
+		l := &thread{threads: s, clock: monotonic.NewClock()}
+		l.since = l.clock.Now()
 		s.list = append(s.list, l)
 		go ownThread(l.run)
 		return l
@@ -170,12 +172,12 @@ func (s *Threads) relieve(l *thread) {
 // run continues turns when they are due, until there are none.
 func (l *thread) run() {
 	for l.accept() {
-		now := l.clock.now()
+		now := l.clock.Now()
 		l.review(now)
 		t, due := l.first()
 		if due-now > earlyEnough {
 			l.sleep(due)
-			l.slept += l.clock.now() - now
+			l.slept += l.clock.Now() - now
 			continue
 		}
 		if t.listen {

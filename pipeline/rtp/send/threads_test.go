@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
 
@@ -54,14 +55,14 @@ func takeTurns(t *testing.T) (order []string) {
 	const longest = 500
 	s := &Threads{most: 1}
 	var turns [4]turn
-	start := monotonic() + 20*time.Millisecond
+	start := monotonic.Now() + 20*time.Millisecond
 	play := func(t *turn, name string, moments ...time.Duration) {
 		s.startTurn(t, 0, func() {
 			for _, at := range moments {
 				t.wake()
 				t.until(start + at*time.Millisecond)
 				order = append(order, name)
-				switch now := monotonic(); {
+				switch now := monotonic.Now(); {
 				case now < start+at*time.Millisecond-earlyEnough:
 					order = append(order, "too early")
 				case at < longest && now > start+longest*time.Millisecond:

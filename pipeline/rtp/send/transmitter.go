@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tegracast/tegracast/pipeline"
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 	"github.com/tegracast/tegracast/pipeline/rtp"
 )
 
@@ -72,7 +73,7 @@ const unpacedPatience = 100 * time.Millisecond
 func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 	x := &transmitter{
 		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
-		pacer: pacer{clock: newClock()}, adaptation: newAdaptation(c),
+		pacer: pacer{clock: monotonic.NewClock()}, adaptation: newAdaptation(c),
 	}
 	x.pacer.turn = &x.turn
 	x.team.init(x)

@@ -12,6 +12,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/tegracast/tegracast/pipeline/monotonic"
 )
 
 // departure describes how to tell the kernel when a packet is to leave (SO_TXTIME, tc-etf(8)): the queueing discipline
@@ -73,16 +75,16 @@ func (d departure) probe(dest netip.AddrPort, c Config, b []byte) error {
 	}
 	var control [24]byte
 	putControl(control[:], unix.SOL_SOCKET, unix.SCM_TXTIME, 8)
-	ne.PutUint64(control[16:], uint64(d.tuned().at(monotonic()+probeDelay)))
+	ne.PutUint64(control[16:], uint64(d.tuned().at(monotonic.Now()+probeDelay)))
 	if _, err := unix.SendmsgN(fd, b, control[:], nil, unix.MSG_DONTWAIT); err != nil {
 		return os.NewSyscallError("sendmsg", err)
 	}
-	sleepUntil(monotonic() + probeLook)
+	sleepUntil(monotonic.Now() + probeLook)
 	if queued(fd) == 0 {
 		return errLeft
 	}
 	for range 10 {
-		sleepUntil(monotonic() + probeDelay/2)
+		sleepUntil(monotonic.Now() + probeDelay/2)
 		if queued(fd) == 0 {
 			return nil
 		}
@@ -105,7 +107,7 @@ func (d departure) set(fd int) error {
 func (d departure) tuned() departure {
 	var t unix.Timespec
 	if d.clock != unix.CLOCK_MONOTONIC && unix.ClockGettime(d.clock, &t) == nil {
-		d.offset = time.Duration(t.Nano()) - monotonic()
+		d.offset = time.Duration(t.Nano()) - monotonic.Now()
 	}
 	return d
 }

@@ -165,7 +165,7 @@ function showBoard(s) {
     element("li", r.name + " " + r.value.toFixed(1) + " " + r.unit + (r.alarm ? ": over its limit" : ""), r.alarm ? { class: "bad" } : {})));
 }
 
-// lineText says what a line does.
+// lineText describes a GPIO line.
 function lineText(l) {
   const parts = [l.output ? (l.on ? "on" : "off") : "input"];
   const add = (n, one, many, always) => { if (n || always) parts.push(count(n, one, many)); };
