@@ -2,7 +2,7 @@
 # tegracast: `make run` streams on any Linux machine and needs Go alone; `make test` checks everything and installs what it misses.
 
 .DEFAULT_GOAL := help
-.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-unraced test-module test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
+.PHONY: help docs go setup setup-deb setup-test release run test test-units test-programs test-unraced test-module test-short test-long test-long-kernel test-long-machine test-long-streams test-long-peers test-long-packages test-long-newcomer test-long-chaos check build deb soak lint lint-kmod bench estimate bench-peers gpu-test gpu-bench fuzz needs-kernel-source test-sanitized test-sanitized-kfuzz vjetson rtl rtl-long rtl-size
 
 # What one clone compiles serves another.
 export GOFLAGS := $(shell go env GOFLAGS 2>/dev/null) -trimpath
@@ -215,6 +215,10 @@ docs: ## the words of each page that is written by hand, and of all of them: it 
 
 bench: ## benchmarks: ns a frame and a packet, ratios, allocations
 	go test -run '^$$' -bench . -benchmem ./...
+
+estimate: go ## estimates by llvm-mca, nothing measured: what the kernels for arm64 take
+	@$(call install,llvm-19 gcc-aarch64-linux-gnu)
+	@.ci/estimate
 
 bench-peers: setup-test ## what sending costs, beside GStreamer, ffmpeg, pion and C; into docs/results.md (as root, 15 min)
 	@mkdir -p bin
