@@ -56,3 +56,23 @@ func newWordCurve(s *segments) *wordCurve {
 	}
 	return c
 }
+
+// A signedCurve is the curve for vector kernels that multiply signed words: the lower and upper bytes of base, then of rise.
+// In segment j, modulo 2^16 and with 4v as a signed word,
+//
+//	T[v] = base[j] + 4v·rise[j]/2^15 rounded
+type signedCurve [4][numSegments]byte
+
+func newSignedCurve(s *segments) *signedCurve {
+	c := &signedCurve{}
+	for i := 0; i <= linearMax; {
+		j, begin, log := segmentOf(i)
+		slope := int(s.slope[j])
+		base, rise := int(s.base[j])-slope*(int(int16(4*begin))/4>>log), slope<<(13-log)
+		for k, v := range [4]int{base, base >> 8, rise, rise >> 8} {
+			c[k][j] = byte(v)
+		}
+		i += 1 << log
+	}
+	return c
+}

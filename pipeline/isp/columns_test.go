@@ -110,10 +110,10 @@ func twinColors(t *testing.T, rnd *rand.Rand, n int, p phase, curve *tone) {
 	}
 }
 
-// TestByteCurve compares the byte for every sample with the table, for both the byte tables and the word tables.
+// TestByteCurve compares the byte for every sample with the table, for the tables of bytes, of words and of signed words.
 func TestByteCurve(t *testing.T) {
 	curve := newTone(Config{})
-	c := curve.bytes
+	c, s := curve.bytes, curve.signed
 	for v := range linearMax + 1 {
 		j, _, log := segmentOf(v)
 		part := (int(int16(uint16(v)<<(15-log)))*int(c.rise[j]) + 1<<14) >> 15
@@ -124,6 +124,10 @@ func TestByteCurve(t *testing.T) {
 		got = byte((curve.words.base[j] + uint16(uint32(4*v)*uint32(curve.words.rise[j])>>16)) >> 5)
 		if want := byte((curve.table[v] + 8) >> 4); got != want {
 			t.Fatalf("sample %d in words: %d, want %d", v, got, want)
+		}
+		base, rise := int(s[0][j])|int(s[1][j])<<8, int(s[2][j])|int(s[3][j])<<8
+		if got, want := uint16(base+(int(int16(4*v))*rise+1<<14)>>15), curve.table[v]; got != want {
+			t.Fatalf("sample %d in signed words: %d, want %d", v, got, want)
 		}
 	}
 }

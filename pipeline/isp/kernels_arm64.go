@@ -42,7 +42,7 @@ func narrowNEON(dst *byte, src *uint16, n int)
 func rgb24NEON(dst *byte, red, green, blue *uint16, n, shift int)
 
 //go:noescape
-func toneNEON(row *uint16, n int, table *[4][numSegments]byte)
+func toneNEON(row *uint16, n int, c *signedCurve)
 
 //go:noescape
 func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
@@ -139,11 +139,11 @@ func rgb24Row(dst []byte, r, g, b []uint16, shift int) {
 }
 
 func toneRow(row []uint16, t *tone) {
-	if t.segments == nil {
+	if t.signed == nil {
 		toneGo(row, &t.table)
 		return
 	}
-	toneNEON(&row[0], roundUp16(len(row)), &t.segments.bytes)
+	toneNEON(&row[0], roundUp16(len(row)), t.signed)
 }
 
 func shadeRow(dst, src, upper, lower []uint16, weight *[2]int16) {

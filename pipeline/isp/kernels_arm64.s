@@ -513,16 +513,14 @@ loop:
 	BGT  loop
 	RET
 
-// func toneNEON(row *uint16, n int, table *[4][numSegments]byte)
+// func toneNEON(row *uint16, n int, c *signedCurve)
 TEXT ·toneNEON(SB), NOSPLIT, $0-24
 	MOVD row+0(FP), R0
 	MOVD n+8(FP), R1
-	MOVD table+16(FP), R2
-	WORD $0x4f008508 // movi v8.8h, #8
-	WORD $0x4f018409 // movi v9.8h, #32
-	WORD $0x6f04a40a // mvni v10.8h, #0x80, lsl #8
-	WORD $0x6f07a78b // mvni v11.8h, #0xfc, lsl #8
-	WORD $0x6f07a60c // mvni v12.8h, #0xf0, lsl #8
+	MOVD c+16(FP), R2
+	WORD $0x4f00e5e8 // movi v8.16b, #15
+	WORD $0x4f01e6e9 // movi v9.16b, #55
+	WORD $0x4f00e7ea // movi v10.16b, #31
 	WORD $0x4cdf2050 // ld1 {v16.16b-v19.16b}, [x2], #64
 	WORD $0x4cdf2054 // ld1 {v20.16b-v23.16b}, [x2], #64
 	WORD $0x4cdf2058 // ld1 {v24.16b-v27.16b}, [x2], #64
@@ -530,50 +528,29 @@ TEXT ·toneNEON(SB), NOSPLIT, $0-24
 
 loop:
 	WORD $0xad400400 // ldp q0, q1, [x0]
-	WORD $0x6f1a0402 // ushr v2.8h, v0.8h, #6
-	WORD $0x6f190403 // ushr v3.8h, v0.8h, #7
-	WORD $0x4e688463 // add v3.8h, v3.8h, v8.8h
-	WORD $0x6e636c42 // umin v2.8h, v2.8h, v3.8h
-	WORD $0x6f170403 // ushr v3.8h, v0.8h, #9
-	WORD $0x4e698463 // add v3.8h, v3.8h, v9.8h
-	WORD $0x6e636c42 // umin v2.8h, v2.8h, v3.8h
-	WORD $0x6f1a0424 // ushr v4.8h, v1.8h, #6
-	WORD $0x6f190423 // ushr v3.8h, v1.8h, #7
-	WORD $0x4e688463 // add v3.8h, v3.8h, v8.8h
-	WORD $0x6e636c84 // umin v4.8h, v4.8h, v3.8h
-	WORD $0x6f170423 // ushr v3.8h, v1.8h, #9
-	WORD $0x4e698463 // add v3.8h, v3.8h, v9.8h
-	WORD $0x6e636c84 // umin v4.8h, v4.8h, v3.8h
-	WORD $0x4e041842 // uzp1 v2.16b, v2.16b, v4.16b
-	WORD $0x4f195403 // shl v3.8h, v0.8h, #9
-	WORD $0x6e6b3405 // cmhi v5.8h, v0.8h, v11.8h
-	WORD $0x4f185406 // shl v6.8h, v0.8h, #8
-	WORD $0x6ea51cc3 // bit v3.16b, v6.16b, v5.16b
-	WORD $0x6e6c3405 // cmhi v5.8h, v0.8h, v12.8h
-	WORD $0x4f165406 // shl v6.8h, v0.8h, #6
-	WORD $0x6ea51cc3 // bit v3.16b, v6.16b, v5.16b
-	WORD $0x4e2a1c63 // and v3.16b, v3.16b, v10.16b
-	WORD $0x4f195424 // shl v4.8h, v1.8h, #9
-	WORD $0x6e6b3425 // cmhi v5.8h, v1.8h, v11.8h
-	WORD $0x4f185426 // shl v6.8h, v1.8h, #8
-	WORD $0x6ea51cc4 // bit v4.16b, v6.16b, v5.16b
-	WORD $0x6e6c3425 // cmhi v5.8h, v1.8h, v12.8h
-	WORD $0x4f165426 // shl v6.8h, v1.8h, #6
-	WORD $0x6ea51cc4 // bit v4.16b, v6.16b, v5.16b
-	WORD $0x4e2a1c84 // and v4.16b, v4.16b, v10.16b
-	WORD $0x4e026305 // tbl v5.16b, {v24.16b-v27.16b}, v2.16b
-	WORD $0x4e026386 // tbl v6.16b, {v28.16b-v31.16b}, v2.16b
-	WORD $0x4e0638a7 // zip1 v7.16b, v5.16b, v6.16b
-	WORD $0x4e0678ad // zip2 v13.16b, v5.16b, v6.16b
-	WORD $0x6e63b4e7 // sqrdmulh v7.8h, v7.8h, v3.8h
-	WORD $0x6e64b5ad // sqrdmulh v13.8h, v13.8h, v4.8h
-	WORD $0x4e026205 // tbl v5.16b, {v16.16b-v19.16b}, v2.16b
-	WORD $0x4e026286 // tbl v6.16b, {v20.16b-v23.16b}, v2.16b
-	WORD $0x4e0638a0 // zip1 v0.16b, v5.16b, v6.16b
-	WORD $0x4e0678a1 // zip2 v1.16b, v5.16b, v6.16b
-	WORD $0x4e678400 // add v0.8h, v0.8h, v7.8h
-	WORD $0x4e6d8421 // add v1.8h, v1.8h, v13.8h
-	WORD $0xac810400 // stp q0, q1, [x0], #32
+	WORD $0x4f125400 // shl v0.8h, v0.8h, #2
+	WORD $0x4f125421 // shl v1.8h, v1.8h, #2
+	// the numbers of the segments, as in CODE of columns_arm64.s, of samples of v0 and v1 in turn
+	WORD $0x4e016802 // trn2 v2.16b, v0.16b, v1.16b
+	WORD $0x6e281443 // urhadd v3.16b, v2.16b, v8.16b
+	WORD $0x6e236c42 // umin v2.16b, v2.16b, v3.16b
+	WORD $0x6e291463 // urhadd v3.16b, v3.16b, v9.16b
+	WORD $0x6e2a1463 // urhadd v3.16b, v3.16b, v10.16b
+	WORD $0x6e236c42 // umin v2.16b, v2.16b, v3.16b
+	WORD $0x4e026304 // tbl v4.16b, {v24.16b-v27.16b}, v2.16b
+	WORD $0x4e026385 // tbl v5.16b, {v28.16b-v31.16b}, v2.16b
+	WORD $0x4e026206 // tbl v6.16b, {v16.16b-v19.16b}, v2.16b
+	WORD $0x4e026287 // tbl v7.16b, {v20.16b-v23.16b}, v2.16b
+	WORD $0x4e052882 // trn1 v2.16b, v4.16b, v5.16b
+	WORD $0x4e056883 // trn2 v3.16b, v4.16b, v5.16b
+	WORD $0x6e62b400 // sqrdmulh v0.8h, v0.8h, v2.8h
+	WORD $0x6e63b421 // sqrdmulh v1.8h, v1.8h, v3.8h
+	WORD $0x4e0728c4 // trn1 v4.16b, v6.16b, v7.16b
+	WORD $0x4e0768c5 // trn2 v5.16b, v6.16b, v7.16b
+	WORD $0x4e648400 // add v0.8h, v0.8h, v4.8h
+	WORD $0x4e658421 // add v1.8h, v1.8h, v5.8h
+	WORD $0xad000400 // stp q0, q1, [x0]
+	ADD  $32, R0
 	SUBS $16, R1
 	BGT  loop
 	RET

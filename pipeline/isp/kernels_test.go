@@ -109,6 +109,21 @@ func TestKernelTwins(t *testing.T) {
 	}
 }
 
+// TestToneOfEverySample compares the kernel of this machine with the table.
+func TestToneOfEverySample(t *testing.T) {
+	curve := newTone(Config{})
+	row := newLine(linearMax+1).at(0, linearMax+1)
+	for v := range row {
+		row[v] = uint16(v)
+	}
+	toneRow(row, curve)
+	for v, got := range row {
+		if got != curve.table[v] {
+			t.Fatalf("sample %d: %d, want %d", v, got, curve.table[v])
+		}
+	}
+}
+
 func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, toned line, same func(string, []uint16, []uint16)) {
 	p, q := rgb{toned, sample(white), sample(white)}, rgb{sample(white), sample(white), sample(white)}
 	a, b := newLine(n).at(0, n), newLine(n).at(0, n)

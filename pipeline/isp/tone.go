@@ -11,8 +11,9 @@ import (
 type tone struct {
 	table    [linearMax + 1]uint16 // maps a linear sample to R', G' or B', 0 to white
 	segments *segments             // straight segments of the curve, for vector kernels; nil if it has none
-	bytes    *byteCurve            // segments for vector kernels that make bytes; nil without segments, like words
+	bytes    *byteCurve            // segments for vector kernels that make bytes; nil without segments, like words and signed
 	words    *wordCurve
+	signed   *signedCurve
 }
 
 func newTone(c Config) *tone {
@@ -26,7 +27,7 @@ func newTone(c Config) *tone {
 		}
 	default:
 		t.segments = newSegments(func(i int) uint16 { return exactCode(i, 0) })
-		t.bytes, t.words = newByteCurve(t.segments), newWordCurve(t.segments)
+		t.bytes, t.words, t.signed = newByteCurve(t.segments), newWordCurve(t.segments), newSignedCurve(t.segments)
 		for i := range t.table {
 			t.table[i] = t.segments.at(i)
 		}
