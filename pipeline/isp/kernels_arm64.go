@@ -18,7 +18,7 @@ func suspectsNEON(dst, up, mid, down *uint16, n, step int, threshold uint16) uin
 func bilinearNEON(own, green, other, up, mid, down *uint16, n, odd int)
 
 //go:noescape
-func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
+func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int)
 
 //go:noescape
 func matrixNEON(red, green, blue *uint16, n int, m *[9]int16)
@@ -46,21 +46,6 @@ func toneNEON(row *uint16, n int, c *signedCurve)
 
 //go:noescape
 func shadeNEON(dst, src, upper, lower *uint16, n int, weight *[2]int16)
-
-// malvarArgs contains the weights of §6.2 for C, W+E, N+S, w+e, n+s and the diagonal sums: six for the first result and
-// six for the second, each for the even and the odd pixels.
-type malvarArgs [12][2]int16
-
-// newMalvarArgs returns the weights. The first result is green at the own colour, and the own colour at green.
-func newMalvarArgs(odd int) malvarArgs {
-	own := [12]int16{8, 4, 4, -2, -2, 0, 12, 0, 0, -3, -3, 4}
-	green := [12]int16{10, 8, 0, -2, 1, -2, 10, 0, 8, 1, -2, -2}
-	var a malvarArgs
-	for i := range a {
-		a[i][odd], a[i][1-odd] = own[i], green[i]
-	}
-	return a
-}
 
 // roundUp16 returns n rounded up to whole vectors of 16 samples, for which lines have room.
 func roundUp16(n int) int { return (n + 15) &^ 15 }
@@ -91,12 +76,12 @@ func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
 }
 
 func malvarRow(d *mosaicLine, rows *[5]line, n int) {
+	first := margin - d.odd // the kernel begins with a pixel of the own colour
 	var at [5]*uint16
 	for i, l := range rows {
-		at[i] = &l[margin]
+		at[i] = &l[first]
 	}
-	k := newMalvarArgs(d.odd)
-	malvarNEON(&d.own[margin], &d.green[margin], &d.other[margin], &at, roundUp16(n), &k, d.odd)
+	malvarNEON(&d.own[first], &d.green[first], &d.other[first], &at, roundUp16(n+d.odd))
 }
 
 func matrixRow(r, g, b []uint16, m *[9]int16) { matrixNEON(&r[0], &g[0], &b[0], roundUp16(len(r)), m) }

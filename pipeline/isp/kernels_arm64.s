@@ -155,8 +155,16 @@ loop:
 	BGT  loop
 	RET
 
-// func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int, k *malvarArgs, odd int)
-TEXT ·malvarNEON(SB), NOSPLIT, $0-56
+// func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int)
+//
+// The first pixel has the own colour. Vectors hold pixels of one kind: of two with the same name, "o" has pixels with the
+// own colour, "g" their right neighbours, which are green. Sums are those of malvarGo. Halving adds and subtractions, which
+// lose no carry, keep everything within 16 bits:
+//
+//	green = (((h1o+v1o-(h2o+v2o+1)/2)/2 + co + 1)/2
+//	third = (do + (3co+2 + (h2o+v2o)/4) - (h2o+v2o))/4
+//	own   = (h1g + cg + (cg+v2g/2-h2g-dg)/4 + 1)/2, and the third colour with h and v exchanged
+TEXT ·malvarNEON(SB), NOSPLIT, $0-40
 	MOVD own+0(FP), R0
 	MOVD green+8(FP), R1
 	MOVD other+16(FP), R2
@@ -167,90 +175,87 @@ TEXT ·malvarNEON(SB), NOSPLIT, $0-56
 	MOVD 24(R3), R7
 	MOVD 32(R3), R8
 	MOVD n+32(FP), R9
-	MOVD k+40(FP), R10
-	MOVD odd+48(FP), R11
-	MOVD $0xffff, R12
-	LSL  $4, R11
-	LSL  R11, R12
-	WORD $0x4ddfc950 // ld1r {v16.4s}, [x10], #4
-	WORD $0x4ddfc951 // ld1r {v17.4s}, [x10], #4
-	WORD $0x4ddfc952 // ld1r {v18.4s}, [x10], #4
-	WORD $0x4ddfc953 // ld1r {v19.4s}, [x10], #4
-	WORD $0x4ddfc954 // ld1r {v20.4s}, [x10], #4
-	WORD $0x4ddfc955 // ld1r {v21.4s}, [x10], #4
-	WORD $0x4ddfc956 // ld1r {v22.4s}, [x10], #4
-	WORD $0x4ddfc957 // ld1r {v23.4s}, [x10], #4
-	WORD $0x4ddfc958 // ld1r {v24.4s}, [x10], #4
-	WORD $0x4ddfc959 // ld1r {v25.4s}, [x10], #4
-	WORD $0x4ddfc95a // ld1r {v26.4s}, [x10], #4
-	WORD $0x4d40c95b // ld1r {v27.4s}, [x10]
-	WORD $0x4e040d8e // dup v14.4s, w12
-	WORD $0x6f06a40f // mvni v15.8h, #0xc0, lsl #8
+	SUB  $4, R6, R10
+	ADD  $4, R6, R11
+	WORD $0x4f00e41b // movi v27.16b, #0
+	WORD $0x6f06a41c // mvni v28.8h, #0xc0, lsl #8
+	WORD $0x4f00845d // movi v29.8h, #2
+	WORD $0x4f04a41e // movi v30.8h, #0x80, lsl #8
+	WORD $0x4f07a41f // movi v31.8h, #0xe0, lsl #8
 
 loop:
-	WORD $0x3dc000c0 // ldr q0, [x6]
-	WORD $0x3cdfe0c1 // ldur q1, [x6, #-2]
-	WORD $0x3cc020c2 // ldur q2, [x6, #2]
-	WORD $0x4e628421 // add v1.8h, v1.8h, v2.8h
-	WORD $0x3dc000a2 // ldr q2, [x5]
-	WORD $0x3dc000e3 // ldr q3, [x7]
-	WORD $0x4e638442 // add v2.8h, v2.8h, v3.8h
-	WORD $0x3cdfc0c3 // ldur q3, [x6, #-4]
-	WORD $0x3cc040c4 // ldur q4, [x6, #4]
-	WORD $0x4e648463 // add v3.8h, v3.8h, v4.8h
-	WORD $0x3cc10484 // ldr q4, [x4], #16
-	WORD $0x3cc10505 // ldr q5, [x8], #16
-	WORD $0x4e658484 // add v4.8h, v4.8h, v5.8h
-	WORD $0x3cdfe0a5 // ldur q5, [x5, #-2]
-	WORD $0x3cc020a6 // ldur q6, [x5, #2]
-	WORD $0x4e6684a5 // add v5.8h, v5.8h, v6.8h
-	WORD $0x3cdfe0e6 // ldur q6, [x7, #-2]
-	WORD $0x3cc020e7 // ldur q7, [x7, #2]
-	WORD $0x4e6784c6 // add v6.8h, v6.8h, v7.8h
-	WORD $0x0e70c01c // smull v28.4s, v0.4h, v16.4h
-	WORD $0x4e70c01d // smull2 v29.4s, v0.8h, v16.8h
-	WORD $0x0e76c01e // smull v30.4s, v0.4h, v22.4h
-	WORD $0x4e76c01f // smull2 v31.4s, v0.8h, v22.8h
-	WORD $0x0e71803c // smlal v28.4s, v1.4h, v17.4h
-	WORD $0x4e71803d // smlal2 v29.4s, v1.8h, v17.8h
-	WORD $0x0e77803e // smlal v30.4s, v1.4h, v23.4h
-	WORD $0x4e77803f // smlal2 v31.4s, v1.8h, v23.8h
-	WORD $0x0e72805c // smlal v28.4s, v2.4h, v18.4h
-	WORD $0x4e72805d // smlal2 v29.4s, v2.8h, v18.8h
-	WORD $0x0e78805e // smlal v30.4s, v2.4h, v24.4h
-	WORD $0x4e78805f // smlal2 v31.4s, v2.8h, v24.8h
-	WORD $0x0e73807c // smlal v28.4s, v3.4h, v19.4h
-	WORD $0x4e73807d // smlal2 v29.4s, v3.8h, v19.8h
-	WORD $0x0e79807e // smlal v30.4s, v3.4h, v25.4h
-	WORD $0x4e79807f // smlal2 v31.4s, v3.8h, v25.8h
-	WORD $0x0e74809c // smlal v28.4s, v4.4h, v20.4h
-	WORD $0x4e74809d // smlal2 v29.4s, v4.8h, v20.8h
-	WORD $0x0e7a809e // smlal v30.4s, v4.4h, v26.4h
-	WORD $0x4e7a809f // smlal2 v31.4s, v4.8h, v26.8h
-	WORD $0x0e7580bc // smlal v28.4s, v5.4h, v21.4h
-	WORD $0x4e7580bd // smlal2 v29.4s, v5.8h, v21.8h
-	WORD $0x0e7b80be // smlal v30.4s, v5.4h, v27.4h
-	WORD $0x4e7b80bf // smlal2 v31.4s, v5.8h, v27.8h
-	WORD $0x0e7580dc // smlal v28.4s, v6.4h, v21.4h
-	WORD $0x4e7580dd // smlal2 v29.4s, v6.8h, v21.8h
-	WORD $0x0e7b80de // smlal v30.4s, v6.4h, v27.4h
-	WORD $0x4e7b80df // smlal2 v31.4s, v6.8h, v27.8h
-	WORD $0x2f1c8f81 // sqrshrun v1.4h, v28.4s, #4
-	WORD $0x6f1c8fa1 // sqrshrun2 v1.8h, v29.4s, #4
-	WORD $0x2f1c8fc2 // sqrshrun v2.4h, v30.4s, #4
-	WORD $0x6f1c8fe2 // sqrshrun2 v2.8h, v31.4s, #4
-	WORD $0x6e6f6c21 // umin v1.8h, v1.8h, v15.8h
-	WORD $0x6e6f6c42 // umin v2.8h, v2.8h, v15.8h
-	WORD $0x4ea11c23 // mov v3.16b, v1.16b
-	WORD $0x6eae1c03 // bit v3.16b, v0.16b, v14.16b
-	WORD $0x6eae1c20 // bit v0.16b, v1.16b, v14.16b
-	WORD $0x3c810403 // str q3, [x0], #16
-	WORD $0x3c810420 // str q0, [x1], #16
-	WORD $0x3c810442 // str q2, [x2], #16
-	ADD  $16, R5
-	ADD  $16, R6
-	ADD  $16, R7
-	SUBS $8, R9
+	WORD $0x4cdf8540 // ld2 {v0.8h, v1.8h}, [x10], #32
+	WORD $0x4cdf84c2 // ld2 {v2.8h, v3.8h}, [x6], #32
+	WORD $0x4cdf8564 // ld2 {v4.8h, v5.8h}, [x11], #32
+	WORD $0x4e638426 // add v6.8h, v1.8h, v3.8h
+	WORD $0x4e648447 // add v7.8h, v2.8h, v4.8h
+	WORD $0x4e648400 // add v0.8h, v0.8h, v4.8h
+	WORD $0x4e658421 // add v1.8h, v1.8h, v5.8h
+	WORD $0x3cdfe0a4 // ldur q4, [x5, #-2]
+	WORD $0x3cc0e0a5 // ldur q5, [x5, #14]
+	WORD $0x3cdfe0f0 // ldur q16, [x7, #-2]
+	WORD $0x3cc0e0f1 // ldur q17, [x7, #14]
+	WORD $0x4e708484 // add v4.8h, v4.8h, v16.8h
+	WORD $0x4e7184a5 // add v5.8h, v5.8h, v17.8h
+	WORD $0x4e451890 // uzp1 v16.8h, v4.8h, v5.8h
+	WORD $0x4e455891 // uzp2 v17.8h, v4.8h, v5.8h
+	WORD $0x3cc020a4 // ldur q4, [x5, #2]
+	WORD $0x3cc120a5 // ldur q5, [x5, #18]
+	WORD $0x3cc020f2 // ldur q18, [x7, #2]
+	WORD $0x3cc120f3 // ldur q19, [x7, #18]
+	WORD $0x4e728484 // add v4.8h, v4.8h, v18.8h
+	WORD $0x4e7384a5 // add v5.8h, v5.8h, v19.8h
+	WORD $0x4e451892 // uzp1 v18.8h, v4.8h, v5.8h
+	WORD $0x4e455893 // uzp2 v19.8h, v4.8h, v5.8h
+	WORD $0xacc11484 // ldp q4, q5, [x4], #32
+	WORD $0xacc15514 // ldp q20, q21, [x8], #32
+	WORD $0x4e748484 // add v4.8h, v4.8h, v20.8h
+	WORD $0x4e7584a5 // add v5.8h, v5.8h, v21.8h
+	WORD $0x4e451894 // uzp1 v20.8h, v4.8h, v5.8h
+	WORD $0x4e455895 // uzp2 v21.8h, v4.8h, v5.8h
+	WORD $0x4e728610 // add v16.8h, v16.8h, v18.8h
+	WORD $0x4e718673 // add v19.8h, v19.8h, v17.8h
+	// now h1o is in v6, h1g in v7, h2o in v0, h2g in v1, v1o in v17, v1g in v18, v2o in v20, v2g in v21, do in v16, dg in v19
+	WORD $0x4e7184c6 // add v6.8h, v6.8h, v17.8h
+	WORD $0x6e741404 // urhadd v4.8h, v0.8h, v20.8h
+	WORD $0x6e6424c6 // uhsub v6.8h, v6.8h, v4.8h
+	WORD $0x4e6214d6 // srhadd v22.8h, v6.8h, v2.8h
+	WORD $0x4e7b66d6 // smax v22.8h, v22.8h, v27.8h
+	WORD $0x4e7c6ed6 // smin v22.8h, v22.8h, v28.8h
+	WORD $0x4ea31c77 // mov v23.16b, v3.16b
+	WORD $0x4c9f8436 // st2 {v22.8h, v23.8h}, [x1], #32
+	WORD $0x4e748404 // add v4.8h, v0.8h, v20.8h
+	WORD $0x4e628445 // add v5.8h, v2.8h, v2.8h
+	WORD $0x4e6284a5 // add v5.8h, v5.8h, v2.8h
+	WORD $0x4e7d84a5 // add v5.8h, v5.8h, v29.8h
+	WORD $0x6f1e1485 // usra v5.8h, v4.8h, #2
+	WORD $0x6e642ca6 // uqsub v6.8h, v5.8h, v4.8h
+	WORD $0x6e652c84 // uqsub v4.8h, v4.8h, v5.8h
+	WORD $0x6e660e10 // uqadd v16.8h, v16.8h, v6.8h
+	WORD $0x6e642e10 // uqsub v16.8h, v16.8h, v4.8h
+	WORD $0x6f1e0618 // ushr v24.8h, v16.8h, #2
+	WORD $0x6e3e1c65 // eor v5.16b, v3.16b, v30.16b
+	WORD $0x6e6184a4 // sub v4.8h, v5.8h, v1.8h
+	WORD $0x6e7584a5 // sub v5.8h, v5.8h, v21.8h
+	WORD $0x6f1f16a4 // usra v4.8h, v21.8h, #1
+	WORD $0x6f1f1425 // usra v5.8h, v1.8h, #1
+	WORD $0x6e732484 // uhsub v4.8h, v4.8h, v19.8h
+	WORD $0x6e7324a5 // uhsub v5.8h, v5.8h, v19.8h
+	WORD $0x4e7f8466 // add v6.8h, v3.8h, v31.8h
+	WORD $0x4e7f8470 // add v16.8h, v3.8h, v31.8h
+	WORD $0x4f1f1486 // ssra v6.8h, v4.8h, #1
+	WORD $0x4f1f14b0 // ssra v16.8h, v5.8h, #1
+	WORD $0x4e6614e3 // srhadd v3.8h, v7.8h, v6.8h
+	WORD $0x4e701659 // srhadd v25.8h, v18.8h, v16.8h
+	WORD $0x4e7b6463 // smax v3.8h, v3.8h, v27.8h
+	WORD $0x4e7b6739 // smax v25.8h, v25.8h, v27.8h
+	WORD $0x4e7c6c63 // smin v3.8h, v3.8h, v28.8h
+	WORD $0x4e7c6f39 // smin v25.8h, v25.8h, v28.8h
+	WORD $0x4c9f8402 // st2 {v2.8h, v3.8h}, [x0], #32
+	WORD $0x4c9f8458 // st2 {v24.8h, v25.8h}, [x2], #32
+	ADD  $32, R5
+	ADD  $32, R7
+	SUBS $16, R9
 	BGT  loop
 	RET
 
