@@ -33,9 +33,6 @@ func chroma422NEON(dst, red, green, blue *uint16, n int, a *chromaArgs)
 func chroma420NEON(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
 
 //go:noescape
-func uyvyNEON(dst *byte, y, c *uint16, n int)
-
-//go:noescape
 func narrowNEON(dst *byte, src *uint16, n int)
 
 //go:noescape
@@ -96,14 +93,6 @@ func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
 
 func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
 	chroma420NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], roundUp16(n), a)
-}
-
-func uyvyRow(dst []byte, y, c []uint16) {
-	n := len(y) &^ 15
-	if n > 0 {
-		uyvyNEON(&dst[:2*n][0], &y[0], &c[:n][0], n)
-	}
-	uyvyGo(dst[2*n:], y[n:], c[n:])
 }
 
 func narrowRow(dst []byte, src []uint16) {

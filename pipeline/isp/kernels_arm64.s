@@ -458,20 +458,86 @@ loop:
 	BGT  loop
 	RET
 
-// func uyvyNEON(dst *byte, y, c *uint16, n int)
-TEXT ·uyvyNEON(SB), NOSPLIT, $0-32
+// func uyvyNEON(dst *byte, red, green, blue *uint16, n int, y *lumaArgs, c *chromaArgs)
+//
+// The shifts are those of 8 bits. The weights of Cb and Cr add up to 0, so that two differences of sums are multiplied, not
+// three sums.
+TEXT ·uyvyNEON(SB), NOSPLIT, $0-56
 	MOVD dst+0(FP), R0
-	MOVD y+8(FP), R1
-	MOVD c+16(FP), R2
-	MOVD n+24(FP), R3
+	MOVD red+8(FP), R1
+	MOVD green+16(FP), R2
+	MOVD blue+24(FP), R3
+	MOVD n+32(FP), R4
+	MOVD y+40(FP), R5
+	MOVD c+48(FP), R6
+	WORD $0xfc4084ad // ldr d13, [x5], #8
+	WORD $0x4d40c8be // ld1r {v30.4s}, [x5]
+	WORD $0x6cc13cce // ldp d14, d15, [x6], #16
+	WORD $0x4d40c8df // ld1r {v31.4s}, [x6]
 
 loop:
-	WORD $0x3cc10420 // ldr q0, [x1], #16
-	WORD $0x3cc10441 // ldr q1, [x2], #16
-	WORD $0x4f185400 // shl v0.8h, v0.8h, #8
-	WORD $0x4ea11c00 // orr v0.16b, v0.16b, v1.16b
-	WORD $0x3c810400 // str q0, [x0], #16
-	SUBS $8, R3
+	// sums of the pixels x-1, x and x+1 with the weights 1 2 1 at even x: red in v2, green in v6, blue in v10
+	WORD $0x3cdfe022 // ldur q2, [x1, #-2]
+	WORD $0x3cc0e023 // ldur q3, [x1, #14]
+	WORD $0xacc10420 // ldp q0, q1, [x1], #32
+	WORD $0x3cdfe046 // ldur q6, [x2, #-2]
+	WORD $0x3cc0e047 // ldur q7, [x2, #14]
+	WORD $0xacc11444 // ldp q4, q5, [x2], #32
+	WORD $0x3cdfe06a // ldur q10, [x3, #-2]
+	WORD $0x3cc0e06b // ldur q11, [x3, #14]
+	WORD $0xacc12468 // ldp q8, q9, [x3], #32
+	WORD $0x4e63bc42 // addp v2.8h, v2.8h, v3.8h
+	WORD $0x4e67bcc6 // addp v6.8h, v6.8h, v7.8h
+	WORD $0x4e6bbd4a // addp v10.8h, v10.8h, v11.8h
+	WORD $0x4e61bc03 // addp v3.8h, v0.8h, v1.8h
+	WORD $0x4e65bc87 // addp v7.8h, v4.8h, v5.8h
+	WORD $0x4e69bd0b // addp v11.8h, v8.8h, v9.8h
+	WORD $0x4e638442 // add v2.8h, v2.8h, v3.8h
+	WORD $0x4e6784c6 // add v6.8h, v6.8h, v7.8h
+	WORD $0x4e6b854a // add v10.8h, v10.8h, v11.8h
+	// luma
+	WORD $0x2f4da010 // umull v16.4s, v0.4h, v13.h[0]
+	WORD $0x6f4da011 // umull2 v17.4s, v0.8h, v13.h[0]
+	WORD $0x2f4da032 // umull v18.4s, v1.4h, v13.h[0]
+	WORD $0x6f4da033 // umull2 v19.4s, v1.8h, v13.h[0]
+	WORD $0x2f5d2090 // umlal v16.4s, v4.4h, v13.h[1]
+	WORD $0x6f5d2091 // umlal2 v17.4s, v4.8h, v13.h[1]
+	WORD $0x2f5d20b2 // umlal v18.4s, v5.4h, v13.h[1]
+	WORD $0x6f5d20b3 // umlal2 v19.4s, v5.8h, v13.h[1]
+	WORD $0x2f6d2110 // umlal v16.4s, v8.4h, v13.h[2]
+	WORD $0x6f6d2111 // umlal2 v17.4s, v8.8h, v13.h[2]
+	WORD $0x2f6d2132 // umlal v18.4s, v9.4h, v13.h[2]
+	WORD $0x6f6d2133 // umlal2 v19.4s, v9.8h, v13.h[2]
+	WORD $0x0e7e4200 // addhn v0.4h, v16.4s, v30.4s
+	WORD $0x4e7e4220 // addhn2 v0.8h, v17.4s, v30.4s
+	WORD $0x0e7e4241 // addhn v1.4h, v18.4s, v30.4s
+	WORD $0x4e7e4261 // addhn2 v1.8h, v19.4s, v30.4s
+	WORD $0x6f1d0400 // ushr v0.8h, v0.8h, #3
+	WORD $0x6f1d0421 // ushr v1.8h, v1.8h, #3
+	// chroma from red - blue, green - blue and green - red
+	WORD $0x6e6a8443 // sub v3.8h, v2.8h, v10.8h
+	WORD $0x6e6a84c4 // sub v4.8h, v6.8h, v10.8h
+	WORD $0x6e6284c5 // sub v5.8h, v6.8h, v2.8h
+	WORD $0x0f4ea074 // smull v20.4s, v3.4h, v14.h[0]
+	WORD $0x4f4ea075 // smull2 v21.4s, v3.8h, v14.h[0]
+	WORD $0x0f5fa0b6 // smull v22.4s, v5.4h, v15.h[1]
+	WORD $0x4f5fa0b7 // smull2 v23.4s, v5.8h, v15.h[1]
+	WORD $0x0f5e2094 // smlal v20.4s, v4.4h, v14.h[1]
+	WORD $0x4f5e2095 // smlal2 v21.4s, v4.8h, v14.h[1]
+	WORD $0x0f6f6076 // smlsl v22.4s, v3.4h, v15.h[2]
+	WORD $0x4f6f6077 // smlsl2 v23.4s, v3.8h, v15.h[2]
+	WORD $0x0e7f4282 // addhn v2.4h, v20.4s, v31.4s
+	WORD $0x4e7f42a2 // addhn2 v2.8h, v21.4s, v31.4s
+	WORD $0x0e7f42c3 // addhn v3.4h, v22.4s, v31.4s
+	WORD $0x4e7f42e3 // addhn2 v3.8h, v23.4s, v31.4s
+	WORD $0x6f1b0442 // ushr v2.8h, v2.8h, #5
+	WORD $0x6f1b0463 // ushr v3.8h, v3.8h, #5
+	WORD $0x4e433844 // zip1 v4.8h, v2.8h, v3.8h
+	WORD $0x4e437845 // zip2 v5.8h, v2.8h, v3.8h
+	WORD $0x6f185404 // sli v4.8h, v0.8h, #8
+	WORD $0x6f185425 // sli v5.8h, v1.8h, #8
+	WORD $0xac811404 // stp q4, q5, [x0], #32
+	SUBS $16, R4
 	BGT  loop
 	RET
 

@@ -164,12 +164,6 @@ func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, ton
 		t.Fatalf("uyvp of %d pixels: %v, in plain Go %v", even, d, e)
 	}
 	l, c := sample(255).at(0, n), sample(255).at(0, n)
-	d, e = guarded(t, 2*n), guarded(t, 2*n)
-	uyvyRow(d, l, c)
-	uyvyGo(e, l, c)
-	if !slices.Equal(d, e) {
-		t.Fatalf("uyvy of %d pixels: %v, in plain Go %v", n, d, e)
-	}
 	d, e = guarded(t, 3*n), guarded(t, 3*n)
 	rgb24Row(d, l, c, l, 0)
 	rgb24Go(e, l, c, l, 0)
@@ -186,5 +180,44 @@ func twinOutputs(t *testing.T, rnd *rand.Rand, n int, sample func(int) line, ton
 	narrowGo(e, l)
 	if !slices.Equal(d, e) {
 		t.Fatalf("narrow of %d pixels: %v, in plain Go %v", n, d, e)
+	}
+}
+
+// TestUYVYTwins compares lines of UYVY, in packets too, with those of the kernels in plain Go.
+func TestUYVYTwins(t *testing.T) {
+	for i := range 400 {
+		rnd := rand.New(rand.NewPCG(uint64(i), 11))
+		n, packets := 2*(1+rnd.IntN(70)), 1+rnd.IntN(4)
+		width := n * packets
+		p := rgb{newLine(width), newLine(width), newLine(width)}
+		for _, l := range []line{p.r, p.g, p.b} {
+			for x := range l {
+				l[x] = uint16([]int{rnd.IntN(white + 1), white * rnd.IntN(2)}[i%2])
+			}
+		}
+		f := format(t, pipeline.UYVY, width, 2)
+		f.HeaderGap = 4 * rnd.IntN(3)
+		f.PacketPitch = 2*n + f.HeaderGap
+		f.Color = 1 + pipeline.Colorimetry(i/2%4)
+		o := output{format: f, convert: newConversion(f.Color, 8), payload: 2 * n, count: packets}
+		w := worker{scratch: scratch{output: [3]line{newLine(width), newLine(width), newLine(width)}}}
+		dst := guarded(t, 2*packets*f.PacketPitch)
+		w.writeUYVY(&o, dst, &p, part{y: 1, n: width})
+		dst = dst[len(dst)/2:]
+		luma, chroma, want := newLine(width).at(0, width), newLine(width).at(0, width), make([]byte, 2*width)
+		lumaGo(luma, p.r.at(0, width), p.g.at(0, width), p.b.at(0, width), &o.convert.luma)
+		chroma422Go(chroma, &p, width, &o.convert.chroma)
+		uyvyGo(want, luma, chroma)
+		for k := range packets {
+			packet := dst[k*f.PacketPitch:][:f.PacketPitch]
+			if got, want := packet[f.HeaderGap:], want[k*2*n:][:2*n]; !slices.Equal(got, want) {
+				t.Fatalf("%d pixels in packet %d of %d, %s: %v, in plain Go %v", n, k, packets, f.Color, got, want)
+			}
+			for _, b := range packet[:f.HeaderGap] {
+				if b != canary {
+					t.Fatalf("the gap of packet %d was written: %v", k, packet[:f.HeaderGap])
+				}
+			}
+		}
 	}
 }

@@ -46,7 +46,10 @@ func (w *worker) writePacked(o *output, dst []byte, p *rgb, to part) {
 	case pipeline.RGB24:
 		w.writeRGB(o, dst, p, to)
 		return
-	case pipeline.UYVY, pipeline.UYVP:
+	case pipeline.UYVY:
+		w.writeUYVY(o, dst, p, to)
+		return
+	case pipeline.UYVP:
 		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
 		fallthrough
 	default:
@@ -54,13 +57,10 @@ func (w *worker) writePacked(o *output, dst []byte, p *rgb, to part) {
 	}
 	for x := 0; x < n; {
 		piece, k := o.piece(dst, to, x)
-		switch o.format.Pixel {
-		case pipeline.UYVY:
-			uyvyRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
-		case pipeline.UYVP:
+		if o.format.Pixel == pipeline.UYVP {
 			uyvpRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
-		case pipeline.Grey:
-			narrowRow(piece, w.output[0].at(x, k))
+		} else {
+			narrowRow(piece, w.output[0].at(x, k)) // grey
 		}
 		x += k
 	}
