@@ -11,6 +11,11 @@ func blackNEON(dst *uint16, src *byte, n int, a *blackArgs)
 //go:noescape
 func gainNEON(dst, src *uint16, n int, a *gainArgs)
 
+// linearNEON is linearGo for samples of at most 15 bits. They are shifted to the left, up to 2^15-1, and multiplied by m/2^15.
+//
+//go:noescape
+func linearNEON(dst *uint16, src *byte, n int, k *blackArgs, m *[2]uint16, shift *[2]int16)
+
 //go:noescape
 func suspectsNEON(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
 
@@ -58,8 +63,22 @@ func blackRow(dst []uint16, src []byte, a *blackArgs) {
 func gainRow(dst, src []uint16, a *gainArgs) { gainNEON(&dst[0], &src[0], roundUp16(len(dst)), a) }
 
 func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) {
-	blackRow(dst, src, k)
-	gainRow(dst, dst, a)
+	var shift [2]int16
+	fits := k.mask < 1<<15
+	for i := range shift {
+		shift[i] = int16(k.shift) + 15 - int16(a.n[i])
+		fits = fits && shift[i] >= 0 && a.m[i] >= 1<<14 // with less, 2^15-1 would not become white
+	}
+	if !fits { // 16 bits, or a gain far below 1
+		blackRow(dst, src, k)
+		gainRow(dst, dst, a)
+		return
+	}
+	n := len(dst) &^ 15
+	if n > 0 {
+		linearNEON(&dst[0], &src[:2*n][0], n, k, &a.m, &shift)
+	}
+	linearGo(dst[n:], src[2*n:], k, a)
 }
 
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {

@@ -50,6 +50,38 @@ loop:
 	BGT  loop
 	RET
 
+// func linearNEON(dst *uint16, src *byte, n int, k *blackArgs, m *[2]uint16, shift *[2]int16)
+TEXT ·linearNEON(SB), NOSPLIT, $0-48
+	MOVD dst+0(FP), R0
+	MOVD src+8(FP), R1
+	MOVD n+16(FP), R2
+	MOVD k+24(FP), R3
+	MOVD m+32(FP), R4
+	MOVD shift+40(FP), R5
+	WORD $0x4d40c470 // ld1r {v16.8h}, [x3]
+	ADD  $4, R3
+	WORD $0x4d40c871 // ld1r {v17.4s}, [x3]
+	WORD $0x4d40c892 // ld1r {v18.4s}, [x4]
+	WORD $0x4d40c8b3 // ld1r {v19.4s}, [x5]
+	WORD $0x6f06a414 // mvni v20.8h, #0xc0, lsl #8
+
+loop:
+	WORD $0xacc10420 // ldp q0, q1, [x1], #32
+	WORD $0x4e301c00 // and v0.16b, v0.16b, v16.16b
+	WORD $0x4e301c21 // and v1.16b, v1.16b, v16.16b
+	WORD $0x6e712c00 // uqsub v0.8h, v0.8h, v17.8h
+	WORD $0x6e712c21 // uqsub v1.8h, v1.8h, v17.8h
+	WORD $0x4e734c00 // sqshl v0.8h, v0.8h, v19.8h
+	WORD $0x4e734c21 // sqshl v1.8h, v1.8h, v19.8h
+	WORD $0x6e72b400 // sqrdmulh v0.8h, v0.8h, v18.8h
+	WORD $0x6e72b421 // sqrdmulh v1.8h, v1.8h, v18.8h
+	WORD $0x6e746c00 // umin v0.8h, v0.8h, v20.8h
+	WORD $0x6e746c21 // umin v1.8h, v1.8h, v20.8h
+	WORD $0xac810400 // stp q0, q1, [x0], #32
+	SUBS $16, R2
+	BGT  loop
+	RET
+
 // func suspectsNEON(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
 TEXT ·suspectsNEON(SB), NOSPLIT, $0-58
 	MOVD  dst+0(FP), R0

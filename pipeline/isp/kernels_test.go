@@ -44,16 +44,23 @@ func TestKernelTwins(t *testing.T) {
 		src := guarded(t, 2*n)
 		for x := range src {
 			src[x] = byte(rnd.Uint32())
+			if kinds == 2 {
+				src[x] = byte(255 * rnd.IntN(2))
+			}
 		}
 		bits := 8 + 2*rnd.IntN(5)
-		black := blackArgs{mask: uint16(1<<bits - 1), shift: uint16(16 - bits), black: [2]uint16{uint16(rnd.IntN(1 << bits)), uint16(rnd.IntN(1 << bits))}}
+		black := blackArgs{mask: uint16(1<<bits - 1), shift: uint16(16 - bits), black: [2]uint16{uint16(rnd.IntN(2) * rnd.IntN(1<<bits)), uint16(rnd.IntN(1 << bits))}}
 		blackRow(a, src, &black)
 		blackGo(b, src, &black)
 		same("black", a, b)
 
 		var gains gainArgs
 		for j := range 2 {
-			gains.m[j], gains.n[j] = uint16(rnd.IntN(1<<15)), uint32(1+rnd.IntN(29))
+			gains.m[j], gains.n[j] = uint16([]int{rnd.IntN(1 << 15), 1 << 14}[rnd.IntN(2)]), uint32([]int{1 + rnd.IntN(29), 15}[rnd.IntN(2)])
+			if light := int(black.mask-black.black[j]) << black.shift; i%2 == 0 && light > 0 { // those of a sensor
+				m, n := factor(1+rnd.IntN(maxGain*gainOne), light)
+				gains.m[j], gains.n[j] = m, uint32(n)
+			}
 			gains.half[j] = 1 << (gains.n[j] - 1)
 		}
 		gainRow(a, full.at(0, n), &gains)
