@@ -20,7 +20,7 @@ func linearNEON(dst *uint16, src *byte, n int, k *blackArgs, m *[2]uint16, shift
 func suspectsNEON(dst, up, mid, down *uint16, n, step int, threshold uint16) uint16
 
 //go:noescape
-func bilinearNEON(own, green, other, up, mid, down *uint16, n, odd int)
+func bilinearNEON(own, green, other, up, mid, down *uint16, n int)
 
 //go:noescape
 func malvarNEON(own, green, other *uint16, rows *[5]*uint16, n int)
@@ -88,11 +88,12 @@ func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 
 }
 
 func bilinearRow(d *mosaicLine, up, mid, down line, n int) {
-	bilinearNEON(&d.own[margin], &d.green[margin], &d.other[margin], &up[margin], &mid[margin], &down[margin], roundUp16(n), d.odd)
+	first := margin - d.odd // the kernel begins with a pixel of the own colour
+	bilinearNEON(&d.own[first], &d.green[first], &d.other[first], &up[first], &mid[first], &down[first], roundUp16(n+d.odd))
 }
 
 func malvarRow(d *mosaicLine, rows *[5]line, n int) {
-	first := margin - d.odd // the kernel begins with a pixel of the own colour
+	first := margin - d.odd // as in bilinearRow
 	var at [5]*uint16
 	for i, l := range rows {
 		at[i] = &l[first]

@@ -140,8 +140,10 @@ done:
 	MOVH R6, ret+56(FP)
 	RET
 
-// func bilinearNEON(own, green, other, up, mid, down *uint16, n, odd int)
-TEXT ·bilinearNEON(SB), NOSPLIT, $0-64
+// func bilinearNEON(own, green, other, up, mid, down *uint16, n int)
+//
+// The first pixel has the own colour. Vectors hold pixels with the own colour, or their right neighbours, which are green.
+TEXT ·bilinearNEON(SB), NOSPLIT, $0-56
 	MOVD own+0(FP), R0
 	MOVD green+8(FP), R1
 	MOVD other+16(FP), R2
@@ -149,41 +151,42 @@ TEXT ·bilinearNEON(SB), NOSPLIT, $0-64
 	MOVD mid+32(FP), R4
 	MOVD down+40(FP), R5
 	MOVD n+48(FP), R6
-	MOVD odd+56(FP), R7
-	MOVD $0xffff, R8
-	LSL  $4, R7
-	LSL  R7, R8
-	WORD $0x4e040d10 // dup v16.4s, w8
+	ADD  $2, R4, R7
+	SUB  $2, R4
 
 loop:
-	WORD $0x3cdfe080 // ldur q0, [x4, #-2]
-	WORD $0x3cc02081 // ldur q1, [x4, #2]
-	WORD $0x6e611402 // urhadd v2.8h, v0.8h, v1.8h
-	WORD $0x4e618400 // add v0.8h, v0.8h, v1.8h
-	WORD $0x3dc00061 // ldr q1, [x3]
-	WORD $0x3dc000a3 // ldr q3, [x5]
-	WORD $0x6e631424 // urhadd v4.8h, v1.8h, v3.8h
-	WORD $0x4e638421 // add v1.8h, v1.8h, v3.8h
-	WORD $0x4e618400 // add v0.8h, v0.8h, v1.8h
-	WORD $0x6f1e2400 // urshr v0.8h, v0.8h, #2
-	WORD $0x3cdfe061 // ldur q1, [x3, #-2]
-	WORD $0x3cc02063 // ldur q3, [x3, #2]
-	WORD $0x3cdfe0a5 // ldur q5, [x5, #-2]
-	WORD $0x3cc020a6 // ldur q6, [x5, #2]
-	WORD $0x4e638421 // add v1.8h, v1.8h, v3.8h
-	WORD $0x4e6684a5 // add v5.8h, v5.8h, v6.8h
-	WORD $0x4e658421 // add v1.8h, v1.8h, v5.8h
-	WORD $0x6f1e2421 // urshr v1.8h, v1.8h, #2
-	WORD $0x3cc10483 // ldr q3, [x4], #16
-	WORD $0x6eb01c62 // bit v2.16b, v3.16b, v16.16b
-	WORD $0x6eb01c03 // bit v3.16b, v0.16b, v16.16b
-	WORD $0x6eb01c24 // bit v4.16b, v1.16b, v16.16b
-	WORD $0x3c810402 // str q2, [x0], #16
-	WORD $0x3c810423 // str q3, [x1], #16
-	WORD $0x3c810444 // str q4, [x2], #16
-	ADD  $16, R3
-	ADD  $16, R5
-	SUBS $8, R6
+	// green left of v1, the own colour, and the own colour right of v4, green
+	WORD $0x4cdf8480 // ld2 {v0.8h, v1.8h}, [x4], #32
+	WORD $0x4cdf84e4 // ld2 {v4.8h, v5.8h}, [x7], #32
+	// N+S left of the own colour in v18, at it in v19, right of it, at green, in v7
+	WORD $0x3cdfe070 // ldur q16, [x3, #-2]
+	WORD $0x3cc0e071 // ldur q17, [x3, #14]
+	WORD $0x3cdfe0b2 // ldur q18, [x5, #-2]
+	WORD $0x3cc0e0b3 // ldur q19, [x5, #14]
+	WORD $0x4e728610 // add v16.8h, v16.8h, v18.8h
+	WORD $0x4e738631 // add v17.8h, v17.8h, v19.8h
+	WORD $0x4e511a12 // uzp1 v18.8h, v16.8h, v17.8h
+	WORD $0x4e515a13 // uzp2 v19.8h, v16.8h, v17.8h
+	WORD $0x3cc02066 // ldur q6, [x3, #2]
+	WORD $0x3cc12067 // ldur q7, [x3, #18]
+	WORD $0x3cc020b0 // ldur q16, [x5, #2]
+	WORD $0x3cc120b1 // ldur q17, [x5, #18]
+	WORD $0x4e7084c6 // add v6.8h, v6.8h, v16.8h
+	WORD $0x4e7184e7 // add v7.8h, v7.8h, v17.8h
+	WORD $0x4e4718c7 // uzp1 v7.8h, v6.8h, v7.8h
+	WORD $0x6e651422 // urhadd v2.8h, v1.8h, v5.8h
+	WORD $0x4e648403 // add v3.8h, v0.8h, v4.8h
+	WORD $0x4e738463 // add v3.8h, v3.8h, v19.8h
+	WORD $0x4e678646 // add v6.8h, v18.8h, v7.8h
+	WORD $0x6f1e2463 // urshr v3.8h, v3.8h, #2
+	WORD $0x6f1e24c6 // urshr v6.8h, v6.8h, #2
+	WORD $0x6f1f24e7 // urshr v7.8h, v7.8h, #1
+	WORD $0x4c9f8401 // st2 {v1.8h, v2.8h}, [x0], #32
+	WORD $0x4c9f8423 // st2 {v3.8h, v4.8h}, [x1], #32
+	WORD $0x4c9f8446 // st2 {v6.8h, v7.8h}, [x2], #32
+	ADD  $32, R3
+	ADD  $32, R5
+	SUBS $16, R6
 	BGT  loop
 	RET
 
