@@ -636,7 +636,7 @@ loop:
 	WORD $0xad400400 // ldp q0, q1, [x0]
 	WORD $0x4f125400 // shl v0.8h, v0.8h, #2
 	WORD $0x4f125421 // shl v1.8h, v1.8h, #2
-	// the numbers of the segments, as in CODE of columns_arm64.s, of samples of v0 and v1 in turn
+	// the numbers of the segments of v0 and v1 in turn: sample >> 6, (sample >> 7) + 8 or (sample >> 9) + 32, the least
 	WORD $0x4e016802 // trn2 v2.16b, v0.16b, v1.16b
 	WORD $0x6e281443 // urhadd v3.16b, v2.16b, v8.16b
 	WORD $0x6e236c42 // umin v2.16b, v2.16b, v3.16b

@@ -10,18 +10,6 @@ func gainRow(dst, src []uint16, a *gainArgs) { gainGo(dst, src, a) }
 
 func linearRow(dst []uint16, src []byte, k *blackArgs, a *gainArgs) { linearGo(dst, src, k, a) }
 
-func hasColors() bool { return false }
-
-func columnsRow(dst *columns, src []byte, n int, a *columnsArgs) { columnsGo(dst, src, n, a) }
-
-type weave struct{ phase }
-
-func newWeave(p phase) *weave { return &weave{p} }
-
-func colorsRow(dst []byte, up, mid, down *columns, n int, w *weave, t *tone) {
-	colorsGo(dst, up, mid, down, n, w.phase, t)
-}
-
 func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 {
 	return suspectsGo(dst, up, mid, down, n, step, threshold)
 }
