@@ -34,8 +34,16 @@ type args struct {
 	lineBytes, payload, packets    int32
 	packetPitch, headerGap         int32
 	vector                         int32
-	stripLines                     int32
+	stripRows                      int32
 	luma, cb, cr, rgb              conversion
+	half                           half
+}
+
+// half mirrors Half of kernels/args.cu.
+type half struct {
+	out            uintptr
+	stride, height int32
+	luma, cb, cr   conversion
 }
 
 // conversion mirrors Conversion of kernels/args.cu.
@@ -45,6 +53,15 @@ type conversion struct {
 }
 
 func newConversion(c isp.Conversion) conversion { return conversion{c.C, c.Offset, c.Shift} }
+
+// toTop returns the conversion whose values, of 8 bits, stand in the highest bits of the sums.
+func (c conversion) toTop() conversion {
+	by := 24 - c.shift
+	for i := range c.c {
+		c.c[i] <<= by
+	}
+	return conversion{c.c, c.offset << by, 24}
+}
 
 // bySite flattens values indexed by y and x modulo 2.
 func bySite[T, U uint16 | int | int32](v [2][2]T) [4]U {
@@ -97,7 +114,30 @@ func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 	a.lineBytes, a.payload, a.packets = int32(o.LineBytes), int32(o.Payload), int32(o.LineBytes/o.Payload)
 	a.packetPitch, a.headerGap, a.reciprocal = int32(f.PacketPitch), int32(f.HeaderGap), reciprocal(o.Payload)
 	a.luma, a.cb, a.cr, a.rgb = newConversion(o.Luma), newConversion(o.Cb), newConversion(o.Cr), newConversion(o.RGB)
+	if f.Pixel != pipeline.UYVP {
+		a.luma, a.cb, a.cr = a.luma.toTop(), a.cb.toTop(), a.cr.toTop()
+	}
 	a.vector = vector(o, at)
+}
+
+// setHalf sets the address and the parameters of the picture that is made with another.
+func (a *args) setHalf(o *isp.RecipeOutput, at uintptr) {
+	a.half = half{
+		out: at, stride: int32(o.Format.Stride), height: int32(o.Format.Height),
+		luma: newConversion(o.Luma).toTop(), cb: newConversion(o.Cb).toTop(), cr: newConversion(o.Cr).toTop(),
+	}
+}
+
+// canBeFast is canBeFast of kernels/lines.cu.
+func (a *args) canBeFast(r *isp.Recipe) bool {
+	wide := int32(16)
+	switch {
+	case needsPlane(r):
+		wide = 1
+	case r.Samples.Packed:
+		wide = 4
+	}
+	return a.wide >= wide && a.width%8 == 0 && a.height >= 8
 }
 
 // reciprocal returns 2^40 / n, rounded up. Multiplying by it and shifting right by 40 divides numbers less than 2^17,

@@ -3,6 +3,7 @@
 package cuda
 
 import (
+	"slices"
 	"time"
 
 	"github.com/tegracast/tegracast/cudahost"
@@ -15,6 +16,11 @@ func (s *Stage) prepareJob(j *job, in *pipeline.Frame) {
 	*a = p.base
 	m, n := p.recipe.Factors(*s.gains.Load())
 	a.m, a.n = bySite[int, int32](m), bySite[int, int32](n)
+	if !needsPlane(p.recipe) && p.recipe.Shading == nil {
+		for i := range a.m {
+			a.m[i] <<= 16 - p.recipe.Samples.Bits
+		}
+	}
 	at := in.Device
 	if s.staged {
 		at = j.in
@@ -62,7 +68,7 @@ func (s *Stage) launch(k *cudahost.Kernel, j *job, x, y int) error {
 const (
 	threadsX   = 32
 	threadsY   = 8
-	stripWidth = 256 // pixels that a warp makes at a time
+	stripWidth = 240 // pixels that a warp makes at a time: STRIP of kernels/lines.cu
 )
 
 // settle enqueues the repair of defects in memory, and sets args.there to the number of lines that are then repaired. A
@@ -151,20 +157,25 @@ func (s *Stage) gather(j *job) error {
 // pictures enqueues the lines of the wanted outputs that can now be made.
 func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 	p, a := s.plan, &j.args
+	at := func(i int) uintptr {
+		if s.staged {
+			return j.outs[i]
+		}
+		return outs[i].Device
+	}
+	paired, err := s.pair(j, outs, at)
+	if err != nil {
+		return err
+	}
 	for i, out := range outs {
-		if out == nil {
+		if out == nil || slices.Contains(paired, i) {
 			continue
 		}
-		at := out.Device
-		if s.staged {
-			at = j.outs[i]
-		}
 		o := &p.recipe.Outputs[i]
-		a.setOutput(o, at)
+		a.setOutput(o, at(i))
 		a.colors, a.tone = p.colors[o.Size], p.tones[i]
 		lines := s.lines(o, int(a.there))
 		if k := p.program.colors[o.Size]; k != nil {
-			var err error
 			if lines, err = s.colors(k, j, o, lines); err != nil {
 				return err
 			}
@@ -174,6 +185,30 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		}
 	}
 	return nil
+}
+
+// pair enqueues the lines that can now be made of the two outputs that one kernel makes, and returns their indices; or none, if
+// they are not both wanted, or if memory is not aligned as the kernel needs it.
+func (s *Stage) pair(j *job, outs []*pipeline.Frame, at func(i int) uintptr) (paired []int, err error) {
+	p, a := s.plan, &j.args
+	full, half, ok := pairOf(p.recipe)
+	if !ok || outs[full] == nil || outs[half] == nil || !a.canBeFast(p.recipe) {
+		return nil, nil
+	}
+	first, second := &p.recipe.Outputs[full], &p.recipe.Outputs[half]
+	a.setOutput(first, at(full))
+	if a.vector < 16 && (a.vector < 4 || first.Format.Pixel != pipeline.UYVY) || vector(second, at(half)) < 4 {
+		return nil, nil
+	}
+	a.setHalf(second, at(half))
+	a.tone = p.tones[full]
+	lines := s.lines(first, int(a.there))
+	if lines < first.Format.Height {
+		lines &^= 3 // whole lines of chroma of the half
+	}
+	err = s.launchStrips(p.program.pair, j, &j.made[full], lines)
+	j.made[half] = j.made[full] / 2
+	return []int{full, half}, err
 }
 
 // colors enqueues the colours of an output's size, up to the given number of lines of the frame. It returns the number of
@@ -221,21 +256,13 @@ func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) e
 		return nil
 	}
 	*made = lines
-	width := int(a.outWidth)
-	a.stripLines = int32(stripLines(width, height, s.warps()))
-	if s.plan.recipe.Turn.Transpose {
-		a.stripLines = (a.stripLines + 3) &^ 3 // keepColumns
+	across := over(int(a.outWidth), stripWidth)
+	least := 4 // lines of a strip: its warp also reads lines above and below, which another one reads, too
+	if s.heavy() {
+		least = 8
 	}
-	strips := over(width, stripWidth) * over(height, int(a.stripLines))
-	return s.launch(k, j, over(strips, threadsY), 1)
-}
-
-// stripLines returns the number of lines per warp, which is even and at least four: as many as it takes for the given
-// number of warps to make the picture in one go. Strips should be high, because a warp also reads lines above and
-// below, which another warp reads too.
-func stripLines(width, height, warps int) int {
-	lines := over(height*over(width, stripWidth), warps)
-	return max(4, (lines+1)&^1)
+	a.stripRows = int32(min(max(1, s.warps()/across), over(height, least)))
+	return s.launch(k, j, over(across*int(a.stripRows), threadsY), 1)
 }
 
 // warps returns the number of warps that make a picture.
@@ -244,10 +271,15 @@ func (s *Stage) warps() int {
 	if s.linked && !needsPlane(r) && !needsColors(r) {
 		return linkWarps(r.Samples)
 	}
-	if r.Demosaic == isp.Malvar || r.Shading != nil {
-		return 2 * threadsY * s.memory.Device.Processors // these kernels use more registers per lane
+	if s.heavy() {
+		return 2 * threadsY * s.memory.Device.Processors
 	}
 	return 3 * threadsY * s.memory.Device.Processors
+}
+
+// heavy reports whether lanes use many registers: MIN_BLOCKS of kernels/picture.cu is 2 then.
+func (s *Stage) heavy() bool {
+	return s.plan.recipe.Demosaic == isp.Malvar || s.plan.recipe.Shading != nil
 }
 
 // linkWarps returns the number of warps that read and write at the full speed of a link (measured at PCIe 5.0 x16;

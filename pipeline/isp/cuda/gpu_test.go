@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -187,6 +188,51 @@ func TestGPUSmallest(t *testing.T) {
 			await(t, outs)
 			ref, _ := reference(t, c, in, want)
 			compare(t, in.Format.String(), outs, ref)
+		}
+	}
+}
+
+// TestGPUPair tests pictures that one kernel makes together, whole and in slices, and frames of which one is not wanted.
+func TestGPUPair(t *testing.T) {
+	memory := cudatest.GPU(t)
+	rnd := rand.New(rand.NewPCG(48, 4))
+	cache := t.TempDir()
+	for n, pixel := range []pipeline.PixelFormat{pipeline.UYVY, pipeline.NV12, pipeline.I420, pipeline.Grey} {
+		c := isp.Config{Demosaic: isp.Demosaic(1 - n&1), Gains: isp.Gains{R: 2, B: 1.5}, BlackLevel: 16}
+		s := newStage(t, memory, c, Options{Transfer: InPlace + Transfer(n/2), Cache: cache})
+		for _, size := range [][2]int{{256, 72}, {16, 8}, {528, 36}} {
+			in := frame(t, memory, format(t, []pipeline.PixelFormat{pipeline.RGGB10, pipeline.BGGR12P}[n%2], size[0], size[1]))
+			fill(in.Bytes, n, rnd)
+			full := format(t, pixel, size[0], size[1])
+			full.Color = pipeline.BT709Full
+			if pixel == pipeline.UYVY {
+				full.HeaderGap, full.PacketPitch = 20, 20+full.Stride
+			}
+			want := []pipeline.Format{format(t, pipeline.I420, size[0]/2, size[1]/2), full}
+			if err := s.Plan(in.Format, want); err != nil {
+				t.Fatal(err)
+			}
+			if s.plan.program.pair == nil {
+				t.Fatalf("%s: no kernel for two", in.Format)
+			}
+			ref, _ := reference(t, c, in, want)
+			for missing := range 3 {
+				outs := frames(t, memory, want)
+				some := slices.Clone(outs)
+				if missing < 2 {
+					some[missing] = nil
+				}
+				if err := s.Process(t.Context(), in, some); err != nil {
+					t.Fatal(err)
+				}
+				await(t, some)
+				for i, out := range some {
+					if out != nil {
+						compare(t, in.Format.String(), outs[i:i+1], ref[i:i+1])
+					}
+				}
+			}
+			inSlices(t, s, memory, in, ref, rnd)
 		}
 	}
 }

@@ -38,20 +38,18 @@ func TestGPUBench(t *testing.T) {
 	tables := fmt.Sprintf("%s, driver for CUDA %d.%d; medians of %d rounds, in turns\n", b.memory.Device, b.memory.Device.DriverVersion/1000,
 		b.memory.Device.DriverVersion%1000/10, *benchRounds)
 	sizes := benchSizes()
-	largest := sizes[len(sizes)-1:]
-	for _, part := range []struct {
-		of    func(w, h int) string
-		sizes [][2]int
-	}{{b.chain, sizes}, {b.link, largest}, {b.overlap, largest}} {
-		for _, size := range part.sizes {
-			table := part.of(size[0], size[1])
-			fmt.Println(table) // so that the results are known even if the next one fails
-			tables += "\n" + table
-		}
+	large := sizes[1]
+	for _, of := range []func() string{
+		func() string { return b.chain(large[0], large[1]) },
+		func() string { return b.outputs(sizes) },
+		func() string { return b.link(large[0], large[1]) },
+		func() string { return b.overlap(large[0], large[1]) },
+	} {
+		table := of()
+		fmt.Println(table) // so that the results are known even if the next one fails
+		tables += "\n" + table
 	}
-	table := b.integers()
-	fmt.Println(table)
-	if tables += "\n" + table; *benchOut == "" {
+	if *benchOut == "" {
 		return
 	}
 	text, err := os.ReadFile(*benchOut)
@@ -72,7 +70,7 @@ func benchSizes() [][2]int {
 	if onCPU() {
 		return [][2]int{{64, 32}, {128, 64}}
 	}
-	return [][2]int{{1920, 1080}, {3840, 2160}}
+	return [][2]int{{1920, 1080}, {3840, 2160}, {7680, 4320}}
 }
 
 // A gpuBench measures contenders.
@@ -82,7 +80,7 @@ type gpuBench struct {
 	driver      *bareDriver
 	stream      *cudahost.Stream // for all work outside a Stage
 	hold, pass  *cudahost.Kernel
-	add         *cudahost.Kernel
+	add, copy   *cudahost.Kernel
 	begin, end  *mark
 	beside      *mark
 	turn        *cudahost.Stream // the second of two concurrent streams
@@ -109,7 +107,7 @@ func newGPUBench(t *testing.T) *gpuBench {
 	module, err := memory.Device.Load(code)
 	b.check(err)
 	t.Cleanup(func() { b.check(module.Close()) })
-	for name, to := range map[string]**cudahost.Kernel{"hold": &b.hold, "pass": &b.pass, "integers": &b.add} {
+	for name, to := range map[string]**cudahost.Kernel{"hold": &b.hold, "pass": &b.pass, "copy": &b.copy, "integers": &b.add} {
 		*to, err = module.Kernel(name)
 		b.check(err)
 	}
@@ -198,23 +196,6 @@ func middle(v []float64) float64 {
 		return math.NaN()
 	}
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
-}
-
-// integers measures the rate of integer instructions of the device.
-func (b *gpuBench) integers() string {
-	const perTurn, warps = 24, 8
-	turns, blocks := 4096, 8*b.memory.Device.Processors // as many threads as a multiprocessor can run
-	if onCPU() {
-		turns, blocks = 16, 1
-	}
-	out := b.deviceMemory(16)
-	c := &contender{stream: b.stream, put: func(int) error {
-		return b.launch(b.add, b.stream, blocks, benchArgs{out: out, turns: uint32(turns), nanoseconds: 1 << 40})
-	}}
-	b.measure([]*contender{c}, 4)
-	instructions := float64(blocks * threadsX * warps * turns * perTurn)
-	return fmt.Sprintf("Integer instructions (a multiplication with addition, a logical one and an addition, in turns): %.2f 10¹² a second, %.2f–%.2f.\n",
-		instructions/middle(c.figures)/1e6, instructions/slices.Max(c.figures)/1e6, instructions/slices.Min(c.figures)/1e6)
 }
 
 // deviceMemory returns the address of size bytes of device memory.

@@ -107,6 +107,19 @@ func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
 	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), needsColors(r))
 }
 
+func pairPart(o *isp.RecipeOutput) string {
+	return fmt.Sprintf("-DKERNEL=PAIR(%s)", formatName(o.Format.Pixel))
+}
+
+// pairOf returns the indices of two outputs that one kernel makes, if the frames allow it: a picture of 8 bits at full size,
+// and one of I420 at half of it.
+func pairOf(r *isp.Recipe) (full, half int, ok bool) {
+	direct := []pipeline.PixelFormat{pipeline.UYVY, pipeline.NV12, pipeline.I420, pipeline.Grey}
+	full = slices.IndexFunc(r.Outputs, func(o isp.RecipeOutput) bool { return o.Size == 0 && slices.Contains(direct, o.Format.Pixel) })
+	half = slices.IndexFunc(r.Outputs, func(o isp.RecipeOutput) bool { return o.Size == 1 && o.Format.Pixel == pipeline.I420 })
+	return full, half, full >= 0 && half >= 0 && !needsColors(r) && r.In.Width%16 == 0 && r.In.Height%4 == 0
+}
+
 // parts returns the compiler options for the parts that a recipe needs, each once.
 func parts(r *isp.Recipe, observe bool) (list []string) {
 	if needsPlane(r) || observe {
@@ -118,6 +131,9 @@ func parts(r *isp.Recipe, observe bool) (list []string) {
 		if needsColors(r) {
 			list = append(list, colorsPart(o.Size))
 		}
+	}
+	if full, _, ok := pairOf(r); ok {
+		list = append(list, pairPart(&r.Outputs[full]))
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -143,6 +159,7 @@ type program struct {
 	statistics *cudahost.Kernel
 	colors     [sizes]*cudahost.Kernel // before sharpening and turning; nil if not needed
 	pictures   []*cudahost.Kernel
+	pair       *cudahost.Kernel // nil if there is none (pairOf)
 }
 
 // newProgram compiles the parts of a recipe's program concurrently, and loads them.
@@ -188,6 +205,9 @@ func (p *program) find(r *isp.Recipe, observe bool) (err error) {
 		if needsColors(r) && p.colors[o.Size] == nil {
 			p.colors[o.Size] = get(colorsPart(o.Size), "colors")
 		}
+	}
+	if full, _, ok := pairOf(r); ok {
+		p.pair = get(pairPart(&r.Outputs[full]), "pair")
 	}
 	return err
 }

@@ -6,7 +6,8 @@
 //   TURN      if pictures are turned: 1 columns are reversed, 2 lines are, 4 lines and columns are exchanged; the sum of them
 // and which kernels of it are compiled:
 //   SAMPLES   those of §3, if there is PLANE, and of §11
-//   KERNEL    PICTURE(size, format, kept) makes an output, COLORS(size) what is to be sharpened or has been turned
+//   KERNEL    PICTURE(size, format, kept) makes an output, PAIR(format) one and a Half, COLORS(size) what is to be sharpened or
+//             has been turned
 //
 // The tests also run this source on a CPU.
 
@@ -50,6 +51,13 @@ struct Conversion {
 	int offset, shift;
 };
 
+// A Half is a picture of I420 with half the size of another, made with it.
+struct Half {
+	u8 *out;
+	int stride, height;
+	Conversion luma, cb, cr;
+};
+
 // Args are the only parameter of every kernel; args in args.go is the same, field by field. Arrays of four are by
 // site: 2 (y & 1) + (x & 1).
 struct Args {
@@ -72,7 +80,7 @@ struct Args {
 	int pitch;                 // of the lines of samples in memory, in samples
 	int shadingRows;
 	int mask;
-	int black[4], light[4], m[4], n[4];
+	int black[4], light[4], m[4], n[4];              // m: with the shift of §2, if nothing comes in between
 	int threshold, defectCount;
 	int matrix[9];
 	int sharpen;
@@ -80,6 +88,7 @@ struct Args {
 	int outWidth, outHeight, outStride;
 	int lineBytes, payload, packets, packetPitch, headerGap; // packets to a line; packetPitch 0: plain
 	int vector;                                     // bytes that may be written at a time
-	int stripLines;                                 // that a warp makes, even
+	int stripRows;                                  // strips of a column, as high as each other but for GROUP lines
 	Conversion luma, cb, cr, rgb;
+	Half half;
 };

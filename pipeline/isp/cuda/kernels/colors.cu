@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three colours a pixel; §6 to §9. A lane makes a patch: LANE pixels of two lines, and the pixel to the left of each, which
-// 4:2:2 looks at; what nobody looks at the compiler leaves out.
+// Three colours a pixel; §6 to §9. A lane makes a patch: LANE pixels of two lines. What nobody looks at the compiler leaves out.
 
 #ifdef MALVAR
 #define HALO 2
@@ -11,41 +10,97 @@
 
 struct Color { int r, g, b; };
 
-struct Patch { Color p[2][1 + LANE]; };
+// LANE pixels of two lines.
+struct Patch { Color p[2][LANE]; };
 
-INLINE int clip(int v) { return min(max(v, 0), LINEAR_MAX); }
+INLINE int clip(int v)
+{
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 900 && __CUDACC_VER_MAJOR__ >= 12
+	return __vimin_s32_relu(v, LINEAR_MAX);
+#else
+	return min(max(v, 0), LINEAR_MAX);
+#endif
+}
 
 // The lines that a lane looks at: from two above its first to two below its second.
-struct Window { int s[6][ACROSS]; };
+struct Window { Line s[6]; };
 
-// §6.1, §6.2 of pixel c, from -1 on, of line r.
-INLINE Color demosaic(const int (&s)[6][ACROSS], int r, int c)
+// What the demosaicing of a line looks at, by word: in its halves are sums of two or four samples around each of a word's.
+// There are no more than 16 bits of them.
+struct Around {
+	u32 here[WORDS];
+	u32 beside[WORDS], over[WORDS], diagonal[WORDS]; // beside: to the left and to the right; over: above and below
+	u32 beside2[WORDS], over2[WORDS];                // two samples away
+};
+
+INLINE void lookAround(const Window &w, int i, Around &k)
 {
-	const int i = 2 + r, j = LEAD + c;
-	const bool redLine = (r & 1) == RED_Y, atOwn = (c & 1) == (redLine ? RED_X : 1 - RED_X);
-	const int here = s[i][j], h = s[i][j - 1] + s[i][j + 1], v = s[i - 1][j] + s[i + 1][j];
-	int own = here, green = here, third;
+	u32 over[2 + WORDS], beside[1 + WORDS], diagonal[1 + WORDS];
+#pragma unroll
+	for (int j = 0; j < 2 + WORDS; j++)
+		over[j] = w.s[i - 1].v[j] + w.s[i + 1].v[j];
+#pragma unroll
+	for (int j = 0; j < 1 + WORDS; j++) {
+		beside[j] = between(w.s[i].v[j], w.s[i].v[j + 1]);
+		diagonal[j] = between(over[j], over[j + 1]);
+	}
+#pragma unroll
+	for (int j = 0; j < WORDS; j++) {
+		k.here[j] = w.s[i].v[1 + j];
+		k.over[j] = over[1 + j];
+		k.beside[j] = beside[j] + beside[j + 1];
+		k.diagonal[j] = diagonal[j] + diagonal[j + 1];
+		k.beside2[j] = w.s[i].v[j] + w.s[i].v[j + 2];
 #ifdef MALVAR
-	const int h2 = s[i][j - 2] + s[i][j + 2], v2 = s[i - 2][j] + s[i + 2][j];
-	const int diagonal = s[i - 1][j - 1] + s[i - 1][j + 1] + s[i + 1][j - 1] + s[i + 1][j + 1];
+		k.over2[j] = w.s[i - 2].v[1 + j] + w.s[i + 2].v[1 + j];
+#endif
+	}
+}
+
+// sum + first * the low half of pair + second * the high one.
+INLINE int times(u32 pair, int first, int second, int sum)
+{
+#ifdef __CUDA_ARCH__
+	int d;
+	asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(pair), "r"((first & 255) | (second & 255) << 8), "r"(sum));
+	return d;
+#else
+	return sum + first * (int)half(pair, 0) + second * (int)half(pair, 1);
+#endif
+}
+
+// By one half of the pair.
+#define TIMES(pair, factor, sum) (at ? times(pair, 0, factor, sum) : times(pair, factor, 0, sum))
+
+// §6.1, §6.2 of pixel c of a line; r has its parity.
+INLINE Color demosaic(const Around &k, int r, int c)
+{
+	const int j = c / 2, at = c & 1;
+	const bool redLine = (r & 1) == RED_Y, atOwn = at == (redLine ? RED_X : 1 - RED_X);
+	int own, green, third;
+	own = green = half(k.here[j], at);
+#ifdef MALVAR
 	if (atOwn) {
-		green = clip((8 * here + 4 * (h + v) - 2 * (h2 + v2) + 8) >> 4);
-		third = clip((12 * here + 4 * diagonal - 3 * (h2 + v2) + 8) >> 4);
+		const u32 cross = k.beside[j] + k.over[j], cross2 = k.beside2[j] + k.over2[j];
+		green = clip(TIMES(k.here[j], 4, TIMES(cross, 2, TIMES(cross2, -1, 4))) >> 3);
+		third = clip(TIMES(k.here[j], 12, TIMES(k.diagonal[j], 4, TIMES(cross2, -3, 8))) >> 4);
 	} else {
-		own = clip((10 * here + 8 * h - 2 * (diagonal + h2) + v2 + 8) >> 4);
-		third = clip((10 * here + 8 * v - 2 * (diagonal + v2) + h2 + 8) >> 4);
+		const int common = TIMES(k.here[j], 10, TIMES(k.diagonal[j], -2, 8));
+		const u32 far = at ? __byte_perm(k.beside2[j], k.over2[j], 0x7632) : __byte_perm(k.beside2[j], k.over2[j], 0x5410);
+		own = clip(TIMES(k.beside[j], 8, times(far, -2, 1, common)) >> 4);
+		third = clip(TIMES(k.over[j], 8, times(far, 1, -2, common)) >> 4);
 	}
 #else
 	if (atOwn) {
-		green = (h + v + 2) >> 2;
-		third = (s[i - 1][j - 1] + s[i - 1][j + 1] + s[i + 1][j - 1] + s[i + 1][j + 1] + 2) >> 2;
+		green = half((k.beside[j] + k.over[j] + 0x00020002) >> 2 & 0x3fff3fff, at);
+		third = half((k.diagonal[j] + 0x00020002) >> 2 & 0x3fff3fff, at);
 	} else {
-		own = (h + 1) >> 1;
-		third = (v + 1) >> 1;
+		own = half((k.beside[j] + 0x00010001) >> 1 & 0x7fff7fff, at);
+		third = half((k.over[j] + 0x00010001) >> 1 & 0x7fff7fff, at);
 	}
 #endif
-	Color k = {redLine ? own : third, green, redLine ? third : own};
-	return k;
+	Color p = {redLine ? own : third, green, redLine ? third : own};
+	return p;
 }
 
 INLINE Color grey(int v)
@@ -54,59 +109,53 @@ INLINE Color grey(int v)
 	return k;
 }
 
-// A patch at full size.
-INLINE void fullPatch(const Window &w, Patch &q)
+// Line r of a patch at full size.
+INLINE void fullLine(const Window &w, Patch &q, int r)
 {
+	Around k;
+	if (!MONO)
+		lookAround(w, 2 + r, k);
 #pragma unroll
-	for (int r = 0; r < 2; r++)
-#pragma unroll
-		for (int c = 0; c < 1 + LANE; c++)
-			q.p[r][c] = MONO ? grey(w.s[2 + r][LEAD - 1 + c]) : demosaic(w.s, r, c - 1);
+	for (int c = 0; c < LANE; c++)
+		q.p[r][c] = MONO ? grey(half(w.s[2 + r].v[1 + c / 2], c & 1)) : demosaic(k, r, c);
 }
 
-// §6.3: a quad of four samples, or of four sums of four quads, which are rounded by half of 2^shift.
-INLINE Color quad(const u32 (&v)[2][2], int shift)
+// §6.3: a quad of four samples, or of four sums of four quads, which are rounded by half of 2^shift. A word has those of a line.
+INLINE Color quad(const u32 (&v)[2], int shift)
 {
 	if (MONO)
-		return grey((v[0][0] + v[0][1] + v[1][0] + v[1][1] + (2 << shift)) >> (2 + shift));
-	const u32 half = (1 << shift) >> 1;
+		return grey((half(v[0], 0) + half(v[0], 1) + half(v[1], 0) + half(v[1], 1) + (2 << shift)) >> (2 + shift));
+	const u32 rest = (1 << shift) >> 1;
 	Color k;
-	k.r = (v[RED_Y][RED_X] + half) >> shift;
-	k.g = (v[RED_Y][1 - RED_X] + v[1 - RED_Y][RED_X] + (1 << shift)) >> (1 + shift);
-	k.b = (v[1 - RED_Y][1 - RED_X] + half) >> shift;
+	k.r = (half(v[RED_Y], RED_X) + rest) >> shift;
+	k.g = (half(v[RED_Y], 1 - RED_X) + half(v[1 - RED_Y], RED_X) + (1 << shift)) >> (1 + shift);
+	k.b = (half(v[1 - RED_Y], 1 - RED_X) + rest) >> shift;
 	return k;
 }
 
-// §6.3 of a patch of half or a quarter of the size. The pixel to the left of pixel 0 is pixel 1.
+// §6.3 of a patch of half or a quarter of the size.
 template <int SIZE, bool FAST>
 INLINE void blockPatch(const Args &a, Patch &q, int x, int y)
 {
 	const int side = 1 << SIZE;
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		u32 v[1 + LANE][2][2] = {};
+		u32 v[LANE][2] = {};
 #pragma unroll (FAST ? side : 1) // whole, the slow path would be most of what there is to compile
 		for (int pair = 0; pair < side; pair += 2)
 #pragma unroll
 			for (int i = 0; i < 2; i++)
 #pragma unroll
 				for (int g = 0; g < side; g++) { // LANE samples at a time
-					int s[ACROSS];
 					const int first = side * x + LANE * g, line = side * (y + r) + pair + i;
-					linearise<FAST>(a, s, fetch<FAST>(a, first, line), first, line, i);
+					const Words s = linearise<FAST>(a, fetch<FAST>(a, first, line), first, line, i);
 #pragma unroll
-					for (int j = 0; j < LANE; j++)
-						v[1 + (LANE * g + j) / side][i][j & 1] += s[LEAD + j];
-					if (g == 0)
-#pragma unroll
-						for (int j = 0; j < side; j++)
-							v[0][i][j & 1] += s[LEAD - side + j];
+					for (int j = 0; j < WORDS; j++)
+						v[(LANE * g + 2 * j) / side][i] += s.v[j];
 				}
 #pragma unroll
-		for (int c = 0; c < 1 + LANE; c++)
+		for (int c = 0; c < LANE; c++)
 			q.p[r][c] = quad(v[c], SIZE == 1 ? 0 : 2);
-		if (x == 0)
-			q.p[r][0] = q.p[r][2];
 	}
 }
 
@@ -136,26 +185,26 @@ INLINE int near(int i, int n)
 	return max(i < n ? i : 2 * (n - 1) - i, 0);
 }
 
-// Colors in memory are R' G' B' and the luma of §9, in 8 bytes. A lane looks at three columns and two lines more than it makes,
-// and at each of them once; §9.
+// Colors in memory are R' G' B' and the luma of §9, in 8 bytes. A lane looks at a column and a line more on each side than it
+// makes, and at each of them once; §9.
 INLINE void sharpPatch(const Args &a, Patch &q, int x, int y)
 {
-	uint2 v[4][LANE + 3]; // from the line above and from two columns to the left on
+	uint2 v[4][LANE + 2]; // from the line above and from the column to the left on
 #pragma unroll
 	for (int r = 0; r < 4; r++) {
 		const uint2 *line = (const uint2 *)a.colors + (size_t)near(y + r - 1, a.outHeight) * a.outWidth;
 #pragma unroll
-		for (int c = 0; c < LANE + 3; c++)
-			v[r][c] = line[near(x + c - 2, a.outWidth)];
+		for (int c = 0; c < LANE + 2; c++)
+			v[r][c] = line[near(x + c - 1, a.outWidth)];
 	}
 #pragma unroll
 	for (int r = 0; r < 2; r++) {
-		int sum[LANE + 3]; // of the lumas of a column
+		int sum[LANE + 2]; // of the lumas of a column
 #pragma unroll
-		for (int c = 0; c < LANE + 3; c++)
+		for (int c = 0; c < LANE + 2; c++)
 			sum[c] = (v[r][c].y >> 16) + 2 * (v[r + 1][c].y >> 16) + (v[r + 2][c].y >> 16);
 #pragma unroll
-		for (int c = 0; c < 1 + LANE; c++) {
+		for (int c = 0; c < LANE; c++) {
 			const u32 rg = v[r + 1][c + 1].x, b = v[r + 1][c + 1].y;
 			const int d = 16 * (b >> 16) - (sum[c] + 2 * sum[c + 1] + sum[c + 2]);
 			const int e = (a.sharpen * d + 512) >> 10;

@@ -34,11 +34,11 @@ INLINE u32 raw(const Args &a, int x, int y)
 #endif
 }
 
+// §2, before the shift.
+INLINE u32 darkLow(const Args &a, u32 s, int at) { return max((int)s - bySite(a.black, at), 0); }
+
 // §2
-INLINE u32 dark(const Args &a, u32 s, int at)
-{
-	return (u32)max((int)s - bySite(a.black, at), 0) << (16 - BITS);
-}
+INLINE u32 dark(const Args &a, u32 s, int at) { return darkLow(a, s, at) << (16 - BITS); }
 
 INLINE u32 kept(const u16 *samples, const Args &a, int x, int y) { return samples[(size_t)y * a.pitch + x]; }
 

@@ -38,6 +38,22 @@ extern "C" __global__ void pass(const Args a)
 	}
 }
 
+// Copies a.groups words, four a thread.
+extern "C" __global__ void copy(const Args a)
+{
+	const unsigned threads = 32 * 8;
+	const unsigned long long first = (unsigned long long)blockIdx.x * 4 * threads + threadIdx.y * 32 + threadIdx.x;
+	uint4 v[4];
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		if (first + i * threads < a.groups)
+			v[i] = a.in[first + i * threads];
+#pragma unroll
+	for (int i = 0; i < 4; i++)
+		if (first + i * threads < a.groups)
+			a.out[first + i * threads] = v[i];
+}
+
 // A turn of a thread is 8 multiplications with an addition and 16 additions and logical operations, in eight chains.
 extern "C" __global__ void integers(const Args a)
 {

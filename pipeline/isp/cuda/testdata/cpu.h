@@ -18,6 +18,7 @@ struct dim { unsigned x, y, z; };
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __ldg(p) (*(p))
+#define __CUDACC_VER_MAJOR__ 0
 #define __funnelshift_r(low, high, n) ((unsigned)(((uint64_t)(high) << 32 | (low)) >> (n)))
 
 template <typename T> static inline T min(T a, T b) { return b < a ? b : a; }
@@ -71,3 +72,28 @@ static void wait_at(barrier &b)
 
 static void __syncwarp() { wait_at(warps_[current_ / WARP]); }
 static void __syncthreads() { wait_at(block_); }
+
+static unsigned exchanged_[WARP * WARPS];
+
+/* Of a warp whose lanes all take part. */
+static unsigned exchange(unsigned v, int from)
+{
+	exchanged_[current_] = v;
+	__syncwarp();
+	const unsigned got = from < 0 || from >= WARP ? v : exchanged_[current_ / WARP * WARP + from];
+	__syncwarp();
+	return got;
+}
+
+#define __shfl_sync(mask, v, lane) exchange(v, lane)
+#define __shfl_up_sync(mask, v, by) exchange(v, current_ % WARP - (by))
+#define __shfl_down_sync(mask, v, by) exchange(v, current_ % WARP + (by))
+
+static inline unsigned __byte_perm(unsigned a, unsigned b, unsigned selector)
+{
+	const uint64_t bytes = (uint64_t)b << 32 | a;
+	unsigned v = 0;
+	for (int i = 0; i < 4; i++)
+		v |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7) & 255) << 8 * i;
+	return v;
+}
