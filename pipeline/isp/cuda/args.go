@@ -128,7 +128,7 @@ func (a *args) setHalf(o *isp.RecipeOutput, at uintptr) {
 	}
 }
 
-// canBeFast is canBeFast of kernels/lines.cu.
+// canBeFast reports whether lines of the sensor's frame can be read without branches: FAST of kernels/lines.cu.
 func (a *args) canBeFast(r *isp.Recipe) bool {
 	wide := int32(16)
 	switch {
@@ -137,8 +137,23 @@ func (a *args) canBeFast(r *isp.Recipe) bool {
 	case r.Samples.Packed:
 		wide = 4
 	}
-	return a.wide >= wide && a.width%8 == 0 && a.height >= 8
+	return a.wide >= wide && a.width%lane == 0 && a.height >= 8
 }
+
+// canBeWritten reports whether the kernels of canBeFast can also write an output: the lanes themselves, or for UYVY, whose
+// packets have headers, warps four bytes at a time. Other formats are staged in any case.
+func (a *args) canBeWritten(o *isp.RecipeOutput) bool {
+	switch o.Format.Pixel {
+	case pipeline.UYVY:
+		return a.vector >= 4
+	case pipeline.NV12, pipeline.I420, pipeline.Grey:
+		return a.vector == 16 && a.outWidth%lane == 0
+	}
+	return true
+}
+
+// lane is the number of pixels of a line that a lane makes: LANE of kernels/lines.cu.
+const lane = 8
 
 // reciprocal returns 2^40 / n, rounded up. Multiplying by it and shifting right by 40 divides numbers less than 2^17,
 // such as every position in a line, by n less than 2^17: rounding adds less than 2^-23 to the quotient, which is at

@@ -65,6 +65,15 @@ func (s *Stage) launch(k *cudahost.Kernel, j *job, x, y int) error {
 	return k.Launch(s.work, cudahost.Dim{X: x, Y: y}, cudahost.Dim{X: threadsX, Y: threadsY}, j.params[:]...)
 }
 
+// launchSamples launches a kernel for samples.
+func (s *Stage) launchSamples(name string, j *job, x, y int) error {
+	k, err := s.plan.program.samples(name)
+	if err != nil {
+		return err
+	}
+	return s.launch(k, j, x, y)
+}
+
 const (
 	threadsX   = 32
 	threadsY   = 8
@@ -81,7 +90,7 @@ func (s *Stage) settle(j *job, lines int) error {
 		return nil
 	}
 	a.samples = p.base.samples
-	if err := s.launchLines(p.program.black, j, &g.black, lines, over(w, 4*threadsX)); err != nil {
+	if err := s.launchLines("black", j, &g.black, lines, over(w, 4*threadsX)); err != nil {
 		return err
 	}
 	step := 2
@@ -96,7 +105,7 @@ func (s *Stage) settle(j *job, lines int) error {
 	}
 	if p.recipe.Threshold > 0 {
 		lines = before(lines, step, h)
-		if err := s.launchLines(p.program.found, j, &g.found, lines, over(w, threadsX)); err != nil {
+		if err := s.launchLines("found", j, &g.found, lines, over(w, threadsX)); err != nil {
 			return err
 		}
 		a.samples = a.searched
@@ -115,13 +124,13 @@ func before(lines, step, height int) int {
 
 // launchLines launches a kernel that has one thread row per line, for the lines from *made to before lines, and sets
 // *made to lines.
-func (s *Stage) launchLines(k *cudahost.Kernel, j *job, made *int, lines, across int) error {
+func (s *Stage) launchLines(name string, j *job, made *int, lines, across int) error {
 	if lines == *made {
 		return nil
 	}
 	j.args.begin, j.args.end = int32(*made), int32(lines)
 	*made = lines
-	return s.launch(k, j, across, over(int(j.args.end-j.args.begin), threadsY))
+	return s.launchSamples(name, j, across, over(int(j.args.end-j.args.begin), threadsY))
 }
 
 // repairKnown launches the repair of the known defects that are before line lines and not yet repaired.
@@ -136,7 +145,7 @@ func (s *Stage) repairKnown(j *job, lines int) error {
 	}
 	j.args.defects = s.plan.base.defects + uintptr(first*defectSize)
 	j.args.defectCount = int32(g.known - first)
-	return s.launch(s.plan.program.known, j, over(g.known-first, threadsX*threadsY), 1)
+	return s.launchSamples("known", j, over(g.known-first, threadsX*threadsY), 1)
 }
 
 // over returns a/b rounded up.
@@ -148,7 +157,7 @@ func (s *Stage) gather(j *job) error {
 	if err := s.work.Clear(a.statistics, gatheredSize); err != nil {
 		return err
 	}
-	if err := s.launch(s.plan.program.statistics, j, isp.ZoneColumns, isp.ZoneRows); err != nil {
+	if err := s.launchSamples("statistics", j, isp.ZoneColumns, isp.ZoneRows); err != nil {
 		return err
 	}
 	return s.work.Read(j.report.Addr(), a.statistics, gatheredSize)
@@ -156,7 +165,6 @@ func (s *Stage) gather(j *job) error {
 
 // pictures enqueues the lines of the wanted outputs that can now be made.
 func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
-	p, a := s.plan, &j.args
 	at := func(i int) uintptr {
 		if s.staged {
 			return j.outs[i]
@@ -171,20 +179,32 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		if out == nil || slices.Contains(paired, i) {
 			continue
 		}
-		o := &p.recipe.Outputs[i]
-		a.setOutput(o, at(i))
-		a.colors, a.tone = p.colors[o.Size], p.tones[i]
-		lines := s.lines(o, int(a.there))
-		if k := p.program.colors[o.Size]; k != nil {
-			if lines, err = s.colors(k, j, o, lines); err != nil {
-				return err
-			}
-		}
-		if err := s.launchStrips(p.program.pictures[i], j, &j.made[i], lines); err != nil {
+		if err := s.picture(j, i, at(i)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// picture enqueues the lines of output i, at an address, that can now be made.
+func (s *Stage) picture(j *job, i int, at uintptr) error {
+	p, a := s.plan, &j.args
+	o := &p.recipe.Outputs[i]
+	a.setOutput(o, at)
+	a.colors, a.tone = p.colors[o.Size], p.tones[i]
+	lines := s.lines(o, int(a.there))
+	if needsColors(p.recipe) {
+		var err error
+		if lines, err = s.colors(j, o, lines); err != nil {
+			return err
+		}
+	}
+	fast := a.canBeFast(p.recipe) && a.canBeWritten(o)
+	k, err := p.program.kernel(kernelKey{"picture", i, fast}, func() string { return picturePart(p.recipe, o, fast) })
+	if err != nil {
+		return err
+	}
+	return s.launchStrips(k, j, &j.made[i], lines)
 }
 
 // pair enqueues the lines that can now be made of the two outputs that one kernel makes, and returns their indices; or none, if
@@ -197,8 +217,12 @@ func (s *Stage) pair(j *job, outs []*pipeline.Frame, at func(i int) uintptr) (pa
 	}
 	first, second := &p.recipe.Outputs[full], &p.recipe.Outputs[half]
 	a.setOutput(first, at(full))
-	if a.vector < 16 && (a.vector < 4 || first.Format.Pixel != pipeline.UYVY) || vector(second, at(half)) < 4 {
+	if !a.canBeWritten(first) || vector(second, at(half)) < 4 {
 		return nil, nil
+	}
+	k, err := p.program.kernel(kernelKey{"pair", full, true}, func() string { return pairPart(first) })
+	if err != nil {
+		return nil, err
 	}
 	a.setHalf(second, at(half))
 	a.tone = p.tones[full]
@@ -206,18 +230,23 @@ func (s *Stage) pair(j *job, outs []*pipeline.Frame, at func(i int) uintptr) (pa
 	if lines < first.Format.Height {
 		lines &^= 3 // whole lines of chroma of the half
 	}
-	err = s.launchStrips(p.program.pair, j, &j.made[full], lines)
+	err = s.launchStrips(k, j, &j.made[full], lines)
 	j.made[half] = j.made[full] / 2
 	return []int{full, half}, err
 }
 
 // colors enqueues the colours of an output's size, up to the given number of lines of the frame. It returns the number of
 // lines of the output that can then be made.
-func (s *Stage) colors(k *cudahost.Kernel, j *job, o *isp.RecipeOutput, lines int) (int, error) {
+func (s *Stage) colors(j *job, o *isp.RecipeOutput, lines int) (int, error) {
 	turn, a := s.plan.recipe.Turn, &j.args
+	fast := a.canBeFast(s.plan.recipe)
+	k, err := s.plan.program.kernel(kernelKey{"colors", o.Size, fast}, func() string { return colorsPart(o.Size, fast) })
+	if err != nil {
+		return 0, err
+	}
 	width, height := turn.Size(o.Format.Width, o.Format.Height)
 	a.outWidth, a.outHeight = int32(width), int32(height)
-	err := s.launchStrips(k, j, &j.progress.colors[o.Size], lines)
+	err = s.launchStrips(k, j, &j.progress.colors[o.Size], lines)
 	a.outWidth, a.outHeight = int32(o.Format.Width), int32(o.Format.Height)
 	switch {
 	case lines == height:

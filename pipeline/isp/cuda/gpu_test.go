@@ -212,9 +212,6 @@ func TestGPUPair(t *testing.T) {
 			if err := s.Plan(in.Format, want); err != nil {
 				t.Fatal(err)
 			}
-			if s.plan.program.pair == nil {
-				t.Fatalf("%s: no kernel for two", in.Format)
-			}
 			ref, _ := reference(t, c, in, want)
 			for missing := range 3 {
 				outs := frames(t, memory, want)
@@ -233,6 +230,9 @@ func TestGPUPair(t *testing.T) {
 				}
 			}
 			inSlices(t, s, memory, in, ref, rnd)
+			if size[0] == 256 && s.plan.program.kernels[kernelKey{"pair", 1, true}] == nil { // lines of others are not aligned
+				t.Errorf("%s: no kernel has made two", in.Format)
+			}
 		}
 	}
 }

@@ -93,18 +93,21 @@ func options(r *isp.Recipe) []string {
 	return append(list, turnOption(r.Turn)...)
 }
 
-// samplesPart is the compiler option that selects the part of the program with the kernels for samples. colorsPart and
-// picturePart return the options for the other parts. Each part is compiled separately.
+// samplesPart is the compiler option that selects the part of the program with the kernels for samples. colorsPart,
+// picturePart and pairPart return the options for the other parts. Each part is compiled separately, also for frames that can
+// be processed fast (canBeFast) and for others: most programs need no part for the others.
 const samplesPart = "-DSAMPLES"
 
-func colorsPart(size int) string { return fmt.Sprintf("-DKERNEL=COLORS(%d)", size) }
+func colorsPart(size int, fast bool) string {
+	return fmt.Sprintf("-DKERNEL=COLORS(%d, %t)", size, fast)
+}
 
-func picturePart(r *isp.Recipe, o *isp.RecipeOutput) string {
-	size := o.Size
-	if needsColors(r) {
-		size = 0 // the colours of its size are in memory
+func picturePart(r *isp.Recipe, o *isp.RecipeOutput, fast bool) string {
+	size, kept := o.Size, needsColors(r)
+	if kept {
+		size, fast = 0, false // the colours of its size are in memory
 	}
-	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t)", size, formatName(o.Format.Pixel), needsColors(r))
+	return fmt.Sprintf("-DKERNEL=PICTURE(%d, %s, %t, %t)", size, formatName(o.Format.Pixel), kept, fast)
 }
 
 func pairPart(o *isp.RecipeOutput) string {
@@ -120,19 +123,24 @@ func pairOf(r *isp.Recipe) (full, half int, ok bool) {
 	return full, half, full >= 0 && half >= 0 && !needsColors(r) && r.In.Width%16 == 0 && r.In.Height%4 == 0
 }
 
-// parts returns the compiler options for the parts that a recipe needs, each once.
+// parts returns the compiler options for the parts that a recipe needs, each once, if frames begin at addresses that are
+// multiples of 16.
 func parts(r *isp.Recipe, observe bool) (list []string) {
 	if needsPlane(r) || observe {
 		list = append(list, samplesPart)
 	}
+	a := newArgs(r)
+	a.setInput(r, 0)
+	fast := a.canBeFast(r)
 	for i := range r.Outputs {
 		o := &r.Outputs[i]
-		list = append(list, picturePart(r, o))
+		a.setOutput(o, 0)
+		list = append(list, picturePart(r, o, fast && a.canBeWritten(o)))
 		if needsColors(r) {
-			list = append(list, colorsPart(o.Size))
+			list = append(list, colorsPart(o.Size, fast))
 		}
 	}
-	if full, _, ok := pairOf(r); ok {
+	if full, _, ok := pairOf(r); ok && fast {
 		list = append(list, pairPart(&r.Outputs[full]))
 	}
 	slices.Sort(list)
@@ -152,34 +160,38 @@ const sizes = 3
 
 // A program contains the kernels of a recipe, compiled for the device.
 type program struct {
-	modules    map[string]*cudahost.Module // by part
-	black      *cudahost.Kernel
-	known      *cudahost.Kernel
-	found      *cudahost.Kernel
-	statistics *cudahost.Kernel
-	colors     [sizes]*cudahost.Kernel // before sharpening and turning; nil if not needed
-	pictures   []*cudahost.Kernel
-	pair       *cudahost.Kernel // nil if there is none (pairOf)
+	compile func(part string) ([]byte, error)
+	device  *cudahost.Device
+	modules map[string]*cudahost.Module // by part
+	kernels map[kernelKey]*cudahost.Kernel
+}
+
+// A kernelKey identifies a kernel of a program. output is the index of an output, or the size of colours.
+type kernelKey struct {
+	name   string
+	output int
+	fast   bool
 }
 
 // newProgram compiles the parts of a recipe's program concurrently, and loads them.
 func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe bool) (*program, error) {
+	p := &program{device: d, modules: map[string]*cudahost.Module{}, kernels: map[kernelKey]*cudahost.Kernel{}}
+	p.compile = func(part string) ([]byte, error) {
+		code, _, err := c.Compile("isp.cu", source(), append(options(r), part)...)
+		return code, err
+	}
 	list := parts(r, observe)
 	codes, errs := make([][]byte, len(list)), make([]error, len(list))
 	var all sync.WaitGroup
 	for i, part := range list {
-		all.Go(func() { codes[i], _, errs[i] = c.Compile("isp.cu", source(), append(options(r), part)...) })
+		all.Go(func() { codes[i], errs[i] = p.compile(part) })
 	}
 	all.Wait()
 	err := cmp.Or(errs...) // the others would report the same
-	p := &program{modules: map[string]*cudahost.Module{}}
 	for i, part := range list {
 		if err == nil {
 			p.modules[part], err = d.Load(codes[i])
 		}
-	}
-	if err == nil {
-		err = p.find(r, observe)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("isp on CUDA: %w", err), p.Close())
@@ -187,29 +199,31 @@ func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe
 	return p, nil
 }
 
-func (p *program) find(r *isp.Recipe, observe bool) (err error) {
-	get := func(part, name string) *cudahost.Kernel {
-		k, e := p.modules[part].Kernel(name)
-		err = errors.Join(err, e)
-		return k
+// kernel returns a kernel of a part, which it compiles if nothing has needed it before: then it takes a second or more.
+func (p *program) kernel(key kernelKey, part func() string) (*cudahost.Kernel, error) {
+	if k := p.kernels[key]; k != nil {
+		return k, nil
 	}
-	if observe {
-		p.statistics = get(samplesPart, "statistics")
-	}
-	if needsPlane(r) {
-		p.black, p.known, p.found = get(samplesPart, "black"), get(samplesPart, "known"), get(samplesPart, "found")
-	}
-	for i := range r.Outputs {
-		o := &r.Outputs[i]
-		p.pictures = append(p.pictures, get(picturePart(r, o), "picture"))
-		if needsColors(r) && p.colors[o.Size] == nil {
-			p.colors[o.Size] = get(colorsPart(o.Size), "colors")
+	text := part()
+	if p.modules[text] == nil {
+		code, err := p.compile(text)
+		if err != nil {
+			return nil, err
+		}
+		if p.modules[text], err = p.device.Load(code); err != nil {
+			return nil, err
 		}
 	}
-	if full, _, ok := pairOf(r); ok {
-		p.pair = get(pairPart(&r.Outputs[full]), "pair")
+	k, err := p.modules[text].Kernel(key.name)
+	if err == nil {
+		p.kernels[key] = k
 	}
-	return err
+	return k, err
+}
+
+// samples returns a kernel of samplesPart.
+func (p *program) samples(name string) (*cudahost.Kernel, error) {
+	return p.kernel(kernelKey{name: name}, func() string { return samplesPart })
 }
 
 // Close unloads the code, which must not be running.

@@ -6,8 +6,8 @@
 //   TURN      if pictures are turned: 1 columns are reversed, 2 lines are, 4 lines and columns are exchanged; the sum of them
 // and which kernels of it are compiled:
 //   SAMPLES   those of §3, if there is PLANE, and of §11
-//   KERNEL    PICTURE(size, format, kept) makes an output, PAIR(format) one and a Half, COLORS(size) what is to be sharpened or
-//             has been turned
+//   KERNEL    PICTURE(size, format, kept, fast) makes an output, PAIR(format) one and a Half, COLORS(size, fast) what is to be
+//             sharpened or has been turned
 //
 // The tests also run this source on a CPU.
 

@@ -90,17 +90,9 @@ INLINE Words complete(const Words &fetched, int x, int width)
 #endif
 }
 
-// FAST is for frames whose lines are aligned to 16 bytes, or to 4 if they are packed, a multiple of LANE pixels wide, and of
-// eight lines at least: they need no branch. Lanes beyond the ends of a line look at its ends.
-INLINE bool canBeFast(const Args &a)
-{
-#ifdef PLANE
-	const bool wide = true;
-#else
-	const bool wide = a.wide >= (PACKED ? 4 : 16);
-#endif
-	return wide && a.width % LANE == 0 && a.height >= 8;
-}
+// FAST is for frames with lines that are aligned to 16 bytes, or to 4 if they are packed, a multiple of LANE pixels wide, and of
+// eight lines at least, and for pictures of which whole words can be written (canBeFast in args.go): they need no branch. Lanes
+// beyond the ends of a line look at its ends.
 
 // The line that line y is, which is beyond the frame by less than its height.
 INLINE int mirrored(int y, int height)

@@ -217,10 +217,6 @@ INLINE void writeLines(const Args &a, const Lines &l)
 		writeBy<u8, LINE>(a, l);
 }
 
-// Whether lanes can write what they make themselves: whole words, which are in one line and one packet.
-template <int FORMAT>
-INLINE bool canBeDirect(const Args &a) { return Direct<FORMAT>::YES && a.vector == 16 && a.outWidth % LANE == 0; }
-
 // Where a lane writes its next line, from the beginning of the picture.
 struct Places {
 	u32 line, chroma;
@@ -254,13 +250,6 @@ INLINE void writeChroma(const Args &a, Places &at, const Patch &q)
 	*(u32 *)(a.out + (at.chroma + a.outStride / 2 * (a.outHeight / 2))) = w.y;
 	at.chroma += a.outStride / 2;
 }
-
-// Whether the lines of a strip can be written four bytes at a time: those of UYVY, whose packets' headers are no multiple of 16.
-template <int FORMAT>
-INLINE bool canBeWords(const Args &a) { return FORMAT == UYVY && a.vector >= 4; }
-
-template <int FORMAT>
-INLINE bool canBeWritten(const Args &a) { return !Direct<FORMAT>::YES || canBeDirect<FORMAT>(a) || canBeWords<FORMAT>(a); }
 
 enum { WORDS_A_LANE = (Layout<UYVY>::LINE / 4 + THREADS_X - 1) / THREADS_X };
 

@@ -253,7 +253,7 @@ INLINE void makeStrip(const Args &a, void *tone, Staged<FORMAT> &staged, int str
 	Words next[2];
 	Writes to;
 	to.works = (u32)lane < THREADS_X - 2 && x < a.outWidth;
-	to.direct = FORMAT != UYVY || canBeDirect<FORMAT>(a);
+	to.direct = FORMAT != UYVY || (a.vector == 16 && a.outWidth % LANE == 0);
 	if (FAST && Direct<FORMAT>::YES) {
 		if (to.direct)
 			to.places = placesOf<FORMAT>(a, x, y0);
@@ -297,7 +297,7 @@ INLINE void makeStrip(const Args &a, void *tone, Staged<FORMAT> &staged, int str
 	}
 }
 
-template <int SIZE, int FORMAT, bool KEPT, bool HALVED>
+template <int SIZE, int FORMAT, bool KEPT, bool FAST, bool HALVED>
 INLINE void makePicture(const Args &a)
 {
 	__shared__ __align__(16) u8 tone[Tone<FORMAT, KEPT>::SIZE];
@@ -314,28 +314,25 @@ INLINE void makePicture(const Args &a)
 	// Lines that stay together: four if columns are written four at a time (keepColumns), or if lines share chroma with others.
 	const int group = TRANSPOSED || HALVED ? 4 : 2, groups = (a.end - a.begin + group - 1) / group;
 	const int y = a.begin + row * groups / a.stripRows * group, end = min(a.begin + (row + 1) * groups / a.stripRows * group, a.end);
-	if (!KEPT && (HALVED || (canBeFast(a) && canBeWritten<FORMAT>(a)))) // a Half is made only then
-		makeStrip<SIZE, FORMAT, KEPT, true, HALVED>(a, tone, staged[line], strip, y, end);
-	else
-		makeStrip<SIZE, FORMAT, KEPT, false, false>(a, tone, staged[line], strip, y, end);
+	makeStrip<SIZE, FORMAT, KEPT, FAST, HALVED>(a, tone, staged[line], strip, y, end);
 }
 
-#define PICTURE(size, format, kept)                                                                           \
+#define PICTURE(size, format, kept, fast)                                                                     \
 	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) picture(const Args a)               \
 	{                                                                                                     \
-		makePicture<size, format, kept, false>(a);                                                    \
+		makePicture<size, format, kept, fast, false>(a);                                              \
 	}
 
 #define PAIR(format)                                                                                          \
 	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) pair(const Args a)                  \
 	{                                                                                                     \
-		makePicture<0, format, false, true>(a);                                                       \
+		makePicture<0, format, false, true, true>(a);                                                 \
 	}
 
-#define COLORS(size)                                                                                          \
+#define COLORS(size, fast)                                                                                    \
 	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS - 1) colors(const Args a)            \
 	{                                                                                                     \
-		makePicture<size, COLOR, false, false>(a);                                                    \
+		makePicture<size, COLOR, false, fast, false>(a);                                              \
 	}
 
 #ifdef KERNEL
