@@ -15,5 +15,5 @@ func TestKernelTwinsOnARM64(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SHORT: it takes several seconds: make test runs it")
 	}
-	arm64test.Run(t, "^(TestKernelTwins|TestToneOfEverySample|TestUYVYTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$")
+	arm64test.Run(t, "^(TestKernelTwins|TestToneOfEverySample|TestUYVYTwins|TestScaleTwins|TestShortWayAgainstReference|TestRealCapture|TestBands)$")
 }

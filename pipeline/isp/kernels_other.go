@@ -43,3 +43,13 @@ func detailRow(dst []uint16, r, g, b []uint16) { detailGo(dst, r, g, b) }
 func sharpenRow(dst, src *rgb, y *[3]line, n int, s int32) { sharpenGo(dst, src, y, n, s) }
 
 func uyvpRow(dst []byte, y, c []uint16) { uyvpGo(dst, y, c) }
+
+func halfRow(even, green, odd, a, b []uint16) { halfGo(even, green, odd, a, b) }
+
+func halfMonoRow(dst, a, b []uint16) { halfMonoGo(dst, a, b) }
+
+func quarterRow(even, green, odd []uint16, lines *[4]line) { quarterGo(even, green, odd, lines) }
+
+func quarterMonoRow(dst []uint16, lines *[4]line) { quarterMonoGo(dst, lines) }
+
+func splitRow(cb, cr []byte, c []uint16) { splitGo(cb, cr, c) }

@@ -115,9 +115,15 @@ func (w *worker) write420(o *output, dst []byte, pair [2]*rgb, to part) {
 	}
 	cb := planes[to.y/2*(f.Stride/2)+to.x/2:][:n/2]
 	cr := planes[(f.Height/2+to.y/2)*(f.Stride/2)+to.x/2:][:n/2]
+	splitRow(cb, cr, c)
+}
+
+// splitGo writes the lower bytes of the pairs Cb, Cr in c.
+func splitGo(cb, cr []byte, c []uint16) {
+	cr = cr[:len(cb)]
 	for i := range cb {
 		q := (*[2]uint16)(c[2*i:])
-		cb[i], cr[i] = uint8(q[0]), uint8(q[1])
+		cb[i], cr[i] = byte(q[0]), byte(q[1])
 	}
 }
 
