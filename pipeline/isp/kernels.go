@@ -175,11 +175,23 @@ type chromaArgs struct {
 	shift  int32
 }
 
+func (a *lumaArgs) convert(r, g, b uint16) uint16 {
+	return uint16((int32(r)*int32(a.c[0]) + int32(g)*int32(a.c[1]) + int32(b)*int32(a.c[2]) + a.offset) >> a.shift)
+}
+
 // lumaGo writes the luma of each pixel.
 func lumaGo(dst, r, g, b []uint16, a *lumaArgs) {
 	r, g, b = r[:len(dst)], g[:len(dst)], b[:len(dst)]
 	for x := range dst {
-		dst[x] = uint16((int32(r[x])*int32(a.c[0]) + int32(g[x])*int32(a.c[1]) + int32(b[x])*int32(a.c[2]) + a.offset) >> a.shift)
+		dst[x] = a.convert(r[x], g[x], b[x])
+	}
+}
+
+// lumaBytesGo writes the luma of each pixel, of 8 bits, as a byte.
+func lumaBytesGo(dst []byte, r, g, b []uint16, a *lumaArgs) {
+	r, g, b = r[:len(dst)], g[:len(dst)], b[:len(dst)]
+	for x := range dst {
+		dst[x] = byte(a.convert(r[x], g[x], b[x]))
 	}
 }
 
@@ -201,11 +213,13 @@ func chroma422Go(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	}
 }
 
-// chroma420Go writes a pair Cb, Cr for every 2 x 2 pixels of the lines p and q, which have n pixels each.
-func chroma420Go(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
+// chroma420Go writes Cb and Cr, of 8 bits, for every 2 x 2 of the pixels x to before n of the lines p and q. cb and cr
+// are their places for pixel 0; step is 1, or 2 if they take turns.
+func chroma420Go(cb, cr []byte, step int, p, q *rgb, x, n int, a *chromaArgs) {
 	sum := func(l, m line, x int) int32 { return int32(l[x]) + int32(l[x+1]) + int32(m[x]) + int32(m[x+1]) }
-	for x := 0; x < n; x += 2 {
+	for ; x < n; x += 2 {
 		i := margin + x
-		dst[x], dst[x+1] = a.convert(sum(p.r, q.r, i), sum(p.g, q.g, i), sum(p.b, q.b, i))
+		u, v := a.convert(sum(p.r, q.r, i), sum(p.g, q.g, i), sum(p.b, q.b, i))
+		cb[x/2*step], cr[x/2*step] = byte(u), byte(v)
 	}
 }

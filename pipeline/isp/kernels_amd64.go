@@ -42,15 +42,13 @@ func lumaAVX2(dst, red, green, blue *uint16, n int, a *lumaArgs)
 func chroma422AVX2(dst, red, green, blue *uint16, n int, a *chromaArgs)
 
 //go:noescape
-func chroma420AVX2(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
+func lumaBytesAVX2(dst *byte, red, green, blue *uint16, n int, a *lumaArgs)
+
+//go:noescape
+func chroma420AVX2(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
 
 //go:noescape
 func uyvyAVX2(dst *byte, y, c *uint16, n int)
-
-// narrowAVX2 is narrowGo for a multiple of 32 samples.
-//
-//go:noescape
-func narrowAVX2(dst *byte, src *uint16, n int)
 
 // toneAVX2 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
@@ -183,12 +181,27 @@ func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	chroma422Go(dst, p, n, a)
 }
 
-func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
-	if cpu.X86.HasAVX2 {
-		chroma420AVX2(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], roundUp16(n), a)
-		return
+func lumaBytesRow(dst []byte, r, g, b []uint16, a *lumaArgs) {
+	n := 0
+	if cpu.X86.HasAVX2 && len(dst) >= 16 {
+		n = len(dst) &^ 15
+		lumaBytesAVX2(&dst[0], &r[:n][0], &g[:n][0], &b[:n][0], n, a)
 	}
-	chroma420Go(dst, p, q, n, a)
+	lumaBytesGo(dst[n:], r[n:], g[n:], b[n:], a)
+}
+
+func chroma420Row(cb, cr []byte, step int, p, q *rgb, n int, a *chromaArgs) {
+	v := 0
+	if cpu.X86.HasAVX2 {
+		v = n &^ 15
+	}
+	if v > 0 {
+		_, _ = cb[v/2*step-step], cr[v/2*step-step] // the last of each
+		chroma420AVX2(
+			&cb[0], &cr[0], step, &[3]*uint16{&p.r[margin], &p.g[margin], &p.b[margin]}, &[3]*uint16{&q.r[margin], &q.g[margin], &q.b[margin]}, v, a,
+		)
+	}
+	chroma420Go(cb, cr, step, p, q, v, n, a)
 }
 
 func uyvyRow(dst []byte, y, c []uint16) {
@@ -198,15 +211,6 @@ func uyvyRow(dst []byte, y, c []uint16) {
 		uyvyAVX2(&dst[:2*n][0], &y[0], &c[:n][0], n)
 	}
 	uyvyGo(dst[2*n:], y[n:], c[n:])
-}
-
-func narrowRow(dst []byte, src []uint16) {
-	n := 0
-	if cpu.X86.HasAVX2 && len(dst) >= 32 {
-		n = len(dst) &^ 31
-		narrowAVX2(&dst[0], &src[:n][0], n)
-	}
-	narrowGo(dst[n:], src[n:])
 }
 
 func rgb24Row(dst []byte, r, g, b []uint16, shift int) {

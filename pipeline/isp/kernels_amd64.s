@@ -403,44 +403,75 @@ loop:
 	VZEROUPPER
 	RET
 
+// Loads luma's arguments from AX: weights in Y8, Y9, offset in Y10, shift in X11. Y12 is 0.
+#define LUMAARGS \
+	VPBROADCASTD 0(AX), Y8 \
+	VPBROADCASTD 4(AX), Y9 \
+	VPBROADCASTD 8(AX), Y10 \
+	VMOVD        12(AX), X11 \
+	VPXOR        Y12, Y12, Y12
+
+// Sixteen pixels at R8, R9, R10, each plus DX, become luma in Y3.
+#define LUMA \
+	VMOVDQU    (R8)(DX*1), Y0 \
+	VMOVDQU    (R9)(DX*1), Y1 \
+	VMOVDQU    (R10)(DX*1), Y2 \
+	VPUNPCKLWD Y1, Y0, Y3 \
+	VPUNPCKHWD Y1, Y0, Y4 \
+	VPUNPCKLWD Y12, Y2, Y5 \
+	VPUNPCKHWD Y12, Y2, Y6 \
+	VPMADDWD   Y8, Y3, Y3 \
+	VPMADDWD   Y8, Y4, Y4 \
+	VPMADDWD   Y9, Y5, Y5 \
+	VPMADDWD   Y9, Y6, Y6 \
+	VPADDD     Y5, Y3, Y3 \
+	VPADDD     Y6, Y4, Y4 \
+	VPADDD     Y10, Y3, Y3 \
+	VPADDD     Y10, Y4, Y4 \
+	VPSRLD     X11, Y3, Y3 \
+	VPSRLD     X11, Y4, Y4 \
+	VPACKUSDW  Y4, Y3, Y3
+
 // func lumaAVX2(dst, red, green, blue *uint16, n int, a *lumaArgs)
 TEXT ·lumaAVX2(SB), NOSPLIT, $0-48
-	MOVQ         dst+0(FP), DI
-	MOVQ         red+8(FP), R8
-	MOVQ         green+16(FP), R9
-	MOVQ         blue+24(FP), R10
-	MOVQ         n+32(FP), CX
-	MOVQ         a+40(FP), AX
-	VPBROADCASTD 0(AX), Y8
-	VPBROADCASTD 4(AX), Y9
-	VPBROADCASTD 8(AX), Y10
-	VMOVD        12(AX), X11
-	VPXOR        Y12, Y12, Y12
-	XORQ         DX, DX
+	MOVQ dst+0(FP), DI
+	MOVQ red+8(FP), R8
+	MOVQ green+16(FP), R9
+	MOVQ blue+24(FP), R10
+	MOVQ n+32(FP), CX
+	MOVQ a+40(FP), AX
+	LUMAARGS
+	XORQ DX, DX
 
 loop:
-	VMOVDQU    (R8)(DX*1), Y0
-	VMOVDQU    (R9)(DX*1), Y1
-	VMOVDQU    (R10)(DX*1), Y2
-	VPUNPCKLWD Y1, Y0, Y3
-	VPUNPCKHWD Y1, Y0, Y4
-	VPUNPCKLWD Y12, Y2, Y5
-	VPUNPCKHWD Y12, Y2, Y6
-	VPMADDWD   Y8, Y3, Y3
-	VPMADDWD   Y8, Y4, Y4
-	VPMADDWD   Y9, Y5, Y5
-	VPMADDWD   Y9, Y6, Y6
-	VPADDD     Y5, Y3, Y3
-	VPADDD     Y6, Y4, Y4
-	VPADDD     Y10, Y3, Y3
-	VPADDD     Y10, Y4, Y4
-	VPSRLD     X11, Y3, Y3
-	VPSRLD     X11, Y4, Y4
-	VPACKUSDW  Y4, Y3, Y3
-	VMOVDQU    Y3, (DI)(DX*1)
-	ADDQ       $32, DX
-	SUBQ       $16, CX
-	JG         loop
+	LUMA
+	VMOVDQU Y3, (DI)(DX*1)
+	ADDQ    $32, DX
+	SUBQ    $16, CX
+	JG      loop
+	VZEROUPPER
+	RET
+
+// func lumaBytesAVX2(dst *byte, red, green, blue *uint16, n int, a *lumaArgs)
+TEXT ·lumaBytesAVX2(SB), NOSPLIT, $0-48
+	MOVQ dst+0(FP), DI
+	MOVQ red+8(FP), R8
+	MOVQ green+16(FP), R9
+	MOVQ blue+24(FP), R10
+	MOVQ n+32(FP), CX
+	MOVQ a+40(FP), AX
+	LUMAARGS
+	XORQ DX, DX
+
+loop:
+	LUMA
+	VEXTRACTI128 $1, Y3, X4
+	VPACKUSWB    X4, X3, X3
+	VMOVDQU      X3, (DI)
+	ADDQ         $16, DI
+	ADDQ         $32, DX
+	SUBQ         $16, CX
+	JG           loop
 	VZEROUPPER
 	RET
 
@@ -453,7 +484,7 @@ loop:
 	VPBROADCASTD 16(AX), Y12 \
 	VMOVD        20(AX), X13
 
-// Sums of R, G, B in Y0, Y1, Y2, a double word a pixel pair, become Cb and Cr at (DI)(DX*1).
+// Sums of R, G, B in Y0, Y1, Y2, a double word a pixel pair, become Cb in Y3 and Cr in Y5.
 #define CHROMA \
 	VPSLLD   $16, Y1, Y1 \
 	VPOR     Y1, Y0, Y0 \
@@ -466,10 +497,7 @@ loop:
 	VPADDD   Y6, Y5, Y5 \
 	VPADDD   Y12, Y5, Y5 \
 	VPSRLD   X13, Y3, Y3 \
-	VPSRLD   X13, Y5, Y5 \
-	VPSLLD   $16, Y5, Y5 \
-	VPOR     Y5, Y3, Y3 \
-	VMOVDQU  Y3, (DI)(DX*1)
+	VPSRLD   X13, Y5, Y5
 
 // func chroma422AVX2(dst, red, green, blue *uint16, n int, a *chromaArgs)
 TEXT ·chroma422AVX2(SB), NOSPLIT, $0-48
@@ -496,41 +524,70 @@ loop:
 	VPMADDWD -2(R10)(DX*1), Y15, Y3
 	VPADDD   Y3, Y2, Y2
 	CHROMA
+	VPSLLD   $16, Y5, Y5
+	VPOR     Y5, Y3, Y3
+	VMOVDQU  Y3, (DI)(DX*1)
 	ADDQ     $32, DX
 	SUBQ     $16, CX
 	JG       loop
 	VZEROUPPER
 	RET
 
-// func chroma420AVX2(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
-TEXT ·chroma420AVX2(SB), NOSPLIT, $0-72
-	MOVQ    dst+0(FP), DI
-	MOVQ    r0+8(FP), R8
-	MOVQ    g0+16(FP), R9
-	MOVQ    b0+24(FP), R10
-	MOVQ    r1+32(FP), R11
-	MOVQ    g1+40(FP), R12
-	MOVQ    b1+48(FP), R13
-	MOVQ    n+56(FP), CX
-	MOVQ    a+64(FP), AX
+// func chroma420AVX2(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
+TEXT ·chroma420AVX2(SB), NOSPLIT, $0-56
+	MOVQ    cb+0(FP), DI
+	MOVQ    cr+8(FP), SI
+	MOVQ    step+16(FP), BX
+	MOVQ    p+24(FP), AX
+	MOVQ    0(AX), R8
+	MOVQ    8(AX), R9
+	MOVQ    16(AX), R10
+	MOVQ    q+32(FP), AX
+	MOVQ    0(AX), R11
+	MOVQ    8(AX), R12
+	MOVQ    16(AX), R13
+	MOVQ    n+40(FP), CX
+	MOVQ    a+48(FP), AX
 	CHROMAARGS
 	VMOVDQU ones<>(SB), Y14
 	XORQ    DX, DX
 
 loop:
-	VMOVDQU  (R8)(DX*1), Y0
-	VPADDW   (R11)(DX*1), Y0, Y0
-	VPMADDWD Y14, Y0, Y0
-	VMOVDQU  (R9)(DX*1), Y1
-	VPADDW   (R12)(DX*1), Y1, Y1
-	VPMADDWD Y14, Y1, Y1
-	VMOVDQU  (R10)(DX*1), Y2
-	VPADDW   (R13)(DX*1), Y2, Y2
-	VPMADDWD Y14, Y2, Y2
+	VMOVDQU   (R8)(DX*1), Y0
+	VPADDW    (R11)(DX*1), Y0, Y0
+	VPMADDWD  Y14, Y0, Y0
+	VMOVDQU   (R9)(DX*1), Y1
+	VPADDW    (R12)(DX*1), Y1, Y1
+	VPMADDWD  Y14, Y1, Y1
+	VMOVDQU   (R10)(DX*1), Y2
+	VPADDW    (R13)(DX*1), Y2, Y2
+	VPMADDWD  Y14, Y2, Y2
 	CHROMA
-	ADDQ     $32, DX
-	SUBQ     $16, CX
-	JG       loop
+	ADDQ      $32, DX
+	CMPQ      BX, $1
+	JNE       pairs
+	VPACKUSDW Y5, Y3, Y3
+	VPACKUSWB Y3, Y3, Y3
+	VEXTRACTI128 $1, Y3, X4
+	VPUNPCKLDQ X4, X3, X3
+	VMOVQ     X3, (DI)
+	VPEXTRQ   $1, X3, (SI)
+	ADDQ      $8, DI
+	ADDQ      $8, SI
+	SUBQ      $16, CX
+	JG        loop
+	VZEROUPPER
+	RET
+
+pairs:
+	VPSLLD    $16, Y5, Y5
+	VPOR      Y5, Y3, Y3
+	VEXTRACTI128 $1, Y3, X4
+	VPACKUSWB X4, X3, X3
+	VMOVDQU   X3, (DI)
+	ADDQ      $16, DI
+	SUBQ      $16, CX
+	JG        loop
 	VZEROUPPER
 	RET
 
@@ -550,24 +607,6 @@ loop:
 	ADDQ    $32, DX
 	SUBQ    $16, CX
 	JG      loop
-	VZEROUPPER
-	RET
-
-// func narrowAVX2(dst *byte, src *uint16, n int)
-TEXT ·narrowAVX2(SB), NOSPLIT, $0-24
-	MOVQ dst+0(FP), DI
-	MOVQ src+8(FP), SI
-	MOVQ n+16(FP), CX
-
-loop:
-	VMOVDQU   (SI), Y0
-	VPACKUSWB 32(SI), Y0, Y0
-	VPERMQ    $0xd8, Y0, Y0
-	VMOVDQU   Y0, (DI)
-	ADDQ      $64, SI
-	ADDQ      $32, DI
-	SUBQ      $32, CX
-	JG        loop
 	VZEROUPPER
 	RET
 

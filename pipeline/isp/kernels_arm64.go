@@ -35,10 +35,10 @@ func lumaNEON(dst, red, green, blue *uint16, n int, a *lumaArgs)
 func chroma422NEON(dst, red, green, blue *uint16, n int, a *chromaArgs)
 
 //go:noescape
-func chroma420NEON(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
+func lumaBytesNEON(dst *byte, red, green, blue *uint16, n int, a *lumaArgs)
 
 //go:noescape
-func narrowNEON(dst *byte, src *uint16, n int)
+func chroma420NEON(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
 
 //go:noescape
 func rgb24NEON(dst *byte, red, green, blue *uint16, n, shift int)
@@ -111,16 +111,23 @@ func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) {
 	chroma422NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], roundUp16(n), a)
 }
 
-func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) {
-	chroma420NEON(&dst[0], &p.r[margin], &p.g[margin], &p.b[margin], &q.r[margin], &q.g[margin], &q.b[margin], roundUp16(n), a)
-}
-
-func narrowRow(dst []byte, src []uint16) {
+func lumaBytesRow(dst []byte, r, g, b []uint16, a *lumaArgs) {
 	n := len(dst) &^ 15
 	if n > 0 {
-		narrowNEON(&dst[0], &src[:n][0], n)
+		lumaBytesNEON(&dst[0], &r[:n][0], &g[:n][0], &b[:n][0], n, a)
 	}
-	narrowGo(dst[n:], src[n:])
+	lumaBytesGo(dst[n:], r[n:], g[n:], b[n:], a)
+}
+
+func chroma420Row(cb, cr []byte, step int, p, q *rgb, n int, a *chromaArgs) {
+	v := n &^ 15
+	if v > 0 {
+		_, _ = cb[v/2*step-step], cr[v/2*step-step] // the last of each
+		chroma420NEON(
+			&cb[0], &cr[0], step, &[3]*uint16{&p.r[margin], &p.g[margin], &p.b[margin]}, &[3]*uint16{&q.r[margin], &q.g[margin], &q.b[margin]}, v, a,
+		)
+	}
+	chroma420Go(cb, cr, step, p, q, v, n, a)
 }
 
 func rgb24Row(dst []byte, r, g, b []uint16, shift int) {

@@ -455,44 +455,6 @@ loop:
 	BGT  loop
 	RET
 
-// func chroma420NEON(dst, r0, g0, b0, r1, g1, b1 *uint16, n int, a *chromaArgs)
-TEXT ·chroma420NEON(SB), NOSPLIT, $0-72
-	MOVD dst+0(FP), R0
-	MOVD r0+8(FP), R1
-	MOVD g0+16(FP), R2
-	MOVD b0+24(FP), R3
-	MOVD r1+32(FP), R6
-	MOVD g1+40(FP), R7
-	MOVD b1+48(FP), R8
-	MOVD n+56(FP), R4
-	MOVD a+64(FP), R5
-	WORD $0xfc4084ae // ldr d14, [x5], #8
-	WORD $0xfc4084af // ldr d15, [x5], #8
-	WORD $0x4ddfc8b0 // ld1r {v16.4s}, [x5], #4
-	WORD $0x4d40c8b1 // ld1r {v17.4s}, [x5]
-	WORD $0x6ea0ba31 // neg v17.4s, v17.4s
-
-loop:
-	WORD $0xacc11023 // ldp q3, q4, [x1], #32
-	WORD $0xacc118c5 // ldp q5, q6, [x6], #32
-	WORD $0x4e658463 // add v3.8h, v3.8h, v5.8h
-	WORD $0x4e668484 // add v4.8h, v4.8h, v6.8h
-	WORD $0x4e64bc60 // addp v0.8h, v3.8h, v4.8h
-	WORD $0xacc11043 // ldp q3, q4, [x2], #32
-	WORD $0xacc118e5 // ldp q5, q6, [x7], #32
-	WORD $0x4e658463 // add v3.8h, v3.8h, v5.8h
-	WORD $0x4e668484 // add v4.8h, v4.8h, v6.8h
-	WORD $0x4e64bc61 // addp v1.8h, v3.8h, v4.8h
-	WORD $0xacc11063 // ldp q3, q4, [x3], #32
-	WORD $0xacc11905 // ldp q5, q6, [x8], #32
-	WORD $0x4e658463 // add v3.8h, v3.8h, v5.8h
-	WORD $0x4e668484 // add v4.8h, v4.8h, v6.8h
-	WORD $0x4e64bc62 // addp v2.8h, v3.8h, v4.8h
-	CHROMA
-	SUBS $16, R4
-	BGT  loop
-	RET
-
 // func uyvyNEON(dst *byte, red, green, blue *uint16, n int, y *lumaArgs, c *chromaArgs)
 //
 // The shifts are those of 8 bits. The weights of Cb and Cr add up to 0, so that two differences of sums are multiplied, not
@@ -573,20 +535,6 @@ loop:
 	WORD $0x6f185425 // sli v5.8h, v1.8h, #8
 	WORD $0xac811404 // stp q4, q5, [x0], #32
 	SUBS $16, R4
-	BGT  loop
-	RET
-
-// func narrowNEON(dst *byte, src *uint16, n int)
-TEXT ·narrowNEON(SB), NOSPLIT, $0-24
-	MOVD dst+0(FP), R0
-	MOVD src+8(FP), R1
-	MOVD n+16(FP), R2
-
-loop:
-	WORD $0xacc10420 // ldp q0, q1, [x1], #32
-	WORD $0x4e011800 // uzp1 v0.16b, v0.16b, v1.16b
-	WORD $0x3c810400 // str q0, [x0], #16
-	SUBS $16, R2
 	BGT  loop
 	RET
 

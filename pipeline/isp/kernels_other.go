@@ -28,9 +28,11 @@ func lumaRow(dst, r, g, b []uint16, a *lumaArgs) { lumaGo(dst, r, g, b, a) }
 
 func chroma422Row(dst []uint16, p *rgb, n int, a *chromaArgs) { chroma422Go(dst, p, n, a) }
 
-func chroma420Row(dst []uint16, p, q *rgb, n int, a *chromaArgs) { chroma420Go(dst, p, q, n, a) }
+func lumaBytesRow(dst []byte, r, g, b []uint16, a *lumaArgs) { lumaBytesGo(dst, r, g, b, a) }
 
-func narrowRow(dst []byte, src []uint16) { narrowGo(dst, src) }
+func chroma420Row(cb, cr []byte, step int, p, q *rgb, n int, a *chromaArgs) {
+	chroma420Go(cb, cr, step, p, q, 0, n, a)
+}
 
 func rgb24Row(dst []byte, r, g, b []uint16, shift int) { rgb24Go(dst, r, g, b, shift) }
 
@@ -51,5 +53,3 @@ func halfMonoRow(dst, a, b []uint16) { halfMonoGo(dst, a, b) }
 func quarterRow(even, green, odd []uint16, lines *[4]line) { quarterGo(even, green, odd, lines) }
 
 func quarterMonoRow(dst []uint16, lines *[4]line) { quarterMonoGo(dst, lines) }
-
-func splitRow(cb, cr []byte, c []uint16) { splitGo(cb, cr, c) }

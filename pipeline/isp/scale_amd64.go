@@ -4,7 +4,7 @@ package isp
 
 import "golang.org/x/sys/cpu"
 
-// The vector versions of scale.go and of splitGo. A count n is a number of results.
+// The vector versions of scale.go. A count n is a number of results.
 
 // halfAVX2 is halfGo for a multiple of 16 pixels.
 //
@@ -25,11 +25,6 @@ func quarterAVX2(even, green, odd *uint16, lines *[4]*uint16, n int)
 //
 //go:noescape
 func quarterMonoAVX2(dst *uint16, lines *[4]*uint16, n int)
-
-// splitAVX2 is splitGo for a multiple of 16 pairs.
-//
-//go:noescape
-func splitAVX2(cb, cr *byte, c *uint16, n int)
 
 func halfRow(even, green, odd, a, b []uint16) {
 	if cpu.X86.HasAVX2 {
@@ -63,13 +58,4 @@ func quarterMonoRow(dst []uint16, lines *[4]line) {
 		return
 	}
 	quarterMonoGo(dst, lines)
-}
-
-func splitRow(cb, cr []byte, c []uint16) {
-	n := 0
-	if cpu.X86.HasAVX2 && len(cb) >= 16 {
-		n = len(cb) &^ 15
-		splitAVX2(&cb[0], &cr[:n][0], &c[:2*n][0], n)
-	}
-	splitGo(cb[n:], cr[n:], c[2*n:])
 }

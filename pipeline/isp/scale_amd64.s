@@ -2,14 +2,12 @@
 
 #include "textflag.h"
 
-// In each half of a vector: even words, then odd words; odd words, then even words; even bytes, then odd bytes.
+// In each half of a vector: even words, then odd words; odd words, then even words.
 DATA parts<>+0(SB)/8, $0x0d0c090805040100
 DATA parts<>+8(SB)/8, $0x0f0e0b0a07060302
 DATA parts<>+16(SB)/8, $0x0f0e0b0a07060302
 DATA parts<>+24(SB)/8, $0x0d0c090805040100
-DATA parts<>+32(SB)/8, $0x0e0c0a0806040200
-DATA parts<>+40(SB)/8, $0x0f0d0b0907050301
-GLOBL parts<>(SB), RODATA|NOPTR, $48
+GLOBL parts<>(SB), RODATA|NOPTR, $32
 
 // Double words of the lower and of the upper half of a vector alternately.
 DATA halves<>+0(SB)/8, $0x0000000400000000
@@ -177,28 +175,5 @@ loop:
 	ADDQ      $16, DX
 	SUBQ      $8, CX
 	JG        loop
-	VZEROUPPER
-	RET
-
-// func splitAVX2(cb, cr *byte, c *uint16, n int)
-TEXT ·splitAVX2(SB), NOSPLIT, $0-32
-	MOVQ           cb+0(FP), R8
-	MOVQ           cr+8(FP), R9
-	MOVQ           c+16(FP), SI
-	MOVQ           n+24(FP), CX
-	VBROADCASTI128 parts<>+32(SB), Y8
-	VMOVDQU        halves<>(SB), Y11
-	XORQ           DX, DX
-
-loop:
-	VMOVDQU      0(SI)(DX*4), Y0
-	VPACKUSWB    32(SI)(DX*4), Y0, Y0
-	VPSHUFB      Y8, Y0, Y0
-	VPERMD       Y0, Y11, Y0
-	VMOVDQU      X0, (R8)(DX*1)
-	VEXTRACTI128 $1, Y0, (R9)(DX*1)
-	ADDQ         $16, DX
-	SUBQ         $16, CX
-	JG           loop
 	VZEROUPPER
 	RET

@@ -2,7 +2,7 @@
 
 package isp
 
-// The vector versions of scale.go and of splitGo. A count n is a number of results and a multiple of 8.
+// The vector versions of scale.go. A count n is a number of results and a multiple of 8.
 
 //go:noescape
 func halfNEON(even, green, odd, a, b *uint16, n int)
@@ -15,9 +15,6 @@ func quarterNEON(even, green, odd *uint16, lines *[4]*uint16, n int)
 
 //go:noescape
 func quarterMonoNEON(dst *uint16, lines *[4]*uint16, n int)
-
-//go:noescape
-func splitNEON(cb, cr *byte, c *uint16, n int)
 
 func halfRow(even, green, odd, a, b []uint16) {
 	halfNEON(&even[0], &green[0], &odd[0], &a[0], &b[0], roundUp16(len(even)))
@@ -33,12 +30,4 @@ func quarterRow(even, green, odd []uint16, lines *[4]line) {
 func quarterMonoRow(dst []uint16, lines *[4]line) {
 	at := [4]*uint16{&lines[0][margin], &lines[1][margin], &lines[2][margin], &lines[3][margin]}
 	quarterMonoNEON(&dst[0], &at, roundUp16(len(dst)))
-}
-
-func splitRow(cb, cr []byte, c []uint16) {
-	n := len(cb) &^ 7
-	if n > 0 {
-		splitNEON(&cb[0], &cr[:n][0], &c[:2*n][0], n)
-	}
-	splitGo(cb[n:], cr[n:], c[2*n:])
 }

@@ -2,7 +2,7 @@
 
 #include "textflag.h"
 
-// Kernels of scale.go and splitGo for NEON, written as those of kernels_arm64.s.
+// Kernels of scale.go for NEON, written as those of kernels_arm64.s.
 
 // func halfNEON(even, green, odd, a, b *uint16, n int)
 TEXT ·halfNEON(SB), NOSPLIT, $0-48
@@ -112,22 +112,3 @@ loop:
 	SUBS $4, R7
 	BGT  loop
 	RET
-
-// func splitNEON(cb, cr *byte, c *uint16, n int)
-TEXT ·splitNEON(SB), NOSPLIT, $0-32
-	MOVD cb+0(FP), R0
-	MOVD cr+8(FP), R1
-	MOVD c+16(FP), R2
-	MOVD n+24(FP), R3
-
-loop:
-	WORD $0xacc10440 // ldp q0, q1, [x2], #32
-	WORD $0x4e011800 // uzp1 v0.16b, v0.16b, v1.16b
-	WORD $0x4e001801 // uzp1 v1.16b, v0.16b, v0.16b
-	WORD $0x4e005800 // uzp2 v0.16b, v0.16b, v0.16b
-	WORD $0xfc008401 // str d1, [x0], #8
-	WORD $0xfc008420 // str d0, [x1], #8
-	SUBS $8, R3
-	BGT  loop
-	RET
-

@@ -23,8 +23,8 @@ func guardedLine(t testing.TB, rnd *rand.Rand, n int) line {
 	return guardedWords(t, rnd, len(newLine(n)), linearMax)
 }
 
-// TestScaleTwins compares the kernels of scale.go and the one that splits chroma with those in plain Go, for all numbers
-// of pixels and with the extreme values.
+// TestScaleTwins compares the kernels of scale.go with those in plain Go, for all numbers of pixels and with the extreme
+// values.
 func TestScaleTwins(t *testing.T) {
 	for n := 1; n <= 300; n++ {
 		rnd := rand.New(rand.NewPCG(uint64(n), 61))
@@ -60,12 +60,5 @@ func TestScaleTwins(t *testing.T) {
 		quarterMonoRow(a[0].at(0, n), &lines)
 		quarterMonoGo(b[0].at(0, n), &lines)
 		same("quarter size, monochrome", 1)
-		c := guardedWords(t, rnd, 2*n, 255)
-		cb, cr, wantB, wantR := guarded(t, n), guarded(t, n), make([]byte, n), make([]byte, n)
-		splitRow(cb, cr, c)
-		splitGo(wantB, wantR, c)
-		if !slices.Equal(cb, wantB) || !slices.Equal(cr, wantR) {
-			t.Fatalf("%d pairs of chroma: %v, %v, in plain Go %v, %v", n, cb, cr, wantB, wantR)
-		}
 	}
 }

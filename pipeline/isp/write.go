@@ -51,16 +51,14 @@ func (w *worker) writePacked(o *output, dst []byte, p *rgb, to part) {
 		return
 	case pipeline.UYVP:
 		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
-		fallthrough
-	default:
 		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
 	for x := 0; x < n; {
 		piece, k := o.piece(dst, to, x)
 		if o.format.Pixel == pipeline.UYVP {
 			uyvpRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
-		} else {
-			narrowRow(piece, w.output[0].at(x, k)) // grey
+		} else { // grey
+			lumaBytesRow(piece, p.r.at(x, k), p.g.at(x, k), p.b.at(x, k), &o.convert.luma)
 		}
 		x += k
 	}
@@ -104,27 +102,17 @@ func (o *output) bytes(n int) int { return n * o.payload / (o.format.Width / o.c
 func (w *worker) write420(o *output, dst []byte, pair [2]*rgb, to part) {
 	f, n := o.format, to.n
 	for i, p := range pair {
-		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
-		narrowRow(dst[(to.y+i)*f.Stride+to.x:][:n], w.output[0].at(0, n))
+		lumaBytesRow(dst[(to.y+i)*f.Stride+to.x:][:n], p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
-	chroma420Row(w.output[1].at(0, n), pair[0], pair[1], n, &o.convert.chroma)
-	c, planes := w.output[1].at(0, n), dst[f.Stride*f.Height:]
+	planes := dst[f.Stride*f.Height:]
 	if f.Pixel == pipeline.NV12 {
-		narrowRow(planes[to.y/2*f.Stride+to.x:][:n], c)
+		pairs := planes[to.y/2*f.Stride+to.x:][:n]
+		chroma420Row(pairs, pairs[1:], 2, pair[0], pair[1], n, &o.convert.chroma)
 		return
 	}
 	cb := planes[to.y/2*(f.Stride/2)+to.x/2:][:n/2]
 	cr := planes[(f.Height/2+to.y/2)*(f.Stride/2)+to.x/2:][:n/2]
-	splitRow(cb, cr, c)
-}
-
-// splitGo writes the lower bytes of the pairs Cb, Cr in c.
-func splitGo(cb, cr []byte, c []uint16) {
-	cr = cr[:len(cb)]
-	for i := range cb {
-		q := (*[2]uint16)(c[2*i:])
-		cb[i], cr[i] = byte(q[0]), byte(q[1])
-	}
+	chroma420Row(cb, cr, 1, pair[0], pair[1], n, &o.convert.chroma)
 }
 
 // uyvyGo writes Cb Y0 Cr Y1; c contains Cb and Cr alternately.
@@ -152,13 +140,5 @@ func rgb24Go(dst []byte, r, g, b []uint16, shift int) {
 	for i, v := range r {
 		d := (*[3]byte)(dst[3*i:])
 		d[0], d[1], d[2] = byte((v+half)>>shift), byte((g[i]+half)>>shift), byte((b[i]+half)>>shift)
-	}
-}
-
-// narrowGo writes the lower byte of each value.
-func narrowGo(dst []byte, src []uint16) {
-	src = src[:len(dst)]
-	for i := range dst {
-		dst[i] = byte(src[i])
 	}
 }
