@@ -49,6 +49,8 @@ loop:
 	RET
 
 // func chroma420NEON(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
+//
+// The weights of Cb and of Cr add up to 0, so that the sums of red and blue less that of green are multiplied.
 TEXT ·chroma420NEON(SB), NOSPLIT, $0-56
 	MOVD  cb+0(FP), R0
 	MOVD  cr+8(FP), R9
@@ -85,14 +87,12 @@ loop:
 	WORD $0x4e61bc00 // addp v0.8h, v0.8h, v1.8h
 	WORD $0x4e65bc81 // addp v1.8h, v4.8h, v5.8h
 	WORD $0x4e73be42 // addp v2.8h, v18.8h, v19.8h
+	WORD $0x6e618400 // sub v0.8h, v0.8h, v1.8h
+	WORD $0x6e618442 // sub v2.8h, v2.8h, v1.8h
 	WORD $0x0f4ea003 // smull v3.4s, v0.4h, v14.h[0]
 	WORD $0x4f4ea004 // smull2 v4.4s, v0.8h, v14.h[0]
 	WORD $0x0f4fa005 // smull v5.4s, v0.4h, v15.h[0]
 	WORD $0x4f4fa006 // smull2 v6.4s, v0.8h, v15.h[0]
-	WORD $0x0f5e2023 // smlal v3.4s, v1.4h, v14.h[1]
-	WORD $0x4f5e2024 // smlal2 v4.4s, v1.8h, v14.h[1]
-	WORD $0x0f5f2025 // smlal v5.4s, v1.4h, v15.h[1]
-	WORD $0x4f5f2026 // smlal2 v6.4s, v1.8h, v15.h[1]
 	WORD $0x0f6e2043 // smlal v3.4s, v2.4h, v14.h[2]
 	WORD $0x4f6e2044 // smlal2 v4.4s, v2.8h, v14.h[2]
 	WORD $0x0f6f2045 // smlal v5.4s, v2.4h, v15.h[2]
