@@ -53,12 +53,12 @@ func uyvyAVX2(dst *byte, y, c *uint16, n int)
 // toneAVX2 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
 //go:noescape
-func toneAVX2(row *uint16, n int, s *segments)
+func toneAVX2(row *uint16, n int, c *signedCurve)
 
 // toneAVX512 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
 //go:noescape
-func toneAVX512(row *uint16, n int, s *segments)
+func toneAVX512(row *uint16, n int, c *signedCurve)
 
 //go:noescape
 func rgb24AVX2(dst *byte, red, green, blue *uint16, n, shift int)
@@ -229,10 +229,10 @@ func rgb24Row(dst []byte, r, g, b []uint16, shift int) {
 func toneRow(row []uint16, t *tone) {
 	n := roundUp32(len(row))
 	switch {
-	case t.segments != nil && cpu.X86.HasAVX512BW:
-		toneAVX512(&row[0], n, t.segments)
-	case t.segments != nil && cpu.X86.HasAVX2:
-		toneAVX2(&row[0], n, t.segments)
+	case t.signed != nil && cpu.X86.HasAVX512BW:
+		toneAVX512(&row[0], n, t.signed)
+	case t.signed != nil && cpu.X86.HasAVX2:
+		toneAVX2(&row[0], n, t.signed)
 	default:
 		toneGo(row, &t.table)
 	}

@@ -822,52 +822,54 @@ loop:
 	VZEROUPPER
 	RET
 
-// Words: what is added to the segment's number in the second and the third range, the last samples of the first and the
-// second, the bits of a fraction; bytes: what makes numbers from 16 on negative, and 16.
-DATA ranges<>+0(SB)/8, $0x0008000800080008
-DATA ranges<>+8(SB)/8, $0x0020002000200020
-DATA ranges<>+16(SB)/8, $0x03ff03ff03ff03ff
-DATA ranges<>+24(SB)/8, $0x0fff0fff0fff0fff
-DATA ranges<>+32(SB)/8, $0x7fff7fff7fff7fff
-DATA ranges<>+40(SB)/8, $0x7070707070707070
-DATA ranges<>+48(SB)/8, $0x1010101010101010
-GLOBL ranges<>(SB), RODATA|NOPTR, $56
+// Bytes: what is averaged with the upper bytes of four times a sample to get the number of its segment, what makes numbers
+// from 16 on negative, and 16.
+DATA ranges<>+0(SB)/8, $0x0f0f0f0f0f0f0f0f
+DATA ranges<>+8(SB)/8, $0x3737373737373737
+DATA ranges<>+16(SB)/8, $0x1f1f1f1f1f1f1f1f
+DATA ranges<>+24(SB)/8, $0x7070707070707070
+DATA ranges<>+32(SB)/8, $0x1010101010101010
+GLOBL ranges<>(SB), RODATA|NOPTR, $40
 
-// func toneAVX512(row *uint16, n int, s *segments)
+// The number of the segment in each byte of x, from the upper bytes of four times the samples; y is changed.
+#define SEGMENT(x, y, c15, c55, c31) \
+	VPAVGB  c15, x, y /* (sample >> 7) + 8 */ \
+	VPMINUB y, x, x \
+	VPAVGB  c55, y, y \
+	VPAVGB  c31, y, y /* (sample >> 9) + 32 */ \
+	VPMINUB y, x, x
+
+// The 64 words whose lower bytes are at off(AX), and whose upper ones follow, in x and y; Z0 and Z1 are changed.
+#define TABLE(off, x, y) \
+	VPMOVZXBW off(AX), x \
+	VPMOVZXBW off+32(AX), y \
+	VPMOVZXBW off+64(AX), Z0 \
+	VPMOVZXBW off+96(AX), Z1 \
+	VPSLLW    $8, Z0, Z0 \
+	VPSLLW    $8, Z1, Z1 \
+	VPORD     Z0, x, x \
+	VPORD     Z1, y, y
+
+// func toneAVX512(row *uint16, n int, c *signedCurve)
 TEXT ·toneAVX512(SB), NOSPLIT, $0-24
-	MOVQ row+0(FP), DI
-	MOVQ n+8(FP), CX
-	MOVQ s+16(FP), AX
-	LEAQ ranges<>(SB), BX
-	VMOVDQU64 0(AX), Z20
-	VMOVDQU64 64(AX), Z21
-	VMOVDQU64 128(AX), Z22
-	VMOVDQU64 192(AX), Z23
+	MOVQ         row+0(FP), DI
+	MOVQ         n+8(FP), CX
+	MOVQ         c+16(FP), AX
+	LEAQ         ranges<>(SB), BX
+	TABLE(0, Z20, Z21)                 // base
+	TABLE(128, Z22, Z23)               // rise
 	VPBROADCASTQ 0(BX), Z24
 	VPBROADCASTQ 8(BX), Z25
 	VPBROADCASTQ 16(BX), Z26
-	VPBROADCASTQ 24(BX), Z27
-	VPBROADCASTQ 32(BX), Z28
 
 loop:
-	VMOVDQU64 (DI), Z0
-	VPSRLW    $6, Z0, Z1
-	VPSRLW    $7, Z0, Z2
-	VPSRLW    $9, Z0, Z3
-	VPADDW    Z24, Z2, Z2
-	VPADDW    Z25, Z3, Z3
-	VPMINUW   Z2, Z1, Z1
-	VPMINUW   Z3, Z1, Z1      // number of the segment
-	VPCMPUW   $6, Z26, Z0, K1
-	VPCMPUW   $6, Z27, Z0, K2
-	VPSLLW    $9, Z0, Z4
-	VPSLLW    $8, Z0, K1, Z4
-	VPSLLW    $6, Z0, K2, Z4
-	VPANDD    Z28, Z4, Z4     // how far in it, in 1/32768
+	VPSLLW    $2, (DI), Z0
+	VPSRLW    $8, Z0, Z1
+	SEGMENT(Z1, Z2, Z24, Z25, Z26)
 	VMOVDQA64 Z1, Z2
-	VPERMI2W  Z21, Z20, Z1    // base
-	VPERMI2W  Z23, Z22, Z2    // slope
-	VPMULHRSW Z4, Z2, Z2
+	VPERMI2W  Z21, Z20, Z1
+	VPERMI2W  Z23, Z22, Z2
+	VPMULHRSW Z0, Z2, Z2
 	VPADDW    Z2, Z1, Z1
 	VMOVDQU64 Z1, (DI)
 	ADDQ      $64, DI
@@ -876,87 +878,65 @@ loop:
 	VZEROUPPER
 	RET
 
-// The number of the segment of the samples x, in y; z is changed.
-#define SEGMENT(x, y, z) \
-	VPSRLW  $6, x, y \
-	VPSRLW  $7, x, z \
-	VPADDW  Y15, z, z \
-	VPMINUW z, y, y \
-	VPSRLW  $9, x, z \
-	VPADDW  Y14, z, z \
-	VPMINUW z, y, y
-
-// How far the samples x lie in their segment, in 1/32768, in y; Y9 and Y10 are changed.
-#define FRACTION(x, y) \
-	VPBROADCASTQ 16(BX), Y9 \
-	VPCMPGTW  Y9, x, Y9 \
-	VPSLLW    $9, x, y \
-	VPSLLW    $8, x, Y10 \
-	VPBLENDVB Y9, Y10, y, y \
-	VPBROADCASTQ 24(BX), Y9 \
-	VPCMPGTW  Y9, x, Y9 \
-	VPSLLW    $6, x, Y10 \
-	VPBLENDVB Y9, Y10, y, y \
-	VPAND     Y13, y, y
-
 // 32 bytes of the table at off(AX), by the numbers in Y5 to Y8, in y; Y9 is changed.
 #define LOOKUP(off, y) \
 	VBROADCASTI128 off(AX), y \
-	VPSHUFB Y5, y, y \
+	VPSHUFB        Y5, y, y \
 	VBROADCASTI128 off+16(AX), Y9 \
-	VPSHUFB Y6, Y9, Y9 \
-	VPOR    Y9, y, y \
+	VPSHUFB        Y6, Y9, Y9 \
+	VPOR           Y9, y, y \
 	VBROADCASTI128 off+32(AX), Y9 \
-	VPSHUFB Y7, Y9, Y9 \
-	VPOR    Y9, y, y \
+	VPSHUFB        Y7, Y9, Y9 \
+	VPOR           Y9, y, y \
 	VBROADCASTI128 off+48(AX), Y9 \
-	VPSHUFB Y8, Y9, Y9 \
-	VPOR    Y9, y, y
+	VPSHUFB        Y8, Y9, Y9 \
+	VPOR           Y9, y, y
 
-// func toneAVX2(row *uint16, n int, s *segments)
+// func toneAVX2(row *uint16, n int, c *signedCurve)
 TEXT ·toneAVX2(SB), NOSPLIT, $0-24
-	MOVQ row+0(FP), DI
-	MOVQ n+8(FP), CX
-	MOVQ s+16(FP), AX
-	LEAQ ranges<>(SB), BX
+	MOVQ         row+0(FP), DI
+	MOVQ         n+8(FP), CX
+	MOVQ         c+16(FP), AX
+	LEAQ         ranges<>(SB), BX
 	VPBROADCASTQ 0(BX), Y15
 	VPBROADCASTQ 8(BX), Y14
-	VPBROADCASTQ 32(BX), Y13
-	VPBROADCASTQ 40(BX), Y12
-	VPBROADCASTQ 48(BX), Y11
+	VPBROADCASTQ 16(BX), Y13
+	VPBROADCASTQ 24(BX), Y12
+	VPBROADCASTQ 32(BX), Y11
 
 loop:
-	VMOVDQU   (DI), Y0
-	VMOVDQU   32(DI), Y1
-	SEGMENT(Y0, Y2, Y3)
-	SEGMENT(Y1, Y4, Y3)
-	VPACKUSWB Y4, Y2, Y2
-	FRACTION(Y0, Y3)
-	FRACTION(Y1, Y4)
-	VPADDUSB  Y12, Y2, Y5
-	VPSUBB    Y11, Y2, Y2
-	VPADDUSB  Y12, Y2, Y6
-	VPSUBB    Y11, Y2, Y2
-	VPADDUSB  Y12, Y2, Y7
-	VPSUBB    Y11, Y2, Y2
-	VPADDUSB  Y12, Y2, Y8
-	LOOKUP(384, Y0)
-	LOOKUP(448, Y1)
+	VMOVDQU    (DI), Y3
+	VMOVDQU    32(DI), Y4
+	VPSLLW     $2, Y3, Y3
+	VPSLLW     $2, Y4, Y4
+	VPSRLW     $8, Y3, Y0
+	VPSRLW     $8, Y4, Y1
+	VPACKUSWB  Y1, Y0, Y2
+	SEGMENT(Y2, Y0, Y15, Y14, Y13)
+	VPADDUSB   Y12, Y2, Y5
+	VPSUBB     Y11, Y2, Y2
+	VPADDUSB   Y12, Y2, Y6
+	VPSUBB     Y11, Y2, Y2
+	VPADDUSB   Y12, Y2, Y7
+	VPSUBB     Y11, Y2, Y2
+	VPADDUSB   Y12, Y2, Y8
+	LOOKUP(128, Y0)
+	LOOKUP(192, Y1)
 	VPUNPCKLBW Y1, Y0, Y2
 	VPUNPCKHBW Y1, Y0, Y10
-	VPMULHRSW Y3, Y2, Y3
-	VPMULHRSW Y4, Y10, Y4
-	LOOKUP(256, Y0)
-	LOOKUP(320, Y1)
+	VPMULHRSW  Y3, Y2, Y3
+	VPMULHRSW  Y4, Y10, Y4
+	LOOKUP(0, Y0)
+	LOOKUP(64, Y1)
 	VPUNPCKLBW Y1, Y0, Y2
 	VPUNPCKHBW Y1, Y0, Y10
-	VPADDW    Y3, Y2, Y2
-	VPADDW    Y4, Y10, Y10
-	VMOVDQU   Y2, (DI)
-	VMOVDQU   Y10, 32(DI)
-	ADDQ      $64, DI
-	SUBQ      $32, CX
-	JG        loop
+	VPADDW     Y3, Y2, Y2
+	VPADDW     Y4, Y10, Y10
+	VMOVDQU    Y2, (DI)
+	VMOVDQU    Y10, 32(DI)
+	ADDQ       $64, DI
+	SUBQ       $32, CX
+	JG         loop
 	VZEROUPPER
 	RET
 

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// TestOlderProcessors runs TestKernelTwins, TestColumnsTwins and a part of the real capture without features that this
-// processor may have: VBMI of AVX-512, and all of AVX-512.
+// TestOlderProcessors runs tests of kernels and a part of the real capture without features that this processor may have:
+// VBMI of AVX-512, and all of AVX-512.
 func TestOlderProcessors(t *testing.T) {
 	saved := cpu.X86
 	defer func() { cpu.X86 = saved }()
@@ -23,6 +23,7 @@ func TestOlderProcessors(t *testing.T) {
 		*without.flag = false
 		t.Run("without "+without.name, func(t *testing.T) {
 			TestKernelTwins(t)
+			TestToneOfEverySample(t)
 			TestColumnsTwins(t)
 			TestRealCapture(t)
 		})

@@ -9,11 +9,10 @@ import (
 
 // A tone is a tone curve; docs/isp.md §8.
 type tone struct {
-	table    [linearMax + 1]uint16 // maps a linear sample to R', G' or B', 0 to white
-	segments *segments             // straight segments of the curve, for vector kernels; nil if it has none
-	bytes    *byteCurve            // segments for vector kernels that make bytes; nil without segments, like words and signed
-	words    *wordCurve
-	signed   *signedCurve
+	table  [linearMax + 1]uint16 // maps a linear sample to R', G' or B', 0 to white
+	bytes  *byteCurve            // straight segments of the curve for vector kernels that make bytes; nil if it has none, like words and signed
+	words  *wordCurve
+	signed *signedCurve // for vector kernels that do not make bytes
 }
 
 func newTone(c Config) *tone {
@@ -26,10 +25,10 @@ func newTone(c Config) *tone {
 			t.table[i] = exactCode(i, hundredths)
 		}
 	default:
-		t.segments = newSegments(func(i int) uint16 { return exactCode(i, 0) })
-		t.bytes, t.words, t.signed = newByteCurve(t.segments), newWordCurve(t.segments), newSignedCurve(t.segments)
+		s := newSegments(func(i int) uint16 { return exactCode(i, 0) })
+		t.bytes, t.words, t.signed = newByteCurve(s), newWordCurve(s), newSignedCurve(s)
 		for i := range t.table {
-			t.table[i] = t.segments.at(i)
+			t.table[i] = s.at(i)
 		}
 	}
 	return t
@@ -42,8 +41,7 @@ const numSegments = 64
 // segments are the straight segments of a curve, each from one knot to the next.
 type segments struct {
 	base  [numSegments]uint16
-	slope [numSegments]int16   // difference to the next knot
-	bytes [4][numSegments]byte // lower and upper byte of base, then of slope
+	slope [numSegments]int16 // difference to the next knot
 }
 
 // segmentOf returns the segment that contains sample i, its start, and the binary logarithm of its length.
@@ -66,9 +64,6 @@ func newSegments(curve func(i int) uint16) *segments {
 			s.slope[j] = int16(curve(i)) - int16(s.base[j])
 		} else { // the last sample, not the knot after it, is white
 			s.slope[j] = int16((int(curve(linearMax)-s.base[j])*1024 + 511) / 1022)
-		}
-		for k, v := range [4]byte{byte(s.base[j]), byte(s.base[j] >> 8), byte(s.slope[j]), byte(s.slope[j] >> 8)} {
-			s.bytes[k][j] = v
 		}
 	}
 	return s
