@@ -204,12 +204,25 @@ func (a *chromaArgs) convert(r, g, b int32) (cb, cr uint16) {
 // An rgb is a line of three colours.
 type rgb struct{ r, g, b line }
 
+// convert422 returns Cb and Cr of pixel x, which is even.
+func (a *chromaArgs) convert422(p *rgb, x int) (cb, cr uint16) {
+	sum := func(l line) int32 { return int32(l[margin+x-1]) + 2*int32(l[margin+x]) + int32(l[margin+x+1]) }
+	return a.convert(sum(p.r), sum(p.g), sum(p.b))
+}
+
 // chroma422Go writes a pair Cb, Cr for every two of n pixels.
 func chroma422Go(dst []uint16, p *rgb, n int, a *chromaArgs) {
-	sum := func(l line, x int) int32 { return int32(l[x-1]) + 2*int32(l[x]) + int32(l[x+1]) }
 	for x := 0; x < n; x += 2 {
-		i := margin + x
-		dst[x], dst[x+1] = a.convert(sum(p.r, i), sum(p.g, i), sum(p.b, i))
+		dst[x], dst[x+1] = a.convert422(p, x)
+	}
+}
+
+// uyvyGo writes Cb Y0 Cr Y1, of 8 bits, for every two of n pixels from pixel x on.
+func uyvyGo(dst []byte, p *rgb, x, n int, c *conversion) {
+	luma := func(x int) byte { return byte(c.luma.convert(p.r[margin+x], p.g[margin+x], p.b[margin+x])) }
+	for i := 0; i < n; i += 2 {
+		cb, cr := c.chroma.convert422(p, x+i)
+		*(*[4]byte)(dst[2*i:]) = [4]byte{byte(cb), luma(x + i), byte(cr), luma(x + i + 1)}
 	}
 }
 

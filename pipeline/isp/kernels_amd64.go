@@ -48,7 +48,7 @@ func lumaBytesAVX2(dst *byte, red, green, blue *uint16, n int, a *lumaArgs)
 func chroma420AVX2(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
 
 //go:noescape
-func uyvyAVX2(dst *byte, y, c *uint16, n int)
+func uyvyAVX2(dst *byte, red, green, blue *uint16, n int, y *lumaArgs, c *chromaArgs)
 
 // toneAVX2 does what toneGo does, for a curve that has segments; n must be a multiple of 32.
 //
@@ -204,13 +204,21 @@ func chroma420Row(cb, cr []byte, step int, p, q *rgb, n int, a *chromaArgs) {
 	chroma420Go(cb, cr, step, p, q, v, n, a)
 }
 
-func uyvyRow(dst []byte, y, c []uint16) {
-	n := 0
-	if cpu.X86.HasAVX2 && len(y) >= 16 {
-		n = len(y) &^ 15
-		uyvyAVX2(&dst[:2*n][0], &y[0], &c[:n][0], n)
+func uyvyRow(dst []byte, p *rgb, x, n int, c *conversion) {
+	if !cpu.X86.HasAVX2 {
+		uyvyGo(dst, p, x, n, c)
+		return
 	}
-	uyvyGo(dst[2*n:], y[n:], c[n:])
+	r, g, b := p.r[margin+x:], p.g[margin+x:], p.b[margin+x:]
+	v := n &^ 15
+	if v > 0 {
+		uyvyAVX2(&dst[:2*v][0], &r[0], &g[0], &b[0], v, &c.luma, &c.chroma)
+	}
+	if v < n {
+		var last [32]byte
+		uyvyAVX2(&last[0], &r[v], &g[v], &b[v], 16, &c.luma, &c.chroma)
+		copy(dst[2*v:2*n], last[:])
+	}
 }
 
 func rgb24Row(dst []byte, r, g, b []uint16, shift int) {

@@ -591,22 +591,54 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func uyvyAVX2(dst *byte, y, c *uint16, n int)
-TEXT ·uyvyAVX2(SB), NOSPLIT, $0-32
-	MOVQ dst+0(FP), DI
-	MOVQ y+8(FP), R8
-	MOVQ c+16(FP), R9
-	MOVQ n+24(FP), CX
-	XORQ DX, DX
+// func uyvyAVX2(dst *byte, red, green, blue *uint16, n int, y *lumaArgs, c *chromaArgs)
+//
+// The shift of chroma is that of 8 bits. The weights of Cb and of Cr add up to 0, so that the sums of red and blue less that
+// of green are multiplied.
+TEXT ·uyvyAVX2(SB), NOSPLIT, $0-56
+	MOVQ         dst+0(FP), DI
+	MOVQ         red+8(FP), R8
+	MOVQ         green+16(FP), R9
+	MOVQ         blue+24(FP), R10
+	MOVQ         n+32(FP), CX
+	MOVQ         y+40(FP), AX
+	LUMAARGS
+	MOVQ         c+48(FP), AX
+	VMOVQ        0(AX), X13
+	VMOVQ        8(AX), X14
+	VPSHUFLW     $0x88, X13, X13
+	VPSHUFLW     $0x88, X14, X14
+	VPBROADCASTD X13, Y13            // weights of red and blue for Cb
+	VPBROADCASTD X14, Y14            // and for Cr
+	VPBROADCASTD 16(AX), Y15
+	VMOVDQU      ones<>(SB), Y7
+	XORQ         DX, DX
 
 loop:
-	VMOVDQU (R8)(DX*1), Y0
-	VPSLLW  $8, Y0, Y0
-	VPOR    (R9)(DX*1), Y0, Y0
-	VMOVDQU Y0, (DI)(DX*1)
-	ADDQ    $32, DX
-	SUBQ    $16, CX
-	JG      loop
+	LUMA
+	VPADDW   -2(R8)(DX*1), Y0, Y0
+	VPADDW   -2(R9)(DX*1), Y1, Y1
+	VPADDW   -2(R10)(DX*1), Y2, Y2
+	VPSUBW   Y1, Y0, Y0
+	VPSUBW   Y1, Y2, Y2
+	VPMADDWD Y7, Y0, Y0
+	VPMADDWD Y7, Y2, Y2
+	VPSLLD   $16, Y2, Y2
+	VPBLENDW $0xaa, Y2, Y0, Y0
+	VPMADDWD Y13, Y0, Y1
+	VPMADDWD Y14, Y0, Y2
+	VPADDD   Y15, Y1, Y1
+	VPADDD   Y15, Y2, Y2
+	VPSRLD   $21, Y1, Y1
+	VPSRLD   $21, Y2, Y2
+	VPSLLD   $16, Y2, Y2
+	VPSLLW   $8, Y3, Y3
+	VPOR     Y2, Y1, Y1
+	VPOR     Y3, Y1, Y1
+	VMOVDQU  Y1, (DI)(DX*1)
+	ADDQ     $32, DX
+	SUBQ     $16, CX
+	JG       loop
 	VZEROUPPER
 	RET
 

@@ -24,6 +24,7 @@ func TestOlderProcessors(t *testing.T) {
 		t.Run("without "+without.name, func(t *testing.T) {
 			TestKernelTwins(t)
 			TestToneOfEverySample(t)
+			TestUYVYTwins(t)
 			TestColumnsTwins(t)
 			TestRealCapture(t)
 		})

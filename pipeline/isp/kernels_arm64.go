@@ -41,6 +41,9 @@ func lumaBytesNEON(dst *byte, red, green, blue *uint16, n int, a *lumaArgs)
 func chroma420NEON(cb, cr *byte, step int, p, q *[3]*uint16, n int, a *chromaArgs)
 
 //go:noescape
+func uyvyNEON(dst *byte, red, green, blue *uint16, n int, y *lumaArgs, c *chromaArgs)
+
+//go:noescape
 func rgb24NEON(dst *byte, red, green, blue *uint16, n, shift int)
 
 //go:noescape
@@ -128,6 +131,19 @@ func chroma420Row(cb, cr []byte, step int, p, q *rgb, n int, a *chromaArgs) {
 		)
 	}
 	chroma420Go(cb, cr, step, p, q, v, n, a)
+}
+
+func uyvyRow(dst []byte, p *rgb, x, n int, c *conversion) {
+	r, g, b := p.r[margin+x:], p.g[margin+x:], p.b[margin+x:]
+	v := n &^ 15
+	if v > 0 {
+		uyvyNEON(&dst[:2*v][0], &r[0], &g[0], &b[0], v, &c.luma, &c.chroma)
+	}
+	if v < n {
+		var last [32]byte
+		uyvyNEON(&last[0], &r[v], &g[v], &b[v], 16, &c.luma, &c.chroma)
+		copy(dst[2*v:2*n], last[:])
+	}
 }
 
 func rgb24Row(dst []byte, r, g, b []uint16, shift int) {

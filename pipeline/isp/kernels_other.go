@@ -14,7 +14,7 @@ func suspectsRow(dst, up, mid, down line, n, step int, threshold uint16) uint16 
 	return suspectsGo(dst, up, mid, down, n, step, threshold)
 }
 
-func uyvyRow(dst []byte, y, c []uint16) { uyvyGo(dst, y, c) }
+func uyvyRow(dst []byte, p *rgb, x, n int, c *conversion) { uyvyGo(dst, p, x, n, c) }
 
 func bilinearRow(d *mosaicLine, up, mid, down line, n int) { bilinearGo(d, up, mid, down, n) }
 

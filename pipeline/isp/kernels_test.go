@@ -227,14 +227,11 @@ func TestUYVYTwins(t *testing.T) {
 		f.PacketPitch = 2*n + f.HeaderGap
 		f.Color = 1 + pipeline.Colorimetry(i/2%4)
 		o := output{format: f, convert: newConversion(f.Color, 8), payload: 2 * n, count: packets}
-		w := worker{scratch: scratch{output: [3]line{newLine(width), newLine(width), newLine(width)}}}
 		dst := guarded(t, 2*packets*f.PacketPitch)
-		w.writeUYVY(&o, dst, &p, part{y: 1, n: width})
+		new(worker).writePacked(&o, dst, &p, part{y: 1, n: width})
 		dst = dst[len(dst)/2:]
-		luma, chroma, want := newLine(width).at(0, width), newLine(width).at(0, width), make([]byte, 2*width)
-		lumaGo(luma, p.r.at(0, width), p.g.at(0, width), p.b.at(0, width), &o.convert.luma)
-		chroma422Go(chroma, &p, width, &o.convert.chroma)
-		uyvyGo(want, luma, chroma)
+		want := make([]byte, 2*width)
+		uyvyGo(want, &p, 0, width, &o.convert)
 		for k := range packets {
 			packet := dst[k*f.PacketPitch:][:f.PacketPitch]
 			if got, want := packet[f.HeaderGap:], want[k*2*n:][:2*n]; !slices.Equal(got, want) {

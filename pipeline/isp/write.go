@@ -46,18 +46,18 @@ func (w *worker) writePacked(o *output, dst []byte, p *rgb, to part) {
 	case pipeline.RGB24:
 		w.writeRGB(o, dst, p, to)
 		return
-	case pipeline.UYVY:
-		w.writeUYVY(o, dst, p, to)
-		return
 	case pipeline.UYVP:
 		chroma422Row(w.output[1].at(0, n), p, n, &o.convert.chroma)
 		lumaRow(w.output[0].at(0, n), p.r.at(0, n), p.g.at(0, n), p.b.at(0, n), &o.convert.luma)
 	}
 	for x := 0; x < n; {
 		piece, k := o.piece(dst, to, x)
-		if o.format.Pixel == pipeline.UYVP {
+		switch o.format.Pixel {
+		case pipeline.UYVY:
+			uyvyRow(piece, p, x, k, &o.convert)
+		case pipeline.UYVP:
 			uyvpRow(piece, w.output[0].at(x, k), w.output[1].at(x, k))
-		} else { // grey
+		case pipeline.Grey:
 			lumaBytesRow(piece, p.r.at(x, k), p.g.at(x, k), p.b.at(x, k), &o.convert.luma)
 		}
 		x += k
@@ -113,14 +113,6 @@ func (w *worker) write420(o *output, dst []byte, pair [2]*rgb, to part) {
 	cb := planes[to.y/2*(f.Stride/2)+to.x/2:][:n/2]
 	cr := planes[(f.Height/2+to.y/2)*(f.Stride/2)+to.x/2:][:n/2]
 	chroma420Row(cb, cr, 1, pair[0], pair[1], n, &o.convert.chroma)
-}
-
-// uyvyGo writes Cb Y0 Cr Y1; c contains Cb and Cr alternately.
-func uyvyGo(dst []byte, y, c []uint16) {
-	c = c[:len(y)]
-	for i, v := range y {
-		binary.LittleEndian.PutUint16(dst[2*i:], v<<8|c[i])
-	}
 }
 
 // uyvpGo writes the pixel groups of RFC 4175: 10 bits each of Cb Y0 Cr Y1, highest bit first.
