@@ -121,7 +121,7 @@ type Source struct {
 	Format        pipeline.Format
 	FormatKnown   bool // if false, Format is zero, because only the opened file or camera tells it
 	Card          Card
-	Slices        bool   // an output takes its frames in slices, while they arrive
+	Slices        bool   // its frames are handed on while they arrive, because an isp works on them then
 	Shared        bool   // an output lets other processes map the frames, or the pictures that stages make from them
 	Bare          bool   // a stream without a camera block and trailers
 	Triggered     bool   // its exposures are triggered from outside

@@ -53,7 +53,7 @@ type OutputSection struct {
 	Scale       string                         `yaml:"scale,omitempty" jsonschema:"enum=full,enum=half,enum=quarter" jsonschema_description:"Size of the picture: full (default), half or quarter."`
 	Rate        Rate                           `yaml:"rate,omitempty" jsonschema_description:"Upper limit of the frames a second (default: no limit)."`
 	Queue       int                            `yaml:"queue,omitempty" jsonschema:"minimum=1,maximum=64" jsonschema_description:"Number of frames that may wait (default 2, and one more for each 500 MB of frames a second, at most 10)."`
-	Latency     string                         `yaml:"latency,omitempty" jsonschema:"enum=frame,enum=slice" jsonschema_description:"When a frame leaves: line by line while it arrives from the camera (slice), or when it is complete (frame). The default is slice where it is possible: for rtp with payload raw, behind an isp. A frame that turns out to be damaged has left in part then, without its marker."`
+	Latency     string                         `yaml:"latency,omitempty" jsonschema:"enum=frame,enum=slice" jsonschema_description:"When a frame leaves: line by line while it arrives from the camera (slice), or when it is complete (frame). The default is slice where it is possible: for rtp with payload raw, behind an isp. A frame that turns out to be damaged has left in part then, without its marker. With another payload the isp works while the frame arrives, unless this is frame."`
 	Policy      yamlfile.Word[pipeline.Policy] `yaml:"policy,omitempty" jsonschema_description:"Which frame is dropped when the output cannot keep up: latest (default) keeps the newest frame, block keeps those that already wait."`
 	OutputKinds `yaml:",inline"`
 }

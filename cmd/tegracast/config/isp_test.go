@@ -106,6 +106,33 @@ outputs:
 	}
 }
 
+// TestPicturesAreMadeWhileFramesArrive checks which outputs make their source hand on frames while they arrive.
+func TestPicturesAreMadeWhileFramesArrive(t *testing.T) {
+	film := programtest.Write(t, "x.raw", strings.Repeat("\x00", 320*240*2))
+	for text, slices := range map[string]bool{
+		"name: o, rtp: {payload: raw}":                                true,
+		"name: o, rtp: {payload: h264}":                               true,
+		"name: o, scale: half, rtp: {payload: jpeg}":                  true,
+		"name: o, from: focus, rtp: {payload: raw}":                   true, // the isp before the kernel is ahead
+		"name: o, latency: frame, rtp: {payload: h264}":               false,
+		"name: o, record: {directory: /tmp}":                          false,
+		"name: o, from: turned, rtp: {payload: h264}":                 false,
+		"name: o, from: motion, results: {udp: [\"127.0.0.1:5010\"]}": false,
+		"name: o, from: film-isp, rtp: {payload: h264}":               false,
+	} {
+		before, _, _ := strings.Cut(programtest.WithKernels, "outputs:")
+		before = strings.NewReplacer("height: 240}}", "height: 240}}, {name: film, file: {path: "+film+", width: 320, height: 240}}",
+			"{name: isp}", "{name: isp}, {name: turned, rotate: 180}, {name: film-isp, from: film}").Replace(before)
+		a, err := Parse("c.yaml", []byte(before+"outputs: [{"+text+"}]\n"))
+		if err != nil {
+			t.Fatal(text, err)
+		}
+		if got := a.Source("camera").Slices; got != slices {
+			t.Errorf("%s: slices %v, want %v", text, got, slices)
+		}
+	}
+}
+
 // Without the key queue, large and frequent frames get a longer queue. A given length is kept.
 func TestTheDefaultQueueGrowsWithTheStream(t *testing.T) {
 	for model, want := range map[string]int{

@@ -83,12 +83,17 @@ func (o *Output) sendsFiles(p pipeline.PixelFormat) bool {
 	return is && stream.Payload.V == rtp.JPEG && p == pipeline.MJPEG
 }
 
-// slice sets Slices and Whole of o, and Slices of its source: frames leave while they arrive, unless the output's
-// latency forbids it or a part on their path works on whole frames. It refuses latency: slice if frames cannot leave
-// while they arrive.
+// slice sets Slices and Whole of o: frames leave while they arrive, unless the output's latency forbids it or a part on
+// their path works on whole frames. It refuses latency: slice if frames cannot leave while they arrive. It sets Slices of
+// the source if the isp makes the pictures of an RTP stream while their frames arrive: pictures that leave whole, such as
+// encoded ones, are then ready soon after the frame's last line.
 func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
-	source := a.Source(o.Source)
-	o.Whole = o.whole(source, a.Stage(o.From))
+	source, stage := a.Source(o.Source), a.Stage(o.From)
+	stream, is := o.Kind.(*RTP)
+	o.Whole = o.whole(source, stage)
+	if !is || stream.Payload.V != rtp.Raw {
+		o.Whole = "only rtp with payload raw leaves in slices"
+	}
 	switch o.section.Latency {
 	case "frame":
 		o.Whole = "latency: frame"
@@ -97,19 +102,20 @@ func (o *Output) slice(at yamlfile.Section, a *Appliance) error {
 			return at.Errorf("%s: leave latency out", o.Whole)
 		}
 	}
-	if o.Slices = o.Whole == ""; o.Slices {
+	o.Slices = o.Whole == ""
+	for stage != nil && stage.From != o.Source {
+		stage = a.Stage(stage.From)
+	}
+	if is && o.section.Latency != "frame" && o.whole(source, stage) == "" {
 		source.Slices = true
 	}
 	return nil
 }
 
-// whole returns why the output's frames cannot leave before they are complete, or "" if they can. stage is nil if the
-// output reads from the source.
+// whole returns why the frames of source cannot leave stage before they are complete, or "" if they can. stage is nil if
+// there is none.
 func (o *Output) whole(source *Source, stage *Stage) string {
-	stream, is := o.Kind.(*RTP)
 	switch {
-	case !is || stream.Payload.V != rtp.Raw:
-		return "only rtp with payload raw leaves in slices"
 	case source.Card.Name == "":
 		return fmt.Sprintf("the frames of %q do not come in slices, only those of an FPGA's camera do", o.Source)
 	case stage == nil || !stage.Pictures.Any || stage.From != o.Source:

@@ -138,6 +138,25 @@ func TestASmallFrameIsNoBurst(t *testing.T) {
 	}
 }
 
+// The bursts of an encoded picture follow each other after a millisecond, or sooner where the picture would otherwise be
+// spread over more than nine tenths of the period. The time for slow destinations ends as for other frames.
+func TestEncodedPicturesLeaveSoon(t *testing.T) {
+	f := rtptest.Format(t, pipeline.I420, 1920, 1080, 30)
+	for packets, pause := range map[int]time.Duration{20: burstTime, 160: burstTime, 16000: 27 * time.Microsecond} {
+		s := newSending(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}}, f)
+		s.packets = packets
+		begun := s.now
+		s.frame(begun)
+		bursts := time.Duration((packets+15)/16 - 1)
+		if took := s.pacer.due - begun; took/bursts > pause+3*time.Microsecond || took/bursts < pause {
+			t.Errorf("%d packets: a burst every %v, want %v", packets, took/bursts, pause)
+		}
+		if end := s.pacer.interval*(bursts+1) + s.grace; end < s.span+s.patience-time.Microsecond || end > s.span+s.patience {
+			t.Errorf("%d packets: slow destinations have %v, want %v", packets, end, s.span+s.patience)
+		}
+	}
+}
+
 // A frame's arrival time is known if the sender waited for it, and estimated if it waited for the sender.
 func TestArrivals(t *testing.T) {
 	const ms = time.Millisecond

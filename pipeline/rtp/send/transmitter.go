@@ -34,6 +34,7 @@ type transmitter struct {
 	adaptation *adaptation
 	span       time.Duration // time over which the packets of a frame are spread; 0: no pacing
 	patience   time.Duration // additional time for which a frame waits for room in full socket buffers
+	grace      time.Duration // patience with the current frame
 	ready      bool          // trains are packet-ready
 	buffer     int           // requested size of a socket buffer in bytes
 	bits       float64       // bit rate of the stream on the wire; 0 if unknown
@@ -57,6 +58,10 @@ const (
 	paced   = 0.9  // part of the frame period over which packets are spread
 	reserve = 0.05 // part reserved for packetizing; what remains is the grace period for slow destinations
 )
+
+// burstTime is the maximum time between two bursts of an encoded picture, which has few packets. Spread over the frame
+// period, the second of two bursts would leave half a period late. 16 packets a millisecond are 190 Mb/s.
+const burstTime = time.Millisecond
 
 // longestSpread is the maximum time over which one frame is sent, even at low frame rates, because the program can end
 // only between two frames.
@@ -228,6 +233,7 @@ func (x *transmitter) beginTrain(t *train, dests []*destination) {
 	x.team.begin(t, dests)
 	now := x.pacer.now()
 	if t.filling.frame != nil {
+		x.grace = x.patience
 		x.planSlices(t.Len(), now)
 		return
 	}
@@ -244,11 +250,16 @@ func (x *transmitter) plan(n int, came, now time.Duration) {
 	if x.period > 0 {
 		x.bucket.set(n, x.period, x.config.Pacing)
 	}
-	start, span := x.pacer.next(now), x.span
+	bursts, most := (n+x.config.Burst-1)/x.config.Burst, x.span
+	if x.config.Payload != rtp.Raw {
+		most = min(most, time.Duration(bursts)*burstTime)
+	}
+	x.grace = x.patience + x.span - most // slow destinations have as much time as for a frame that is spread more
+	start, span := x.pacer.next(now), most
 	if span > 0 {
 		span = x.bucket.span(n, start, came+span, span)
 	}
-	x.pacer.beginFrame(start, (n+x.config.Burst-1)/x.config.Burst, span, x.span)
+	x.pacer.beginFrame(start, bursts, span, most)
 }
 
 // play hands the bursts of t to the destinations when they are due. The first burst is sent before the checksum is
@@ -299,11 +310,11 @@ func (x *transmitter) step(k int) int {
 	return x.config.Burst
 }
 
-// finish waits for the destinations that are behind, for at most patience in total, and gives up what is then unsent.
+// finish waits for the destinations that are behind, for at most grace in total, and gives up what is then unsent.
 // Destinations that are lagging would delay the others frame after frame, so it waits for them only if all are lagging.
 func (x *transmitter) finish(t *train, dests []*destination) {
 	all := !slices.ContainsFunc(dests, func(d *destination) bool { return !d.lagging() && !d.left() })
-	for until := x.pacer.now() + x.patience; ; {
+	for until := x.pacer.now() + x.grace; ; {
 		open, wait := false, false
 		for _, d := range dests {
 			if d.progress.open(t.Len()) {
