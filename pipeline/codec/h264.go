@@ -36,7 +36,7 @@ const (
 	maxRate   = 60         // frames per second, for openh264's rate control
 	maxBlocks = 36864      // of 16 by 16 pixels, level 5.2 (H.264 table A-1)
 	block     = 16         // pixels, minimum width and height
-	sliced    = 1280 * 720 // pixels from which several threads encode a picture, one slice each
+	sliced    = 1280 * 720 // pixels from which several threads encode a picture, in slices
 	maxThread = 4
 )
 
@@ -137,6 +137,9 @@ func (p *parameters) set(f pipeline.Format, bitrate int) {
 	if f.Width*f.Height >= sliced {
 		p.threads = uint16(min(runtime.NumCPU(), maxThread))
 		l.slices.mode, l.slices.count = slicesFixed, uint32(p.threads)
+		if p.threads == 2 {
+			l.slices.count = 4 // when other work delays a thread, the other one encodes more of them
+		}
 	}
 	l.videoSignal, l.videoFormat, l.colorsGiven = true, videoUndefined, true
 	l.fullRange = f.Color == pipeline.BT601Full || f.Color == pipeline.BT709Full
