@@ -5,7 +5,9 @@
 // through libnvv4l2, and libnvbufsurface, which makes pictures visible to them.
 //
 // Each picture is encoded before the next one is accepted, so its unit leaves without delay. Pictures are copied into
-// the device's memory.
+// the device's memory, and are encoded whole: a buffer of the device's OUTPUT queue holds a frame, never a part of one.
+// NVIDIA's devices could return a picture slice by slice (V4L2_CID_MPEG_VIDEOENC_ENABLE_SLICE_LEVEL_ENCODE), which is not
+// used.
 //
 // The queues, formats, the drain and errors are tested with the kernel's vicodec, which encodes FWHT; what is specific
 // to H.264 is tested with a simulated device, and what NVIDIA's devices need with a stand-in for its libraries. The
