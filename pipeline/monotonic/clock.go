@@ -32,8 +32,9 @@ func NewClock() (best Clock) {
 	return best
 }
 
-// Now returns the time of the monotonic clock, without a system call.
-func (c *Clock) Now() time.Duration { return c.Of(time.Now()) }
+// Now returns the time of the monotonic clock, without a system call. It is faster than Of(time.Now()), which also reads
+// the wall clock.
+func (c *Clock) Now() time.Duration { return c.at + time.Since(c.time) }
 
 // Of returns the time of the monotonic clock at t, which must be a reading of Go's clock.
 func (c *Clock) Of(t time.Time) time.Duration { return c.at + t.Sub(c.time) }
