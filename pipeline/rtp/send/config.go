@@ -27,7 +27,7 @@ const (
 	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets
 	PaceWide                 // like PaceFrame, in bursts of at most 8
 	PaceNarrow               // like PaceFrame, in bursts of at most 4
-	PaceBurst                // as fast as the socket accepts them
+	PaceBurst                // as fast as the socket accepts them, in messages of at most 64
 )
 
 var pacings = [...]string{"frame", "wide", "narrow", "burst"}
@@ -58,7 +58,7 @@ type Config struct {
 	MostBits     int          // initial and maximum bits per second of H264; receivers' reports reduce it; 0: fixed bit rate
 	LeastBits    int          // minimum bit rate of H264 in bits per second
 	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
-	Burst        int          // maximum number of packets sent to a destination without a pause; 0: according to Pacing, or 16 without pacing
+	Burst        int          // maximum number of packets sent to a destination without a pause, or in a message; 0: according to Pacing
 	Threads      *Threads     // threads shared with other streams; nil: threads of its own
 	Way          Way          // how packets are handed to the kernel; ways other than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default
@@ -81,6 +81,8 @@ func (c Config) withDefaults() Config {
 			c.Burst = 8
 		case PaceNarrow:
 			c.Burst = 4
+		case PaceBurst: // the fewer messages the less work
+			c.Burst = maxSegments
 		}
 	}
 	if c.Threads == nil {

@@ -79,7 +79,7 @@ func TestNobodyWaitsForTheLaggard(t *testing.T) {
 			dests = dests[:1]
 		}
 		f := rtptest.Format(t, pipeline.UYVY, 320, 240, fps)
-		s := testSink(t, Config{Destinations: dests, Pacing: tt.pacing}, f)
+		s := testSink(t, Config{Destinations: dests, Pacing: tt.pacing, Burst: defaultBurst}, f) // more messages than a stalled socket takes
 		stall(t, (*s.sender.dests.Load())[0])
 		if err := s.packer.Packetize(s.trains[0].Train, rtptest.Frame(f, 0)); err != nil {
 			t.Fatal(err)
