@@ -31,16 +31,19 @@ type path struct {
 
 var peers = []string{"GStreamer"}
 
+// programs are prefixes of the names of C's senders that send as tegracast does.
+var programs = []string{"C, gather, 16", "C, gather, 50 segments", "C, packet-ready, 50 segments"}
+
 var paths = []path{
-	{name: "S", title: "S: a transmit-only device, datagrams cut in software", against: peers, make: software},
-	{name: "U", title: "U: the same with UDP segmentation offload, a model of a card that has it", against: peers, make: offload},
+	{name: "S", title: "S: a transmit-only device, datagrams cut in software", against: append(peers, programs...), make: software},
+	{name: "U", title: "U: the same with UDP segmentation offload, a model of a card that has it", against: append(peers, programs...), make: offload},
 	{
 		name: "S1", title: "S, each sender held to one processor", pinned: true, make: software,
-		against: []string{"C, gather", "C, packet-ready", "tegracast, gather, 16"},
+		against: append(programs, "tegracast, gather, 16"),
 	},
 	{
 		name: "U1", title: "U, each sender held to one processor", pinned: true, make: offload,
-		against: []string{"C, gather", "C, packet-ready, 50 segments", "C, packet-ready, 50, zero-copy"},
+		against: append(programs, "C, packet-ready, 50, zero-copy"),
 	},
 	{name: "D", title: "D: veth to a receiver that drains, whose work is the sender's", receiver: true, against: peers, make: (*network).veth},
 	{name: "60", title: "60: veth to a receiver that drains, at 60 frames a second", rate: 60, receiver: true, against: peers, make: (*network).veth},

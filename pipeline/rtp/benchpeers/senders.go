@@ -33,11 +33,15 @@ func senders() []sender {
 		{"ffmpeg rawvideo", true, ffmpeg, "S U D 60", 1},
 		{"Go, pion/rtp, a write a packet", true, self("pion", 1), "S U D 60", 1},
 		{"C, gather, 16 segments", true, c("gather", 16), "S U D S1 U1", 4},
+		{"C, gather, 50 segments", true, c("gather", 50), "S U S1 U1", 4},
+		{"C, gather, 50, huge pages", true, c("gather", 50, "huge"), "S U S1 U1", 4},
 		{"C, packet-ready, 50 segments", true, c("ready", 50), "S U S1 U1", 4},
+		{"C, packet-ready, 50, huge pages", true, c("ready", 50, "huge"), "S U S1 U1", 4},
 		{"C, packet-ready, 50, zero-copy", true, c("zerocopy", 50), "U U1", 16},
 		{"tegracast, sendmsg", false, self("single", 16), "S D", 1},
 		{"tegracast, sendmmsg", false, self("messages", 16), "S U D 60", 1},
 		{"tegracast, gather, 16 segments", false, self("segments", 16), "S U D 60 S1 U1", 4},
+		{"tegracast, gather, 50 segments", false, self("segments", 50), "S U D 60 S1 U1", 4},
 		{"tegracast, gather, 16 segments, paced over the frame", false, self("paced", 16), "60", 1},
 		{"tegracast, packet-ready, 50 segments", false, self("ready", 50), "S U D S1 U1", 4},
 		{"tegracast, packet-ready, 50, zero-copy", false, self("zerocopy", 50), "S U S1 U1", 16},
@@ -69,9 +73,9 @@ func ffmpeg(work string, frames, rate int) []string {
 		"-frames:v %d -c:v copy -f rtp rtp://%s:%d?buffer_size=8388608", pace, width, height, filepath.Join(work, "frame"), frames, there, port))
 }
 
-func c(mode string, segments int) func(string, int, int) []string {
+func c(mode string, segments int, more ...string) func(string, int, int) []string {
 	return func(work string, frames, _ int) []string {
-		return []string{filepath.Join(work, "baseline"), mode, strconv.Itoa(segments), strconv.Itoa(frames), there, strconv.Itoa(port)}
+		return append([]string{filepath.Join(work, "baseline"), mode, strconv.Itoa(segments), strconv.Itoa(frames), there, strconv.Itoa(port)}, more...)
 	}
 }
 
