@@ -135,7 +135,7 @@ func (p *parameters) set(f pipeline.Format, bitrate int) {
 	l.width, l.height, l.frameRate, l.bitrate = p.width, p.height, p.maxFrameRate, bits
 	l.profile = profileBaseline
 	if f.Width*f.Height >= sliced {
-		p.threads = uint16(min(runtime.NumCPU(), maxThread))
+		p.threads = uint16(min(runtime.GOMAXPROCS(0), maxThread))
 		l.slices.mode, l.slices.count = slicesFixed, uint32(p.threads)
 		if p.threads == 2 {
 			l.slices.count = 4 // when other work delays a thread, the other one encodes more of them

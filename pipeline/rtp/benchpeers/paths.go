@@ -31,8 +31,9 @@ type path struct {
 
 var peers = []string{"GStreamer"}
 
-// programs are prefixes of the names of C's senders that send as tegracast does.
-var programs = []string{"C, gather, 16", "C, gather, 50 segments", "C, packet-ready, 50 segments"}
+// programs are prefixes of the names of C's senders that are compared with: from pages of 4 KB, and as tegracast sends, from
+// huge ones.
+var programs = []string{"C, gather, 16", "C, gather, 50, huge", "C, packet-ready, 50 segments", "C, packet-ready, 50, huge"}
 
 var paths = []path{
 	{name: "S", title: "S: a transmit-only device, datagrams cut in software", against: append(peers, programs...), make: software},

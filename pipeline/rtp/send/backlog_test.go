@@ -139,21 +139,41 @@ func TestASmallFrameIsNoBurst(t *testing.T) {
 }
 
 // The bursts of an encoded picture follow each other after a millisecond, or sooner where the picture would otherwise be
-// spread over more than nine tenths of the period. The time for slow destinations ends as for other frames.
+// spread over more than nine tenths of the period, or later where a receiver's buffer or the interface is slow. Slow
+// destinations never have longer than for other frames, unless the schedule itself ends later.
 func TestEncodedPicturesLeaveSoon(t *testing.T) {
 	f := rtptest.Format(t, pipeline.I420, 1920, 1080, 30)
-	for packets, pause := range map[int]time.Duration{20: burstTime, 160: burstTime, 16000: 27 * time.Microsecond} {
-		s := newSending(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}}, f)
-		s.packets = packets
+	for _, tt := range []struct {
+		pacing      Pacing
+		packets     int
+		late, pause time.Duration // pause 0: that of the receiver's buffer
+	}{
+		{PaceFrame, 20, 0, burstTime},
+		{PaceFrame, 160, 0, burstTime},
+		{PaceFrame, 16000, 0, 27 * time.Microsecond},
+		{PaceFrame, 160, 20 * time.Millisecond, burstTime / 2}, // late: at twice the rate
+		{PaceNarrow, 20, 20 * time.Microsecond, 0},
+		{PaceNarrow, 40, 20 * time.Microsecond, 0},
+	} {
+		s := newSending(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}, Pacing: tt.pacing}, f)
+		s.packets = tt.packets
 		begun := s.now
-		s.frame(begun)
-		bursts := time.Duration((packets+15)/16 - 1)
-		if took := s.pacer.due - begun; took/bursts > pause+3*time.Microsecond || took/bursts < pause {
-			t.Errorf("%d packets: a burst every %v, want %v", packets, took/bursts, pause)
+		s.frame(begun - tt.late)
+		bursts := time.Duration((tt.packets+s.config.Burst-1)/s.config.Burst - 1)
+		if took := s.pacer.due - begun; tt.pause > 0 && (took/bursts > tt.pause+3*time.Microsecond || took/bursts < tt.pause) {
+			t.Errorf("%+v: a burst every %v", tt, took/bursts)
 		}
-		if end := s.pacer.interval*(bursts+1) + s.grace; end < s.span+s.patience-time.Microsecond || end > s.span+s.patience {
-			t.Errorf("%d packets: slow destinations have %v, want %v", packets, end, s.span+s.patience)
+		end, usual := s.pacer.due+s.grace, begun-tt.late+s.span+s.patience
+		if end > max(usual, s.pacer.due+s.patience) || end < usual-10*time.Millisecond {
+			t.Errorf("%+v: slow destinations have until %v, want %v", tt, end-begun, usual-begun)
 		}
+	}
+	s := newSending(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}}, f)
+	s.pause.Store(int64(5 * time.Millisecond)) // of a slow interface
+	s.packets = 48
+	begun := s.now
+	if s.frame(begun); s.pacer.due-begun < 10*time.Millisecond {
+		t.Errorf("on a slow interface three bursts leave within %v", s.pacer.due-begun)
 	}
 }
 

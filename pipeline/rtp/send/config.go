@@ -24,10 +24,10 @@ var ErrDestination = errors.New("rtp: destination cannot be used")
 type Pacing uint8
 
 const (
-	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets
+	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets (burstTime: encoded pictures over less)
 	PaceWide                 // like PaceFrame, in bursts of at most 8
 	PaceNarrow               // like PaceFrame, in bursts of at most 4
-	PaceBurst                // as fast as the socket accepts them, in messages of at most 64
+	PaceBurst                // as fast as the socket accepts them, in messages of at most 64 packets and 64 KB
 )
 
 var pacings = [...]string{"frame", "wide", "narrow", "burst"}
@@ -58,7 +58,7 @@ type Config struct {
 	MostBits     int          // initial and maximum bits per second of H264; receivers' reports reduce it; 0: fixed bit rate
 	LeastBits    int          // minimum bit rate of H264 in bits per second
 	Slices       bool         // send the lines of filling frames (pipeline.Frame.Fill) as they arrive; only for raw video
-	Burst        int          // maximum number of packets sent to a destination without a pause, or in a message; 0: according to Pacing
+	Burst        int          // maximum number of packets sent to a destination without a pause, or in a message without pacing; 0: according to Pacing
 	Threads      *Threads     // threads shared with other streams; nil: threads of its own
 	Way          Way          // how packets are handed to the kernel; ways other than Automatic are for comparisons
 	Logger       *slog.Logger // nil: slog.Default

@@ -14,17 +14,27 @@ import (
 // 28, check sequence 4, gap 12.
 const wireOverhead = 8 + 14 + 28 + 4 + 12
 
-// checkLink returns a warning if a stream of the given bits per second, to all destinations on the interface, exceeds its
-// speed, otherwise "". sysfs is /sys. Interfaces without a speed, such as the loopback, cause no warning.
-func checkLink(sysfs, name string, bits float64) string {
+// linkSpeed returns the rate of an interface in bits per second, or 0 if it has none, as the loopback, or none that is known.
+// sysfs is /sys.
+func linkSpeed(sysfs, name string) float64 {
 	b, err := os.ReadFile(filepath.Join(sysfs, "class/net", name, "speed"))
 	if err != nil || name == "" {
-		return ""
+		return 0
 	}
 	megabits, err := strconv.Atoi(strings.TrimSpace(string(b)))
-	if err != nil || megabits <= 0 || bits <= float64(megabits)*1e6 {
+	if err != nil || megabits <= 0 {
+		return 0
+	}
+	return float64(megabits) * 1e6
+}
+
+// checkLink returns a warning if a stream of the given bits per second, to all destinations on the interface, exceeds its
+// speed, otherwise "".
+func checkLink(sysfs, name string, bits float64) string {
+	speed := linkSpeed(sysfs, name)
+	if speed == 0 || bits <= speed {
 		return ""
 	}
-	return fmt.Sprintf("the stream needs %.0f Mb/s, %s runs at %d Mb/s: frames will be lost; lower the frame rate or the size, or send JPEG",
-		bits/1e6, name, megabits)
+	return fmt.Sprintf("the stream needs %.0f Mb/s, %s runs at %.0f Mb/s: frames will be lost; lower the frame rate or the size, or send JPEG",
+		bits/1e6, name, speed/1e6)
 }

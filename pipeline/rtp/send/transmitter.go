@@ -32,9 +32,10 @@ type transmitter struct {
 	control    *rtp.Compounds
 	identity   identity
 	adaptation *adaptation
-	span       time.Duration // time over which the packets of a frame are spread; 0: no pacing
+	span       time.Duration // the most time over which the packets of a frame are spread; 0: no pacing
 	patience   time.Duration // additional time for which a frame waits for room in full socket buffers
 	grace      time.Duration // patience with the current frame
+	pause      atomic.Int64  // maximum nanoseconds between two bursts of an encoded picture
 	ready      bool          // trains are packet-ready
 	buffer     int           // requested size of a socket buffer in bytes
 	bits       float64       // bit rate of the stream on the wire; 0 if unknown
@@ -59,8 +60,9 @@ const (
 	reserve = 0.05 // part reserved for packetizing; what remains is the grace period for slow destinations
 )
 
-// burstTime is the maximum time between two bursts of an encoded picture, which has few packets. Spread over the frame
-// period, the second of two bursts would leave half a period late. 16 packets a millisecond are 190 Mb/s.
+// burstTime is the maximum time between two bursts of an encoded picture, which has few packets, unless an interface is slow
+// (warnLink). Spread over the frame period, the second of two bursts would leave half a period late. 16 packets a millisecond
+// are 190 Mb/s.
 const burstTime = time.Millisecond
 
 // longestSpread is the maximum time over which one frame is sent, even at low frame rates, because the program can end
@@ -80,6 +82,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
 		pacer: pacer{clock: monotonic.NewClock()}, adaptation: newAdaptation(c),
 	}
+	x.pause.Store(int64(burstTime))
 	x.pacer.turn = &x.turn
 	x.team.init(x)
 	if c.Payload == rtp.Results {
@@ -171,15 +174,20 @@ func (x *transmitter) warn(d *destination) {
 	}
 }
 
-// warnLink logs if the interface of d, which has been attached, is too slow for the stream to all destinations on it.
+// warnLink logs if the interface of d, which has been attached, is too slow for the stream to all destinations on it. The
+// bursts of encoded pictures to them take at most half of its rate.
 func (x *transmitter) warnLink(d *destination) {
-	bits := 0.0
+	count := 0.0
 	for _, o := range *x.dests.Load() {
 		if o.socket.link == d.socket.link {
-			bits += x.bits
+			count++
 		}
 	}
-	if w := checkLink("/sys", d.socket.link, bits); w != "" {
+	if speed := linkSpeed("/sys", d.socket.link); speed > 0 {
+		burst := 8 * float64(x.config.Burst*(x.config.MTU+wireOverhead)) * count
+		x.pause.Store(max(x.pause.Load(), int64(2*burst/speed*float64(time.Second))))
+	}
+	if w := checkLink("/sys", d.socket.link, x.bits*count); w != "" {
 		d.log.Warn("rtp: " + w)
 	}
 }
@@ -252,14 +260,14 @@ func (x *transmitter) plan(n int, came, now time.Duration) {
 	}
 	bursts, most := (n+x.config.Burst-1)/x.config.Burst, x.span
 	if x.config.Payload != rtp.Raw {
-		most = min(most, time.Duration(bursts)*burstTime)
+		most = min(most, time.Duration(bursts)*time.Duration(x.pause.Load()))
 	}
-	x.grace = x.patience + x.span - most // slow destinations have as much time as for a frame that is spread more
 	start, span := x.pacer.next(now), most
 	if span > 0 {
 		span = x.bucket.span(n, start, came+span, span)
 	}
 	x.pacer.beginFrame(start, bursts, span, most)
+	x.grace = max(x.patience, came+x.span+x.patience-start-span) // as long as if the frame had been spread over x.span
 }
 
 // play hands the bursts of t to the destinations when they are due. The first burst is sent before the checksum is
@@ -305,7 +313,7 @@ func (x *transmitter) play(t *train, dests []*destination) error {
 // are sent in one system call. The first burst is sent alone, because its time is measured.
 func (x *transmitter) step(k int) int {
 	if x.span == 0 && k > 0 {
-		return volley * x.config.Burst
+		return max(volley*defaultBurst, x.config.Burst)
 	}
 	return x.config.Burst
 }
@@ -330,7 +338,7 @@ func (x *transmitter) finish(t *train, dests []*destination) {
 			for _, d := range dests { // a notification may make room
 				d.poll()
 			}
-			x.turn.until(now + fullPause)
+			x.turn.until(now + max(fullPause, x.grace/16))
 		}
 		for _, d := range dests {
 			if d.push(t, t.Len(), t.departure); last && d.progress.open(t.Len()) {

@@ -57,7 +57,7 @@ static void header(uint8_t *h, unsigned frame, int i)
 
 int main(int argc, char **argv)
 {
-	if (argc < 6)
+	if (argc < 6 || argc > 7)
 		return fprintf(stderr, "usage: %s gather|ready|zerocopy SEGMENTS FRAMES ADDRESS PORT [huge]\n", argv[0]), 2;
 	int gather = !strcmp(argv[1], "gather"), zero = !strcmp(argv[1], "zerocopy");
 	int segments = atoi(argv[2]), frames = atoi(argv[3]), one = 1, room = 8 << 20;
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	if (connect(fd, (void *)&to, sizeof(to)) || (zero && setsockopt(fd, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one))))
 		die("socket");
-	if (argc > 6 && madvise(ready, 3 * PACKETS * PITCH, MADV_HUGEPAGE))
+	if (argc > 6 && !strcmp(argv[6], "huge") && madvise(ready, 3 * PACKETS * PITCH, MADV_HUGEPAGE))
 		die("madvise");
 	memset(ready, 0x55, 3 * PACKETS * PITCH);
 	for (int frame = 0; frame < frames; frame++) {
