@@ -87,7 +87,7 @@ func newArgs(r *isp.Recipe) args {
 	return a
 }
 
-// pitch returns the length in samples of a line of width samples in device memory, where four samples are read at a
+// pitch returns the length in samples of a line of width samples in device memory, where eight samples are read at a
 // time.
 func pitch(width int) int { return (width + 7) &^ 7 }
 
@@ -96,11 +96,13 @@ func (a *args) setInput(r *isp.Recipe, at uintptr) {
 	a.in, a.wide = at, aligned(at|uintptr(r.In.Stride))
 }
 
-// aligned returns the largest of 16, 4 and 1 that divides several addresses and strides; bits is their bitwise OR.
+// aligned returns the largest of 16, 8, 4 and 1 that divides several addresses and strides; bits is their bitwise OR.
 func aligned(bits uintptr) int32 {
 	switch {
 	case bits%16 == 0:
 		return 16
+	case bits%8 == 0:
+		return 8
 	case bits%4 == 0:
 		return 4
 	}
@@ -118,6 +120,11 @@ func (a *args) setOutput(o *isp.RecipeOutput, at uintptr) {
 		a.luma, a.cb, a.cr = a.luma.toTop(), a.cb.toTop(), a.cr.toTop()
 	}
 	a.vector = vector(o, at)
+}
+
+// canBePaired reports whether the kernel for two outputs can make them, at the address that is set and at another one.
+func (a *args) canBePaired(r *isp.Recipe, full, half *isp.RecipeOutput, at uintptr) bool {
+	return a.canBeFast(r) && a.canBeWritten(full) && vector(half, at) >= 4
 }
 
 // setHalf sets the address and the parameters of the picture that is made with another.
@@ -143,11 +150,16 @@ func (a *args) canBeFast(r *isp.Recipe) bool {
 // canBeWritten reports whether the kernels of canBeFast can also write an output: the lanes themselves, or for UYVY, whose
 // packets have headers, warps four bytes at a time. Other formats are staged in any case.
 func (a *args) canBeWritten(o *isp.RecipeOutput) bool {
+	if o.Format.Size() >= 1<<32 { // places in it have 32 bits
+		return false
+	}
 	switch o.Format.Pixel {
 	case pipeline.UYVY:
 		return a.vector >= 4
-	case pipeline.NV12, pipeline.I420, pipeline.Grey:
-		return a.vector == 16 && a.outWidth%lane == 0
+	case pipeline.NV12, pipeline.Grey:
+		return a.vector >= 8 && a.outWidth%lane == 0
+	case pipeline.I420: // four bytes of Cb and Cr
+		return a.vector >= 4 && a.out%8 == 0 && a.outWidth%lane == 0
 	}
 	return true
 }
@@ -160,7 +172,7 @@ const lane = 8
 // least 1/n below the next integer.
 func reciprocal(n int) uint64 { return (1<<40 + uint64(n) - 1) / uint64(n) }
 
-// vector returns how many bytes, 16, 4 or 1, may be written at a time, so that they are aligned and in one line and one
+// vector returns how many bytes, 16, 8, 4 or 1, may be written at a time, so that they are aligned and in one line and one
 // packet.
 func vector(o *isp.RecipeOutput, at uintptr) int32 {
 	f := o.Format

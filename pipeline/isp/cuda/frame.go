@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"slices"
 	"time"
 
 	"github.com/tegracast/tegracast/cudahost"
@@ -176,7 +175,7 @@ func (s *Stage) pictures(j *job, outs []*pipeline.Frame) error {
 		return err
 	}
 	for i, out := range outs {
-		if out == nil || slices.Contains(paired, i) {
+		if out == nil || paired && (i == s.plan.full || i == s.plan.half) {
 			continue
 		}
 		if err := s.picture(j, i, at(i)); err != nil {
@@ -207,32 +206,31 @@ func (s *Stage) picture(j *job, i int, at uintptr) error {
 	return s.launchStrips(k, j, &j.made[i], lines)
 }
 
-// pair enqueues the lines that can now be made of the two outputs that one kernel makes, and returns their indices; or none, if
-// they are not both wanted, or if memory is not aligned as the kernel needs it.
-func (s *Stage) pair(j *job, outs []*pipeline.Frame, at func(i int) uintptr) (paired []int, err error) {
+// pair enqueues the lines that can now be made of the two outputs that one kernel makes, and reports whether it does: not if
+// one of them is not wanted, or if memory is not aligned as the kernel needs it.
+func (s *Stage) pair(j *job, outs []*pipeline.Frame, at func(i int) uintptr) (paired bool, err error) {
 	p, a := s.plan, &j.args
-	full, half, ok := pairOf(p.recipe)
-	if !ok || outs[full] == nil || outs[half] == nil || !a.canBeFast(p.recipe) {
-		return nil, nil
+	if !p.paired || outs[p.full] == nil || outs[p.half] == nil {
+		return false, nil
 	}
-	first, second := &p.recipe.Outputs[full], &p.recipe.Outputs[half]
-	a.setOutput(first, at(full))
-	if !a.canBeWritten(first) || vector(second, at(half)) < 4 {
-		return nil, nil
+	first, second := &p.recipe.Outputs[p.full], &p.recipe.Outputs[p.half]
+	a.setOutput(first, at(p.full))
+	if !a.canBePaired(p.recipe, first, second, at(p.half)) {
+		return false, nil
 	}
-	k, err := p.program.kernel(kernelKey{"pair", full, true}, func() string { return pairPart(first) })
+	k, err := p.program.kernel(kernelKey{"pair", p.full, true}, func() string { return pairPart(first) })
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	a.setHalf(second, at(half))
-	a.tone = p.tones[full]
+	a.setHalf(second, at(p.half))
+	a.tone = p.tones[p.full]
 	lines := s.lines(first, int(a.there))
 	if lines < first.Format.Height {
 		lines &^= 3 // whole lines of chroma of the half
 	}
-	err = s.launchStrips(k, j, &j.made[full], lines)
-	j.made[half] = j.made[full] / 2
-	return []int{full, half}, err
+	err = s.launchStrips(k, j, &j.made[p.full], lines)
+	j.made[p.half] = j.made[p.full] / 2
+	return true, err
 }
 
 // colors enqueues the colours of an output's size, up to the given number of lines of the frame. It returns the number of

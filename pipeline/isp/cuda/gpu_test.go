@@ -230,10 +230,47 @@ func TestGPUPair(t *testing.T) {
 				}
 			}
 			inSlices(t, s, memory, in, ref, rnd)
-			if size[0] == 256 && s.plan.program.kernels[kernelKey{"pair", 1, true}] == nil { // lines of others are not aligned
+			if s.plan.program.kernels[kernelKey{"pair", 1, true}] == nil {
 				t.Errorf("%s: no kernel has made two", in.Format)
 			}
 		}
+	}
+}
+
+// TestGPUUnaligned tests frames that do not begin at a multiple of 16 bytes, for which kernels are compiled when they come.
+func TestGPUUnaligned(t *testing.T) {
+	memory := cudatest.GPU(t)
+	rnd := rand.New(rand.NewPCG(48, 5))
+	c := isp.Config{Demosaic: isp.Malvar, Gains: isp.Gains{R: 2, B: 1.5}, BlackLevel: 16}
+	s := newStage(t, memory, c, Options{Transfer: InPlace, Cache: t.TempDir()})
+	formats := []pipeline.Format{format(t, pipeline.RGGB10, 64, 16), format(t, pipeline.UYVY, 64, 16), format(t, pipeline.NV12, 64, 16)}
+	if err := s.Plan(formats[0], formats[1:]); err != nil {
+		t.Fatal(err)
+	}
+	for moved := range 3 {
+		var all []*pipeline.Frame
+		for i, f := range formats {
+			b, err := memory.AllocHost(f.Size()+4, cudahost.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = b.Close() })
+			by := 0
+			if i == moved {
+				by = 4
+			}
+			all = append(all, &pipeline.Frame{Format: f, Bytes: b.Bytes()[by:][:f.Size()], Device: b.DevicePointer() + uintptr(by)})
+		}
+		fill(all[0].Bytes, moved, rnd)
+		if err := s.Process(t.Context(), all[0], all[1:]); err != nil {
+			t.Fatal(err)
+		}
+		await(t, all[1:])
+		ref, _ := reference(t, c, all[0], formats[1:])
+		compare(t, fmt.Sprint("frame ", moved, " is not aligned"), all[1:], ref)
+	}
+	if s.plan.program.kernels[kernelKey{"picture", 0, false}] == nil || s.plan.program.kernels[kernelKey{"picture", 1, false}] == nil {
+		t.Error("no kernels were compiled for memory that is not aligned")
 	}
 }
 

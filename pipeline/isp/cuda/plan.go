@@ -25,6 +25,9 @@ type plan struct {
 	jobs    [inFlight]job
 	turn    int                 // index of the job used last
 	bands   [bandsInFlight]band // for a filling frame
+
+	full, half int  // outputs that one kernel can make
+	paired     bool // there are such outputs
 }
 
 // A job is a frame being processed.
@@ -66,6 +69,7 @@ func (p *plan) next() *job {
 func (s *Stage) newPlan(r *isp.Recipe) (*plan, error) {
 	p := &plan{recipe: r, base: newArgs(r), memory: arena{device: s.memory.Device}}
 	var err error
+	p.full, p.half, p.paired = pairOf(r)
 	if p.program, err = newProgram(s.memory.Device, s.compiler, r, s.observe); err != nil {
 		return nil, err
 	}

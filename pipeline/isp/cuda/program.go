@@ -94,8 +94,8 @@ func options(r *isp.Recipe) []string {
 }
 
 // samplesPart is the compiler option that selects the part of the program with the kernels for samples. colorsPart,
-// picturePart and pairPart return the options for the other parts. Each part is compiled separately, also for frames that can
-// be processed fast (canBeFast) and for others: most programs need no part for the others.
+// picturePart and pairPart return the options for the other parts. Each part is compiled separately; fast ones are for memory
+// that is aligned (canBeFast, canBeWritten). Few programs need the others.
 const samplesPart = "-DSAMPLES"
 
 func colorsPart(size int, fast bool) string {
@@ -140,8 +140,10 @@ func parts(r *isp.Recipe, observe bool) (list []string) {
 			list = append(list, colorsPart(o.Size, fast))
 		}
 	}
-	if full, _, ok := pairOf(r); ok && fast {
-		list = append(list, pairPart(&r.Outputs[full]))
+	if full, half, ok := pairOf(r); ok {
+		if a.setOutput(&r.Outputs[full], 0); a.canBePaired(r, &r.Outputs[full], &r.Outputs[half], 0) {
+			list = append(list, pairPart(&r.Outputs[full]))
+		}
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
@@ -164,6 +166,7 @@ type program struct {
 	device  *cudahost.Device
 	modules map[string]*cudahost.Module // by part
 	kernels map[kernelKey]*cudahost.Kernel
+	failed  error // of a part that was compiled for a frame
 }
 
 // A kernelKey identifies a kernel of a program. output is the index of an output, or the size of colours.
@@ -199,20 +202,22 @@ func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe
 	return p, nil
 }
 
-// kernel returns a kernel of a part, which it compiles if nothing has needed it before: then it takes a second or more.
+// kernel returns a kernel of a part, which it compiles if no frame has needed it before: that takes a second or more. What
+// could not be compiled is not tried again.
 func (p *program) kernel(key kernelKey, part func() string) (*cudahost.Kernel, error) {
 	if k := p.kernels[key]; k != nil {
 		return k, nil
 	}
 	text := part()
-	if p.modules[text] == nil {
+	if p.failed == nil && p.modules[text] == nil {
 		code, err := p.compile(text)
-		if err != nil {
-			return nil, err
+		if err == nil {
+			p.modules[text], err = p.device.Load(code)
 		}
-		if p.modules[text], err = p.device.Load(code); err != nil {
-			return nil, err
-		}
+		p.failed = err
+	}
+	if p.failed != nil {
+		return nil, fmt.Errorf("isp on CUDA: %w", p.failed)
 	}
 	k, err := p.modules[text].Kernel(key.name)
 	if err == nil {

@@ -114,7 +114,8 @@ func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 
 // Plan accepts the formats that isp.Stage accepts, and also input in write-combined memory. For other formats it
 // returns the same errors. It compiles the kernels for the formats, which takes seconds, or no time if they are in the
-// cache. Compile errors wrap cudahost.ErrCompile.
+// cache; those for memory that is not aligned to 16 bytes are compiled when a frame needs them. Compile errors wrap
+// cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -173,7 +174,7 @@ func (s *Stage) SetGains(g isp.Gains) error {
 // the bytes are final. Config.Observe is called, and Config.Results are added, before Ready opens. Elements of outs may
 // be nil; if all are, Process returns when the work is done. If Holds-1 frames are being processed, Process waits for
 // the oldest. If it fails with an error that wraps isp.ErrMismatch, isp.ErrClosed or ctx.Err(), it has written nothing.
-// If it fails with an error of CUDA, nothing is being written any more.
+// If it fails with an error of CUDA, or of the compiler, nothing is being written any more.
 //
 // If in or an output is filling, outs' lines arrive as those of in do, and Process returns when all are final and in is
 // complete. It may then also fail later, with the error of in or ctx.Err(), when nothing is being written any more.

@@ -6,8 +6,8 @@
 //   TURN      if pictures are turned: 1 columns are reversed, 2 lines are, 4 lines and columns are exchanged; the sum of them
 // and which kernels of it are compiled:
 //   SAMPLES   those of §3, if there is PLANE, and of §11
-//   KERNEL    PICTURE(size, format, kept, fast) makes an output, PAIR(format) one and a Half, COLORS(size, fast) what is to be
-//             sharpened or has been turned
+//   KERNEL    PICTURE(size, format, kept, fast) makes an output, PAIR(format) one and a Half, COLORS(size, fast) the colours
+//             for sharpening or turning
 //
 // The tests also run this source on a CPU.
 
@@ -88,7 +88,7 @@ struct Args {
 	int outWidth, outHeight, outStride;
 	int lineBytes, payload, packets, packetPitch, headerGap; // packets to a line; packetPitch 0: plain
 	int vector;                                     // bytes that may be written at a time
-	int stripRows;                                  // strips of a column, as high as each other but for GROUP lines
+	int stripRows;                                  // strips of a column, whose heights differ by a few lines at most
 	Conversion luma, cb, cr, rgb;
 	Half half;
 };

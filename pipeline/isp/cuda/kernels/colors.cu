@@ -60,7 +60,7 @@ INLINE void lookAround(const Window &w, int i, Around &k)
 // sum + first * the low half of pair + second * the high one.
 INLINE int times(u32 pair, int first, int second, int sum)
 {
-#ifdef __CUDA_ARCH__
+#if defined __CUDA_ARCH__ && __CUDA_ARCH__ >= 610
 	int d;
 	asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(d) : "r"(pair), "r"((first & 255) | (second & 255) << 8), "r"(sum));
 	return d;
@@ -178,7 +178,7 @@ INLINE Color toned(const Args &a, Color k, const CODE *tone)
 	return k;
 }
 
-// What is reflected once, and somewhere in the frame if that is not enough: then nobody looks at it.
+// A coordinate reflected once, then clamped into the frame: clamped values are not used.
 INLINE int near(int i, int n)
 {
 	i = i < 0 ? -i : i;

@@ -4,7 +4,7 @@
 #define LANE 8
 #define WORDS (LANE / 2)
 
-// A warp makes strips of STRIP pixels. Its first and its last lane make none: they only have what their neighbours look at.
+// A warp makes strips of STRIP pixels. Its first and its last lane make none: they only load samples for their neighbours.
 #define STRIP ((THREADS_X - 2) * LANE)
 
 struct Words { u32 v[WORDS]; };
@@ -91,7 +91,7 @@ INLINE Words complete(const Words &fetched, int x, int width)
 }
 
 // FAST is for frames with lines that are aligned to 16 bytes, or to 4 if they are packed, a multiple of LANE pixels wide, and of
-// eight lines at least, and for pictures of which whole words can be written (canBeFast in args.go): they need no branch. Lanes
+// eight lines at least (canBeFast in args.go), and for pictures that can be written by words (canBeWritten): no branch is needed. Lanes
 // beyond the ends of a line look at its ends.
 
 // The line that line y is, which is beyond the frame by less than its height.

@@ -3,7 +3,7 @@
 
 enum { COLOR, UYVY, UYVP, RGB24, GREY, I420, NV12 };
 
-// What a strip's line is in bytes.
+// The length of a strip's line in bytes.
 template <int FORMAT>
 struct Layout { enum { LINE = STRIP, CHROMA = 0 }; };
 template <> struct Layout<UYVY> { enum { LINE = 2 * STRIP, CHROMA = 0 }; };
@@ -19,10 +19,11 @@ struct Staged {
 	__align__(16) u8 chroma[Layout<FORMAT>::CHROMA + 16];
 };
 
-// Formats of which a lane's pixels of a line fill whole words: it can write them itself. The bytes of others are staged.
+// Formats in which the pixels that a lane makes of a line are whole words, so that the lane can write them. Others are staged.
 template <int FORMAT> struct Direct { enum { YES = FORMAT == UYVY || FORMAT == GREY || FORMAT == I420 || FORMAT == NV12 }; };
 
-INLINE u32 weighed(const Conversion &k, int r, int g, int b) { return k.c[0] * r + k.c[1] * g + k.c[2] * b + k.offset; }
+// Unsigned, because sums of which the highest byte is used have 32 bits.
+INLINE u32 weighed(const Conversion &k, u32 r, u32 g, u32 b) { return k.c[0] * r + k.c[1] * g + k.c[2] * b + k.offset; }
 
 // Values of 10 bits, or of R'G'B'.
 INLINE u32 converted(const Conversion &k, int r, int g, int b) { return weighed(k, r, g, b) >> k.shift; }
@@ -211,7 +212,7 @@ INLINE void writeLines(const Args &a, const Lines &l)
 {
 	if (a.vector == 16) // strips may begin in the middle of 16 bytes
 		writeBy<typename Widest<LINE % 16 == 0>::Word, LINE>(a, l);
-	else if (a.vector == 4)
+	else if (a.vector >= 4)
 		writeBy<u32, LINE>(a, l);
 	else
 		writeBy<u8, LINE>(a, l);

@@ -302,7 +302,7 @@ INLINE void makePicture(const Args &a)
 {
 	__shared__ __align__(16) u8 tone[Tone<FORMAT, KEPT>::SIZE];
 	__shared__ Staged<FORMAT> staged[THREADS_Y];
-	// The compiler knows that what comes from one lane is the same for a warp, and keeps it apart.
+	// Taken from one lane, so that the compiler knows it to be the same in all, and uses uniform registers.
 	const int line = __shfl_sync(ALL_LANES, threadIdx.y, 0);
 	const int across = (a.outWidth + STRIP - 1) / STRIP, warp = blockIdx.x * THREADS_Y + line;
 	const int strip = warp % across, row = warp / across;
@@ -330,7 +330,7 @@ INLINE void makePicture(const Args &a)
 	}
 
 #define COLORS(size, fast)                                                                                    \
-	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS - 1) colors(const Args a)            \
+	extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) colors(const Args a)                \
 	{                                                                                                     \
 		makePicture<size, COLOR, false, fast, false>(a);                                              \
 	}
