@@ -19,6 +19,8 @@ import (
 // kernel's documentation forbids. The test makes its frames by calling frame.
 type videoDouble struct {
 	mu       sync.Mutex
+	parted   time.Time // when it was unplugged
+	crashed  bool      // it was closed while its driver took it away
 	multi    bool
 	codes    []uint32
 	width    uint32
@@ -132,6 +134,9 @@ func (f *doubleFile) Close() error {
 	d.opened--
 	if f.what == doubleVideo && f.session == d.place {
 		d.release()
+	}
+	if f.what == doubleVideo && time.Since(d.parted) < partingPause/2 {
+		d.crashed = true
 	}
 	return nil
 }

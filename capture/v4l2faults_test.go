@@ -41,6 +41,9 @@ func TestV4L2Unplugged(t *testing.T) {
 		}
 		first.Release()
 		f.Release()
+		if d.crashed {
+			t.Error("the device was closed while its driver took it away")
+		}
 	}
 }
 

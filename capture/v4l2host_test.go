@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing/fstest"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -74,7 +75,7 @@ func (d *videoDouble) machine() v4l2Machine {
 func (d *videoDouble) unplug() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.path, d.place = "", d.place+"x"
+	d.path, d.place, d.parted = "", d.place+"x", time.Now()
 	d.wake.Set()
 }
 

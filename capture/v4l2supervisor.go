@@ -61,7 +61,7 @@ func (s *v4l2Supervisor) run(ctx context.Context, emit func(*pipeline.Frame)) er
 
 // afterFault prepares the next attempt: a restart of the stream, or a new session. It reports whether that attempt may
 // follow without a pause.
-func (s *v4l2Supervisor) afterFault(_ context.Context, fault error) (atOnce bool) {
+func (s *v4l2Supervisor) afterFault(ctx context.Context, fault error) (atOnce bool) {
 	c := s.camera
 	c.cfg.Recorder.Record(c.cfg.Name, pipeline.EventFault, c.states.last.Load(), uint64(s.Attempts-1))
 	if s.Attempts == 1 && errors.Is(fault, ErrStalled) {
@@ -69,11 +69,22 @@ func (s *v4l2Supervisor) afterFault(_ context.Context, fault error) (atOnce bool
 		return true
 	}
 	c.states.to(Reopening, fault)
+	if errors.Is(fault, unix.ENODEV) {
+		select {
+		case <-time.After(partingPause):
+		case <-ctx.Done():
+		}
+	}
 	if err := c.closeSession(); err != nil {
 		c.cfg.Logger.Debug("source closed its device with errors", "source", c.cfg.Name, "error", err)
 	}
 	return false
 }
+
+// partingPause is the time between the fault of an unplugged camera and the closing of its device. The kernel may crash if a
+// device is closed while its driver still takes it away: in Linux 6.1, v4l2_device_release and media_device_unregister then
+// remove the same entity.
+const partingPause = 200 * time.Millisecond
 
 // away reports whether a fault means that the camera is unplugged, has no signal, or is used by another process.
 func away(fault error) bool {
