@@ -197,9 +197,13 @@ func TestGPUPair(t *testing.T) {
 	memory := cudatest.GPU(t)
 	rnd := rand.New(rand.NewPCG(48, 4))
 	cache := t.TempDir()
-	for n, pixel := range []pipeline.PixelFormat{pipeline.UYVY, pipeline.NV12, pipeline.I420, pipeline.Grey} {
+	pixels := []pipeline.PixelFormat{pipeline.UYVY, pipeline.I420, pipeline.NV12, pipeline.Grey}
+	if onCPU() {
+		pixels = pixels[:2]
+	}
+	for n, pixel := range pixels {
 		c := isp.Config{Demosaic: isp.Demosaic(1 - n&1), Gains: isp.Gains{R: 2, B: 1.5}, BlackLevel: 16}
-		s := newStage(t, memory, c, Options{Transfer: InPlace + Transfer(n/2), Cache: cache})
+		s := newStage(t, memory, c, Options{Transfer: InPlace + Transfer(n%2), Cache: cache})
 		for _, size := range [][2]int{{256, 72}, {16, 8}, {528, 36}} {
 			in := frame(t, memory, format(t, []pipeline.PixelFormat{pipeline.RGGB10, pipeline.BGGR12P}[n%2], size[0], size[1]))
 			fill(in.Bytes, n, rnd)
