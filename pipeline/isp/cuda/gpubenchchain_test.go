@@ -21,16 +21,22 @@ type benchFrame struct {
 	wide           uintptr // R, G, B of 16 bits
 }
 
-// samples returns a frame of the repeated chart with 10-bit samples in bytes bytes each.
-func (b *gpuBench) samples(bytes, w, h int) []byte {
-	out := make([]byte, 0, bytes*w*h)
-	for y := range h {
-		for x := range w {
-			v := binary.LittleEndian.Uint16(b.chart.Bytes[2*(y%1080*1920+x%1920):])
-			if bytes == 1 {
-				out = append(out, byte(v>>2))
-			} else {
-				out = binary.LittleEndian.AppendUint16(out, v<<6)
+// samples returns a frame of the repeated chart, whose samples have 10 bits.
+func (b *gpuBench) samples(f pipeline.Format) []byte {
+	out := make([]byte, f.Size())
+	kind, _ := f.Pixel.Samples()
+	for y := range f.Height {
+		line, chart := out[y*f.Stride:][:f.Stride], b.chart.Bytes[2*1920*(y%1080):]
+		for x := range f.Width {
+			v := binary.LittleEndian.Uint16(chart[2*(x%1920):]) << 6 >> (16 - kind.Bits)
+			switch {
+			case kind.Packed: // 12 bits
+				line[x/2*3+x%2] = byte(v >> 4)
+				line[x/2*3+2] |= byte(v&15) << (x % 2 * 4)
+			case kind.Bits == 8:
+				line[x] = byte(v)
+			default:
+				binary.LittleEndian.PutUint16(line[2*x:], v)
 			}
 		}
 	}
@@ -39,10 +45,8 @@ func (b *gpuBench) samples(bytes, w, h int) []byte {
 
 func (b *gpuBench) frame(w, h int) benchFrame {
 	f := benchFrame{in16: b.deviceMemory(2 * w * h), in8: b.deviceMemory(w * h), out: b.deviceMemory(3 * w * h), wide: b.deviceMemory(6 * w * h)}
-	for at, bytes := range map[uintptr]int{f.in16: 2, f.in8: 1} {
-		m := cudahost.DeviceMemory{Pointer: at, Size: bytes * w * h}
-		b.upload(m.Pointer, b.samples(bytes, w, h))
-	}
+	b.upload(f.in16, b.samples(format(b.t, pipeline.RGGB16, w, h)))
+	b.upload(f.in8, b.samples(format(b.t, pipeline.RGGB8, w, h)))
 	return f
 }
 

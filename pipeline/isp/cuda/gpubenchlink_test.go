@@ -20,7 +20,7 @@ func (b *gpuBench) hostFrames(p pipeline.PixelFormat, w, h int, flags cudahost.F
 	f := format(b.t, p, w, h)
 	var text []byte
 	if p == pipeline.RGGB16 {
-		text = b.samples(2, w, h)
+		text = b.samples(f)
 	}
 	var list []*pipeline.Frame
 	for range hostRings {

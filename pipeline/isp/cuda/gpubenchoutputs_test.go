@@ -3,7 +3,6 @@
 package cuda
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -62,26 +61,6 @@ func (c *outputCase) formats(b *gpuBench, w, h int) (in pipeline.Format, want []
 	return format(b.t, c.in, w, h), want
 }
 
-// chartSamples returns a frame of the repeated chart.
-func (b *gpuBench) chartSamples(f pipeline.Format) []byte {
-	out := make([]byte, f.Size())
-	sample := func(x, y int) uint16 { return binary.LittleEndian.Uint16(b.chart.Bytes[2*(y%1080*1920+x%1920):]) }
-	for y := range f.Height {
-		line := out[y*f.Stride:][:f.Stride]
-		for x := 0; x < f.Width; x += 2 {
-			v, w := sample(x, y), sample(x+1, y)
-			if f.Pixel == pipeline.RGGB12P {
-				v, w = 4*v, 4*w
-				line[3*x/2], line[3*x/2+1], line[3*x/2+2] = byte(v>>4), byte(w>>4), byte(v&15|w&15<<4)
-				continue
-			}
-			binary.LittleEndian.PutUint16(line[2*x:], v)
-			binary.LittleEndian.PutUint16(line[2*x+2:], w)
-		}
-	}
-	return out
-}
-
 // outputs compares the kernels of the most used pictures, by Malvar, with the faster of two copies of as many bytes.
 func (b *gpuBench) outputs(sizes [][2]int) string {
 	head, line := "| kernels |", "|---|"
@@ -131,7 +110,7 @@ func (b *gpuBench) output(c *outputCase, w, h, rings int) (*contender, int) {
 	in, want := c.formats(b, w, h)
 	b.check(s.Plan(in, want))
 	from, to := make([]*pipeline.Frame, rings), make([][]*pipeline.Frame, rings)
-	samples := b.chartSamples(in)
+	samples := b.samples(in)
 	for i := range rings {
 		from[i] = &pipeline.Frame{Format: in, Device: b.deviceMemory(in.Size())}
 		b.upload(from[i].Device, samples)
@@ -141,7 +120,8 @@ func (b *gpuBench) output(c *outputCase, w, h, rings int) (*contender, int) {
 	}
 	bytes := in.Size()
 	for _, f := range want {
-		bytes += payloadSize(f)
+		f.HeaderGap, f.PacketPitch = 0, 0 // what is left free for headers does not count
+		bytes += f.Size()
 	}
 	return &contender{name: c.String(), stream: s.work, put: func(i int) error { return enqueueFrame(s, from[i%rings], to[i%rings]) }}, bytes
 }
@@ -157,16 +137,7 @@ func (b *gpuBench) copies(bytes, rings int) (list [2]*contender) {
 		return nil
 	}}
 	list[1] = &contender{name: "copy by a kernel", stream: b.stream, put: func(i int) error {
-		groups := (bytes/32 + 4*threadsX*threadsY - 1) / (4 * threadsX * threadsY)
-		return b.launch(b.copy, b.stream, groups, benchArgs{in: from[i%rings], out: to[i%rings], groups: uint64(bytes / 32)})
+		return b.launch(b.copy, b.stream, over(bytes/32, 4*threadsX*threadsY), benchArgs{in: from[i%rings], out: to[i%rings], groups: uint64(bytes / 32)})
 	}}
 	return list
-}
-
-// payloadSize returns the bytes of a picture without what is left free for headers.
-func payloadSize(f pipeline.Format) int {
-	if f.PacketPitch == 0 {
-		return f.Size()
-	}
-	return f.Size() / f.PacketPitch * (f.PacketPitch - f.HeaderGap)
 }

@@ -209,14 +209,14 @@ func (p *program) kernel(key kernelKey, part func() string) (*cudahost.Kernel, e
 		return k, nil
 	}
 	text := part()
-	if p.failed == nil && p.modules[text] == nil {
+	if p.modules[text] == nil && p.failed == nil {
 		code, err := p.compile(text)
 		if err == nil {
 			p.modules[text], err = p.device.Load(code)
 		}
 		p.failed = err
 	}
-	if p.failed != nil {
+	if p.modules[text] == nil {
 		return nil, fmt.Errorf("isp on CUDA: %w", p.failed)
 	}
 	k, err := p.modules[text].Kernel(key.name)

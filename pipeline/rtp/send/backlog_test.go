@@ -169,11 +169,15 @@ func TestEncodedPicturesLeaveSoon(t *testing.T) {
 		}
 	}
 	s := newSending(t, Config{Stream: rtp.Stream{Payload: rtp.JPEG}}, f)
-	s.pause.Store(int64(5 * time.Millisecond)) // of a slow interface
+	slow := &destination{socket: socket{link: "eth0", speed: 100e6}}
+	s.setDests([]*destination{slow, slow})
 	s.packets = 48
 	begun := s.now
 	if s.frame(begun); s.pacer.due-begun < 10*time.Millisecond {
 		t.Errorf("on a slow interface three bursts leave within %v", s.pacer.due-begun)
+	}
+	if s.setDests(nil); s.pause.Load() != int64(burstTime) {
+		t.Errorf("without it a burst leaves every %v", time.Duration(s.pause.Load()))
 	}
 }
 

@@ -24,7 +24,7 @@ var ErrDestination = errors.New("rtp: destination cannot be used")
 type Pacing uint8
 
 const (
-	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets (burstTime: encoded pictures over less)
+	PaceFrame  Pacing = iota // over nine tenths of the frame period, but at most 0.9 s, in bursts of at most 16 packets; encoded pictures over less (burstTime)
 	PaceWide                 // like PaceFrame, in bursts of at most 8
 	PaceNarrow               // like PaceFrame, in bursts of at most 4
 	PaceBurst                // as fast as the socket accepts them, in messages of at most 64 packets and 64 KB

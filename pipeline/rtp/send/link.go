@@ -30,8 +30,7 @@ func linkSpeed(sysfs, name string) float64 {
 
 // checkLink returns a warning if a stream of the given bits per second, to all destinations on the interface, exceeds its
 // speed, otherwise "".
-func checkLink(sysfs, name string, bits float64) string {
-	speed := linkSpeed(sysfs, name)
+func checkLink(name string, speed, bits float64) string {
 	if speed == 0 || bits <= speed {
 		return ""
 	}

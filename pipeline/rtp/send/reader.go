@@ -203,8 +203,7 @@ func (x *transmitter) attach(d *destination) error {
 		}
 		return errors.Join(fmt.Errorf("%w: %s: %s", ErrDestination, d.name, reason), d.close())
 	}
-	list := append(slices.Clone(old), d)
-	x.dests.Store(&list)
+	x.setDests(append(slices.Clone(old), d))
 	x.begin(d)
 	if d.line == nil {
 		x.hearing.Go(func() { d.hear(x.listen) })
@@ -256,8 +255,7 @@ func (x *transmitter) detach(meant func(*destination) bool) (was bool, err error
 	if i < 0 || x.closed {
 		return false, nil
 	}
-	list := slices.Delete(slices.Clone(old), i, i+1)
-	x.dests.Store(&list)
+	x.setDests(slices.Delete(slices.Clone(old), i, i+1))
 	x.bye(old[i])
 	return true, old[i].close()
 }

@@ -70,8 +70,9 @@ type socket struct {
 	conn       *net.UDPConn  // RTCP in both directions
 	ended      chan struct{} // closed with conn
 	rtcpSender *rtcpSender
-	link       string // name of the interface; "" if unknown
-	buffer     int    // granted size of the RTP socket's send buffer in bytes
+	link       string  // name of the interface; "" if unknown
+	speed      float64 // of the interface in bits per second; 0 if unknown
+	buffer     int     // granted size of the RTP socket's send buffer in bytes
 }
 
 // open opens the sockets for RTP to addr and for RTCP to the port after it. buffer is the requested size of the RTP
@@ -86,6 +87,7 @@ func open(addr netip.AddrPort, c Config, buffer int) (s socket, err error) {
 			if s.link = c.Interface; s.link == "" || !addr.Addr().IsMulticast() {
 				s.link = udp.InterfaceOf(s.local())
 			}
+			s.speed = linkSpeed("/sys", s.link)
 			return s, nil
 		}
 		_ = unix.Close(s.fd)

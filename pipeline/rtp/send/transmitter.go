@@ -61,7 +61,7 @@ const (
 )
 
 // burstTime is the maximum time between two bursts of an encoded picture, which has few packets, unless an interface is slow
-// (warnLink). Spread over the frame period, the second of two bursts would leave half a period late. 16 packets a millisecond
+// (setDests). Spread over the frame period, the second of two bursts would leave half a period late. 16 packets a millisecond
 // are 190 Mb/s.
 const burstTime = time.Millisecond
 
@@ -82,7 +82,6 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		config: c, keyFrame: func() {}, control: rtp.NewCompounds(*c.Start), patience: unpacedPatience, buffer: f.Size(), ready: t.Contiguous(),
 		pacer: pacer{clock: monotonic.NewClock()}, adaptation: newAdaptation(c),
 	}
-	x.pause.Store(int64(burstTime))
 	x.pacer.turn = &x.turn
 	x.team.init(x)
 	if c.Payload == rtp.Results {
@@ -104,7 +103,7 @@ func newTransmitter(c Config, f pipeline.Format, t *train) *transmitter {
 		x.sums.start(x.turn.wake)
 	}
 	x.identity.ssrc.Store(c.Start.SSRC)
-	x.dests.Store(&[]*destination{})
+	x.setDests(nil)
 	return x
 }
 
@@ -174,22 +173,35 @@ func (x *transmitter) warn(d *destination) {
 	}
 }
 
-// warnLink logs if the interface of d, which has been attached, is too slow for the stream to all destinations on it. The
-// bursts of encoded pictures to them take at most half of its rate.
+// warnLink logs if the interface of d, which has been attached, is too slow for the stream to all destinations on it.
 func (x *transmitter) warnLink(d *destination) {
-	count := 0.0
-	for _, o := range *x.dests.Load() {
-		if o.socket.link == d.socket.link {
-			count++
-		}
-	}
-	if speed := linkSpeed("/sys", d.socket.link); speed > 0 {
-		burst := 8 * float64(x.config.Burst*(x.config.MTU+wireOverhead)) * count
-		x.pause.Store(max(x.pause.Load(), int64(2*burst/speed*float64(time.Second))))
-	}
-	if w := checkLink("/sys", d.socket.link, x.bits*count); w != "" {
+	if w := checkLink(d.socket.link, d.socket.speed, x.bits*sharing(*x.dests.Load(), d)); w != "" {
 		d.log.Warn("rtp: " + w)
 	}
+}
+
+// sharing returns the number of destinations on the interface of d.
+func sharing(dests []*destination, d *destination) (n float64) {
+	for _, o := range dests {
+		if o.socket.link == d.socket.link {
+			n++
+		}
+	}
+	return n
+}
+
+// setDests sets the destinations. Bursts of encoded pictures to those on one interface take at most half of its rate. The
+// lock must be held.
+func (x *transmitter) setDests(list []*destination) {
+	x.dests.Store(&list)
+	pause := float64(burstTime)
+	for _, d := range list {
+		if d.socket.speed > 0 {
+			bits := 8 * float64(x.config.Burst*(x.config.MTU+wireOverhead)) * sharing(list, d)
+			pause = max(pause, 2*bits/d.socket.speed*float64(time.Second))
+		}
+	}
+	x.pause.Store(int64(pause))
 }
 
 // Send sends t to all destinations, paced, and then the RTCP packets about it. A destination whose socket buffer stays

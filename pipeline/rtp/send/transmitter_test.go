@@ -330,7 +330,7 @@ func TestLinkWarning(t *testing.T) {
 		bits float64
 		warn bool
 	}{{"eth0", 0.99e9, false}, {"eth0", 1.06e9, true}, {"veth0", 9e9, false}, {"odd0", 9e9, false}, {"lo", 9e9, false}, {"", 9e9, false}} {
-		if got := checkLink(dir, tt.name, tt.bits); (got != "") != tt.warn {
+		if got := checkLink(tt.name, linkSpeed(dir, tt.name), tt.bits); (got != "") != tt.warn {
 			t.Errorf("%s at %v: %q", tt.name, tt.bits, got)
 		}
 	}
