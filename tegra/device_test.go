@@ -370,6 +370,23 @@ func TestRevokedWhilePinned(t *testing.T) {
 	}
 }
 
+// TestPinAgain pins memory whose mapping changes during the first tries.
+func TestPinAgain(t *testing.T) {
+	d, m := newTestDevice(t)
+	m.before["pin"] = func() {
+		if m.fail["pin"] = 0; m.calls["pin"] < 4 {
+			m.fail["pin"] = unix.EAGAIN
+		}
+	}
+	p, err := d.Pin(pages(t, 1), PageSize, ToDevice, WriteBack)
+	if err != nil || m.calls["pin"] != 5 {
+		t.Fatalf("%v after %d calls", err, m.calls["pin"])
+	}
+	if err := p.Unpin(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestErrnos checks that the module's errors are wrapped with this package's errors and can still be found.
 func TestErrnos(t *testing.T) {
 	d, m := newTestDevice(t)

@@ -3,7 +3,9 @@
 package tegra
 
 import (
+	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -12,8 +14,9 @@ import (
 )
 
 const (
-	firstSegments = 64   // number of segments for which there is room at first; behind an IOMMU a pin has a single one
-	moreSegments  = 4096 // maximum number of segments that each further query returns
+	firstSegments = 64                    // number of segments for which there is room at first; behind an IOMMU a pin has a single one
+	moreSegments  = 4096                  // maximum number of segments that each further query returns
+	lastPause     = 64 * time.Millisecond // before the last try of Pin; the first is 1 ms
 )
 
 // devicePin is the Mapping of a pin.
@@ -28,28 +31,41 @@ type devicePin struct {
 
 // Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part
 // of two mappings, or device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrRevoked, ErrGone, ErrClosed, ErrVersion,
-// or a system error such as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins.
+// or a system error such as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins. It is EAGAIN if the
+// mapping changes each time that Pin tries, for an eighth of a second.
 func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error) {
 	r := Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
 	if err := r.Check(); err != nil {
 		return nil, err
 	}
+	for pause := time.Millisecond; ; pause *= 2 {
+		p, err := d.pinOnce(r)
+		if !errors.Is(err, unix.EAGAIN) || pause > lastPause {
+			return p, err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// pinOnce is Pin without a second try. nv-p2p gives memory back, and its PIN fails with EAGAIN, whenever the kernel touches
+// the memory's mapping meanwhile, as compaction does.
+func (d *Device) pinOnce(r Request) (*Pin, error) {
 	d.pinning.RLock()
 	defer d.pinning.RUnlock()
-	p := &devicePin{d: d, owned: newOwned(fmt.Sprintf("pin at %#x", addr), size)}
+	p := &devicePin{d: d, owned: newOwned(fmt.Sprintf("pin at %#x", r.Addr), r.Size)}
 	if err := d.nextCookie(p); err != nil {
 		return nil, err
 	}
-	request := uapi.Pin{Flags: pinFlags(dir, attr), VA: uint64(addr), Size: uint64(size), Cookie: p.cookie}
+	request := uapi.Pin{Flags: pinFlags(r.Direction, r.Attr), VA: uint64(r.Addr), Size: uint64(r.Size), Cookie: p.cookie}
 	segments := make([]uapi.Segment, firstSegments)
 	if err := d.drv.pin(&request, segments); err != nil {
-		return nil, d.wrap(err, "pin %#x, %d bytes, %v, %v", addr, size, dir, attr)
+		return nil, d.wrap(err, "pin %#x, %d bytes, %v, %v", r.Addr, r.Size, r.Direction, r.Attr)
 	}
 	p.handle = request.Handle
 	segments, err := d.allSegments(p, segments, int(request.NSegs))
 	if err != nil {
 		_ = p.end()
-		return nil, d.wrap(err, "pin %#x, %d bytes", addr, size)
+		return nil, d.wrap(err, "pin %#x, %d bytes", r.Addr, r.Size)
 	}
 	list := make([]Segment, len(segments))
 	for i, s := range segments {

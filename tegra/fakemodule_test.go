@@ -114,6 +114,9 @@ func (m *fakeModule) handle() uint32 {
 }
 
 func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
+	if f := m.before["pin"]; f != nil {
+		f()
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.enter("pin"); err != nil {

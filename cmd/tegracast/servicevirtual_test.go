@@ -106,7 +106,7 @@ func (a *installed) must(t *testing.T, line string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute) // the host may be busy
 	defer cancel()
 	if out, err := a.Shell(ctx, line); err != nil {
-		log, _ := a.Shell(t.Context(), "ps axf -o pid,stat,wchan:20,time,args | grep -v \\[; journalctl -q -u tegracast -n 40 -o short-precise; systemctl status tegracast --no-pager")
+		log, _ := a.Shell(t.Context(), "ps axf -o pid,stat,wchan:20,time,args | grep -v \\[; systemctl status tegracast --no-pager -n 0; journalctl -q -u tegracast -n 40 -o short-precise")
 		t.Fatalf("%s: %v\n%s\n%s", line, err, out, log)
 	}
 }

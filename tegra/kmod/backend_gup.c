@@ -7,7 +7,7 @@
  * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page
  * and map it again when they find that it cannot go, writeback protects it for a moment. After such
  * a one a worker looks whether the mapping still leads to the same pages, and revokes the pin if
- * not.
+ * not. It does so, too, after one that comes while the pages are being pinned.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -18,7 +18,7 @@
 
 struct workqueue_struct *tp_mm_wq;
 
-#define ATTEMPTS 8 /* breaking copy-on-write while pinning is an invalidation of its own */
+#define ATTEMPTS 8 /* to pin pages that go again after they were faulted in */
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 #define LATEST (8 * HZ) /* between two looks at a page that is in its file and not mapped */
 
@@ -31,20 +31,21 @@ static bool tp_gup_ends(enum mmu_notifier_event event)
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
-/* With pin->lock held: the pages of the range are to be looked at again. */
+/* With pin->lock held: the pages of the range are to be looked at again, once they are mapped. */
 static void tp_gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
 	u64 first = max_t(u64, range->start, pin->va) - pin->va;
 	u64 last = min_t(u64, range->end, pin->va + pin->obj.size) - 1 - pin->va;
 
-	if (pin->state != TP_LIVE)
+	if (pin->state == TP_REVOKED || pin->state == TP_ENDED)
 		return;
 	if (pin->gup.check_first > pin->gup.check_last)
 		pin->gup.checks = 0;
 	pin->gup.later = 1;
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
-	tp_pin_check(pin, 1);
+	if (pin->state == TP_LIVE)
+		tp_pin_check(pin, 1);
 }
 
 static bool tp_gup_invalidate(struct mmu_interval_notifier *notifier,
@@ -304,22 +305,17 @@ static int tp_gup_pages(struct tp_pin *pin)
 	return err;
 }
 
-/* Pins until no invalidation has come in between, and no page has gone. */
-static int tp_gup_stable_pages(struct tp_pin *pin)
+/* Pins the pages. One of a file that has gone since it was faulted in is faulted in again. */
+static int tp_gup_present_pages(struct tp_pin *pin)
 {
 	int i, err = 0;
 
 	for (i = 0; i < ATTEMPTS; i++) {
-		pin->gup.seq = mmu_interval_read_begin(&pin->gup.notifier);
+		/* An invalidation that has begun before the notifier was there calls nobody. */
+		mmu_interval_read_begin(&pin->gup.notifier);
 		err = tp_gup_pages(pin);
-		if (!err) {
-			if (!mmu_interval_check_retry(&pin->gup.notifier, pin->gup.seq))
-				return 0;
-			tp_gup_unpin(pin, false);
-			err = -EAGAIN;
-		} else if (err != -EFAULT || !pin->no_fault || tp_pin_fault_in(pin)) {
-			return err;
-		}
+		if (err != -EFAULT || !pin->no_fault || tp_pin_fault_in(pin))
+			break;
 	}
 	return err;
 }
@@ -358,7 +354,7 @@ static int tp_gup_get(struct tp_pin *pin)
 					   &tp_gup_ops);
 	if (err)
 		goto free;
-	err = tp_gup_stable_pages(pin);
+	err = tp_gup_present_pages(pin);
 	if (err)
 		goto remove;
 	err = tp_gup_tables(pin);
@@ -370,11 +366,6 @@ remove:
 free:
 	kvfree(pin->gup.pages);
 	return err == -EOVERFLOW ? -EFAULT : err;
-}
-
-static bool tp_gup_valid(struct tp_pin *pin)
-{
-	return !mmu_interval_read_retry(&pin->gup.notifier, pin->gup.seq);
 }
 
 static int tp_gup_map(struct tp_pin *pin, struct device *dev)
@@ -393,6 +384,8 @@ static int tp_gup_map(struct tp_pin *pin, struct device *dev)
 		}
 		tp_pin_segment(pin, sg_dma_address(sg), sg_dma_len(sg));
 	}
+	if (pin->gup.check_first <= pin->gup.check_last)
+		tp_pin_check(pin, 1);
 	return 0;
 }
 
@@ -434,7 +427,6 @@ const struct tp_backend tp_backend_gup = {
 	.name = "pin_user_pages",
 	.present = tp_gup_present,
 	.get = tp_gup_get,
-	.valid = tp_gup_valid,
 	.map = tp_gup_map,
 	.unmap = tp_gup_unmap,
 	.check = tp_gup_check,

@@ -351,11 +351,6 @@ static int tp_nv_get(struct tp_pin *pin)
 	return err;
 }
 
-static bool tp_nv_valid(struct tp_pin *pin)
-{
-	return !pin->doomed;
-}
-
 static int tp_nv_segments(struct tp_pin *pin, struct device *dev)
 {
 	struct nvidia_p2p_dma_mapping *mapping = pin->nv.mapping;
@@ -428,7 +423,6 @@ const struct tp_backend tp_backend_nvp2p = {
 	.info = TEGRA_P2P_INFO_NVP2P,
 	.present = tp_nv_present,
 	.get = tp_nv_get,
-	.valid = tp_nv_valid,
 	.map = tp_nv_map,
 	.unmap = tp_nv_unmap,
 	.put = tp_nv_put,

@@ -265,8 +265,7 @@ struct tp_pin {
 
 	struct mutex lock;		/* the fields below */
 	enum tp_pin_state state;
-	/* invalidated while TP_PINNING, which a back end may make good */
-	bool doomed;
+	bool doomed;			/* revoked while TP_PINNING: it will not be mapped */
 	u32 reason;
 	u64 fence_gen;
 	u32 nsegs;
@@ -280,7 +279,6 @@ struct tp_pin {
 	union {
 		struct {
 			struct mmu_interval_notifier notifier;
-			unsigned long seq;
 			struct page **pages;
 			unsigned long n;
 			struct sg_table sgt;
@@ -317,11 +315,9 @@ struct tp_backend {
 	bool (*present)(void);
 	/* Pages and notifier. No lock is held. A failure leaves nothing. */
 	int (*get)(struct tp_pin *pin);
-	/* Under pin->lock and fence_lock: whether the memory is still the one that get found. */
-	bool (*valid)(struct tp_pin *pin);
 	/*
-	 * Under the same, without reclaim: maps for DMA and calls tp_pin_segment for each range.
-	 * Room comes from tp_pin_segments, which get may have called.
+	 * Under pin->lock and fence_lock, without reclaim: maps for DMA and calls tp_pin_segment
+	 * for each range. Room comes from tp_pin_segments, which get may have called.
 	 */
 	int (*map)(struct tp_pin *pin, struct device *dev);
 	/*

@@ -161,7 +161,7 @@ static int tp_pin_map_locked(struct tp_pin *pin, struct tp_dev *dev)
 
 	if (dev->state != TEGRA_P2P_STATE_LIVE)
 		return -ESTALE;
-	if (!tp_backend->valid(pin))
+	if (pin->doomed)
 		return -EAGAIN;
 	err = tp_backend->map(pin, &dev->pdev->dev);
 	if (!err)

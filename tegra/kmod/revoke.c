@@ -42,7 +42,7 @@ void tp_pin_revoke(struct tp_pin *pin, u32 reason, bool in_callback)
 
 	mutex_lock(&pin->lock);
 	if (pin->state == TP_PINNING) {
-		pin->doomed = true; /* nothing is mapped yet: the back end's valid decides */
+		pin->doomed = true; /* nothing is mapped yet, and nothing will be */
 	} else if (pin->state == TP_LIVE) {
 		pin->fence_gen = tp_fence(file->dev, TP_FENCE_REVOKED, 0);
 		tp_backend->unmap(pin, in_callback);

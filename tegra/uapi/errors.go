@@ -98,7 +98,7 @@ func (e *Error) memoryHint() string {
 	case unix.ESTALE:
 		return "the function is fenced: reset its engine, then resume"
 	case unix.EAGAIN:
-		return "the mapping kept changing while it was being pinned: do not remap it meanwhile"
+		return "the mapping changed while it was being pinned: do not remap it meanwhile"
 	case unix.EBUSY:
 		return "the range, or a part of it, is pinned already"
 	case unix.EOPNOTSUPP:

@@ -19,7 +19,7 @@ func TestAttack(t *testing.T) {
 				Edu: true, Memory: 640, Append: "secretmem.enable=1 rodata=full",
 				Modules: []string{"fuse", "zram"}, Devices: []string{secondPort, whole},
 			})
-			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Pressure|Taken|SlowHole|Dummy|ManyPins)$")
+			m.guest(t, "^Test(ReadOnlyDescriptor|Forked|Duplicated|Passed|Userfaultfd|Untouched|Quiet|Restless|Pressure|Taken|SlowHole|Dummy|ManyPins)$")
 			m.guest(t, "^Test(ReadOnlyFile|Sealed|ZeroPage|VDSO)$")
 			m.guestOn(t, m.take("0000:02:00.0"), "^Test(HaltMSIX|Resets)$")
 			m.guest(t, "^Test(Kinds|StalledFuse|StarvedChecks|Owner|CloseAgainstDiscard|WorkersAgainstDiscard)$")

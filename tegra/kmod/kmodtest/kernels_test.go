@@ -47,7 +47,7 @@ func TestKernels(t *testing.T) {
 					t.Run(name+" attacks", func(t *testing.T) {
 						t.Parallel()
 						m := b.start(t, w, vjetson.Config{Edu: true, Memory: 640, Modules: []string{"fuse"}})
-						m.guest(t, "^Test(Quiet|StalledFuse|StarvedChecks|Owner|CloseAgainstDiscard|WorkersAgainstDiscard)$")
+						m.guest(t, "^Test(Quiet|Restless|StalledFuse|StarvedChecks|Owner|CloseAgainstDiscard|WorkersAgainstDiscard)$")
 						if w.provider == "" && series != "5.10" { // 5.10 reads such pages with mmap_lock held
 							m.guest(t, "^TestPinAgainstDroppedFile$")
 						}

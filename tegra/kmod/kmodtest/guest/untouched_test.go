@@ -4,7 +4,9 @@ package guest
 
 import (
 	"bytes"
+	"context"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -166,6 +168,34 @@ func (s *scene) quiet(t *testing.T, b []byte, act func(t *testing.T, b []byte)) 
 	s.stays(t, writes, to, b[half:])
 	s.put(t, reads.Handle)
 	s.put(t, writes.Handle)
+}
+
+// TestRestless pins memory whose mapping the kernel touches all the time, without moving a page.
+func TestRestless(t *testing.T) {
+	s := newScene(t)
+	if s.nv {
+		return // gives memory back whenever its mapping is touched
+	}
+	const size = 8 << 20
+	ctx, stop := context.WithCancel(t.Context())
+	var touching sync.WaitGroup
+	touching.Go(func() {
+		for ctx.Err() == nil {
+			if err := os.WriteFile("/proc/self/clear_refs", []byte("4"), 0); err != nil { // calls all notifiers
+				t.Error(err)
+				return
+			}
+		}
+	})
+	defer touching.Wait()
+	defer stop()
+	for i := range 20 {
+		b := anonymous(t, size)
+		b[0] = byte(i)
+		p, iova := s.mustPin(t, b)
+		s.stays(t, p, iova, b)
+		s.put(t, p.Handle)
+	}
 }
 
 // holes creates memory in which every other page is free, as work for compaction.
