@@ -368,11 +368,24 @@ func TestRevokedWhilePinned(t *testing.T) {
 	if len(m.pins) != 0 {
 		t.Errorf("the module still has %d pins", len(m.pins))
 	}
+	d, m = newTestDevice(t)
+	m.late = true
+	if p, err := d.Pin(addr, PageSize, FromDevice, WriteBack); !errors.Is(err, ErrRevoked) {
+		t.Errorf("before PIN returned: %v %v", p, err)
+	}
+	if len(m.pins) != 0 {
+		t.Errorf("the module still has %d pins", len(m.pins))
+	}
 }
 
-// TestPinAgain pins memory whose mapping changes during the first tries.
+// TestPinAgain pins memory whose mapping changes during all tries, and during the first ones.
 func TestPinAgain(t *testing.T) {
 	d, m := newTestDevice(t)
+	m.fail["pin"] = unix.EAGAIN
+	if p, err := d.Pin(pages(t, 1), PageSize, ToDevice, WriteBack); !errors.Is(err, unix.EAGAIN) || m.calls["pin"] != 8 {
+		t.Errorf("%v %v after %d calls", p, err, m.calls["pin"])
+	}
+	m.calls["pin"] = 0
 	m.before["pin"] = func() {
 		if m.fail["pin"] = 0; m.calls["pin"] < 4 {
 			m.fail["pin"] = unix.EAGAIN

@@ -32,7 +32,7 @@ type devicePin struct {
 // Pin implements Pinner. Besides the errors of Request.Check, the error wraps ErrRange (not mapped, not writable, part
 // of two mappings, or device memory), ErrCacheAttr, ErrOverlap, ErrFenced, ErrRevoked, ErrGone, ErrClosed, ErrVersion,
 // or a system error such as ENOMEM beyond RLIMIT_MEMLOCK or ENOSPC beyond the module's number of pins. It is EAGAIN if the
-// mapping changes each time that Pin tries, for an eighth of a second.
+// mapping changed during each of eight tries, between which Pin pauses for 127 ms in all.
 func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pin, error) {
 	r := Request{Addr: addr, Size: size, Direction: dir, Attr: attr}
 	if err := r.Check(); err != nil {
@@ -47,8 +47,8 @@ func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pi
 	}
 }
 
-// pinOnce is Pin without a second try. nv-p2p gives memory back, and its PIN fails with EAGAIN, whenever the kernel touches
-// the memory's mapping meanwhile, as compaction does.
+// pinOnce is Pin without a second try. The module's PIN fails with EAGAIN if the memory was unmapped meanwhile, and with
+// nv-p2p also if the kernel only touched the mapping, as compaction does.
 func (d *Device) pinOnce(r Request) (*Pin, error) {
 	d.pinning.RLock()
 	defer d.pinning.RUnlock()
@@ -104,6 +104,9 @@ func pinFlags(dir Direction, attr CacheAttr) uint32 {
 
 // allSegments returns all n segments of a pin, of which first are known, and checks that they add up to its size.
 func (d *Device) allSegments(p *devicePin, first []uapi.Segment, n int) ([]uapi.Segment, error) {
+	if n == 0 {
+		return nil, ErrRevoked // before PIN returned
+	}
 	segments := first[:min(n, len(first))]
 	for len(segments) < n {
 		more := make([]uapi.Segment, min(n-len(segments), moreSegments))

@@ -30,7 +30,8 @@ type fakeModule struct {
 	reader bool // opened for reading only
 	calls  map[string]int
 	fail   map[string]unix.Errno // by call
-	before map[string]func()     // called before the call, without mu
+	before map[string]func()     // called before "query", without mu, or "pin", with it
+	late   bool                  // pins are revoked before PIN returns
 }
 
 type fakePin struct {
@@ -114,11 +115,11 @@ func (m *fakeModule) handle() uint32 {
 }
 
 func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if f := m.before["pin"]; f != nil {
 		f()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if err := m.enter("pin"); err != nil {
 		return err
 	}
@@ -128,6 +129,9 @@ func (m *fakeModule) pin(p *uapi.Pin, segments []uapi.Segment) error {
 	p.Handle = m.handle()
 	m.pins[p.Handle] = &fakePin{Pin: *p}
 	p.NSegs = uint32(fakeSegments(p.Handle, p.Size, 0, segments))
+	if m.late {
+		m.pins[p.Handle].state, p.NSegs = uapi.PinRevoked, 0
+	}
 	return nil
 }
 

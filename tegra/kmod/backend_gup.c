@@ -18,7 +18,7 @@
 
 struct workqueue_struct *tp_mm_wq;
 
-#define ATTEMPTS 8 /* to pin pages that go again after they were faulted in */
+#define ATTEMPTS 8 /* to pin pages that go, or are replaced, meanwhile */
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 #define LATEST (8 * HZ) /* between two looks at a page that is in its file and not mapped */
 
@@ -31,7 +31,7 @@ static bool tp_gup_ends(enum mmu_notifier_event event)
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
-/* With pin->lock held: the pages of the range are to be looked at again, once they are mapped. */
+/* With pin->lock held: the pages of the range are to be looked at again, once the pin is live. */
 static void tp_gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
 	u64 first = max_t(u64, range->start, pin->va) - pin->va;
@@ -128,7 +128,7 @@ static int tp_gup_same_page(struct tp_pin *pin, struct vm_area_struct *vma, unsi
 	if (n != 1 && file)
 		return -EAGAIN;
 	if (n != 1)
-		return !n || n == -EBUSY || n == -EAGAIN ? -EBUSY : -EFAULT;
+		return !n || n == -EBUSY || n == -EAGAIN || n == -ENOMEM ? -EBUSY : -EFAULT;
 	put_page(now);
 	return now == page ? 0 : -EFAULT;
 }
@@ -227,40 +227,43 @@ static bool tp_gup_postpone(struct tp_pin *pin, unsigned long first, unsigned lo
 	if (again) {
 		pin->gup.check_first = min(pin->gup.check_first, first);
 		pin->gup.check_last = max(pin->gup.check_last, last);
-		tp_pin_check(pin, ticks);
+		if (pin->state != TP_PINNING)
+			tp_pin_check(pin, ticks);
 	}
 	mutex_unlock(&pin->lock);
 	return again;
 }
 
-static void tp_gup_look(struct tp_pin *pin)
+/*
+ * Looks at the pages that are to be looked at: 0, or the error of tp_gup_check_range, which makes
+ * first and last the pages that are left.
+ */
+static int tp_gup_look(struct tp_pin *pin, unsigned long *first, unsigned long *last)
 {
-	unsigned long first, last;
-	int err;
-
 	/*
 	 * Until the invalidation ends the mapping may still be what it was. One that begins now
-	 * queues this again.
+	 * has its pages looked at again.
 	 */
 	mmu_interval_read_begin(&pin->gup.notifier);
 	mutex_lock(&pin->lock);
-	first = pin->gup.check_first;
-	last = pin->gup.check_last;
+	*first = pin->gup.check_first;
+	*last = pin->gup.check_last;
 	pin->gup.check_first = ULONG_MAX;
 	pin->gup.check_last = 0;
 	mutex_unlock(&pin->lock);
-	if (first > last)
-		return;
-	err = tp_gup_check_range(pin, &first, &last);
-	if (err && !tp_gup_postpone(pin, first, last, err))
-		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
+	return *first <= *last ? tp_gup_check_range(pin, first, last) : 0;
 }
 
 static void tp_gup_check(struct tp_pin *pin)
 {
+	unsigned long first, last;
+	int err = 0;
+
 	mutex_lock(&pin->gup.checking);
 	if (pin->gup.pages)
-		tp_gup_look(pin);
+		err = tp_gup_look(pin, &first, &last);
+	if (err && !tp_gup_postpone(pin, first, last, err))
+		tp_pin_revoke(pin, TEGRA_P2P_REASON_INVALIDATE, false);
 	mutex_unlock(&pin->gup.checking);
 }
 
@@ -305,28 +308,52 @@ static int tp_gup_pages(struct tp_pin *pin)
 	return err;
 }
 
-/* Pins the pages. One of a file that has gone since it was faulted in is faulted in again. */
+/*
+ * Whether pages are in a file, or were, when it was truncated since they were pinned. What a driver
+ * maps is in none.
+ */
+static void tp_gup_files(struct tp_pin *pin)
+{
+	unsigned long i;
+
+	pin->gup.files = pin->no_fault && !pin->of_driver;
+	for (i = 0; i < pin->gup.n && !pin->gup.files; i++)
+		pin->gup.files = tp_gup_in_file(pin->gup.pages[i]);
+}
+
+/*
+ * Pins the pages, and looks at those for which an invalidation came meanwhile: if they were
+ * replaced, or have gone from their file, it begins again. What cannot be told yet is looked at
+ * when the pin is live.
+ */
 static int tp_gup_present_pages(struct tp_pin *pin)
 {
+	unsigned long first, last;
 	int i, err = 0;
 
+	/* Invalidations that began before the notifier was inserted do not call it. */
+	mmu_interval_read_begin(&pin->gup.notifier);
 	for (i = 0; i < ATTEMPTS; i++) {
-		/* An invalidation that has begun before the notifier was there calls nobody. */
-		mmu_interval_read_begin(&pin->gup.notifier);
 		err = tp_gup_pages(pin);
-		if (err != -EFAULT || !pin->no_fault || tp_pin_fault_in(pin))
-			break;
+		if (err == -EFAULT && pin->no_fault && !tp_pin_fault_in(pin))
+			continue;
+		if (err)
+			return err;
+		tp_gup_files(pin);
+		err = tp_gup_look(pin, &first, &last);
+		if (!err || tp_gup_postpone(pin, first, last, err))
+			return 0;
+		tp_gup_unpin(pin, false);
+		err = -EAGAIN;
 	}
 	return err;
 }
 
 static int tp_gup_tables(struct tp_pin *pin)
 {
-	unsigned long i, n = pin->obj.size >> PAGE_SHIFT;
+	unsigned long n = pin->obj.size >> PAGE_SHIFT;
 	int err;
 
-	for (i = 0; i < n && !pin->gup.files; i++)
-		pin->gup.files = tp_gup_in_file(pin->gup.pages[i]);
 	err = sg_alloc_table_from_pages(&pin->gup.sgt, pin->gup.pages, n, 0, pin->obj.size,
 					GFP_KERNEL_ACCOUNT);
 	if (err)

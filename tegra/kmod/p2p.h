@@ -307,7 +307,7 @@ struct tp_pin {
 
 /*
  * A way to pin user memory. A back end calls tp_pin_revoke when the memory is taken away. get()
- * checks the range with tp_check_vma and fails with an errno of PIN, or -EAGAIN to be called again.
+ * checks the range with tp_check_vma and fails with an errno of PIN.
  */
 struct tp_backend {
 	const char *name;

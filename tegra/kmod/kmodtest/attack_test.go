@@ -26,11 +26,21 @@ func TestAttack(t *testing.T) {
 			if w.provider == "" { // NVIDIA's provider pins such pages by its own rules
 				m.guest(t, "^Test(CopiedPrivateFile|PinAgainstDroppedFile)$")
 			}
+			m.changes(t)
 			m.discards(t, w)
 			m.guest(t, "^Test(Stale|HugeView|PinAgainstMunmap|PinWindow)$") // a module with these faults crashes the machine
 			m.guest(t, "^TestUsable$")
 		})
 	}
+}
+
+// changes replaces pages while they are pinned. The device may be reading them when the pin is revoked.
+func (m machine) changes(t *testing.T) {
+	t.Helper()
+	if _, err := m.Expect(blockedDMA); err != nil {
+		t.Fatal(err)
+	}
+	m.guest(t, "^TestPinAgainstChange$")
 }
 
 // discards discards memory while it is pinned. A provider of nv-p2p runs its own operations between its registration and

@@ -51,6 +51,7 @@ func TestKernels(t *testing.T) {
 						if w.provider == "" && series != "5.10" { // 5.10 reads such pages with mmap_lock held
 							m.guest(t, "^TestPinAgainstDroppedFile$")
 						}
+						m.changes(t)
 						m.discards(t, w)
 					})
 				}

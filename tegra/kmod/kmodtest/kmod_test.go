@@ -291,6 +291,9 @@ func testWays(t *testing.T, b built, prefix string) {
 	})
 }
 
+// blockedDMA matches what kernels say of a DMA that the IOMMU has blocked.
+const blockedDMA = `arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`
+
 // testWay runs all tests with edu. more is for the kernel's command line.
 func testWay(t *testing.T, b built, w way, more string) {
 	m := b.start(t, w, vjetson.Config{Edu: true, Append: more})
@@ -303,7 +306,7 @@ func testWay(t *testing.T, b built, w way, more string) {
 		return e
 	}
 	m.guest(t, "^Test(Info|DeviceFile|DMA|CacheAttribute|EveryCall|Bad.*|Limits|Memlock|PutAgainst.*|Halt|"+w.tests+"UnbindStops|Support)$")
-	blocked := expect(`arm-smmu-v3 .*event 0x10|DMAR: .*(fault|PTE|DRHD)`) // DMA after a revocation
+	blocked := expect(blockedDMA) // after a revocation
 	expect(`Out of memory: Killed process .*guest.test`)
 	m.guest(t, "^Test(Revocation.*|Discard|TailMunmap|Close|ProcessEnd|PassedOn|Unbind|UnbindTakesAllAtOnce|UnbindAgainstClose|Suspend)$")
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
