@@ -47,8 +47,9 @@ func (d *Device) Pin(addr uintptr, size int, dir Direction, attr CacheAttr) (*Pi
 	}
 }
 
-// pinOnce is Pin without a second try. The module's PIN fails with EAGAIN if the memory was unmapped meanwhile, and with
-// nv-p2p also if the kernel only touched the mapping, as compaction does.
+// pinOnce is Pin without a second try. The module's PIN fails with EAGAIN if the memory was unmapped meanwhile or its pages
+// kept being replaced. With nv-p2p, and before Linux 5.16 for drivers' memory and private mappings of files, it also does if
+// the kernel only touched the mapping, as compaction does.
 func (d *Device) pinOnce(r Request) (*Pin, error) {
 	d.pinning.RLock()
 	defer d.pinning.RUnlock()

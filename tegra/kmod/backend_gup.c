@@ -7,7 +7,8 @@
  * Many invalidations change nothing for pages that are pinned: compaction and reclaim unmap a page
  * and map it again when they find that it cannot go, writeback protects it for a moment. After such
  * a one a worker looks whether the mapping still leads to the same pages, and revokes the pin if
- * not. It does so, too, after one that comes while the pages are being pinned.
+ * not. PIN itself does so after one that comes meanwhile, and leaves to the worker what cannot be
+ * told yet.
  */
 #include <linux/dma-mapping.h>
 #include <linux/module.h>
@@ -18,7 +19,7 @@
 
 struct workqueue_struct *tp_mm_wq;
 
-#define ATTEMPTS 8 /* to pin pages that go, or are replaced, meanwhile */
+#define ATTEMPTS 8 /* at pinning, if pages vanish or are replaced meanwhile */
 #define CHECKS 12 /* a page that is on its way is looked for again after 1, 2, 4 ... ticks */
 #define LATEST (8 * HZ) /* between two looks at a page that is in its file and not mapped */
 
@@ -31,7 +32,10 @@ static bool tp_gup_ends(enum mmu_notifier_event event)
 	return event == MMU_NOTIFY_UNMAP || event == MMU_NOTIFY_RELEASE;
 }
 
-/* With pin->lock held: the pages of the range are to be looked at again, once the pin is live. */
+/*
+ * With pin->lock held: the pages of the range are to be looked at again, by PIN or, once the pin is
+ * live, by a worker. It does not come earlier than planned after looks that told nothing.
+ */
 static void tp_gup_look_again(struct tp_pin *pin, const struct mmu_notifier_range *range)
 {
 	u64 first = max_t(u64, range->start, pin->va) - pin->va;
@@ -45,7 +49,7 @@ static void tp_gup_look_again(struct tp_pin *pin, const struct mmu_notifier_rang
 	pin->gup.check_first = min_t(unsigned long, pin->gup.check_first, first >> PAGE_SHIFT);
 	pin->gup.check_last = max_t(unsigned long, pin->gup.check_last, last >> PAGE_SHIFT);
 	if (pin->state == TP_LIVE)
-		tp_pin_check(pin, 1);
+		tp_pin_check(pin, 1UL << pin->gup.checks);
 }
 
 static bool tp_gup_invalidate(struct mmu_interval_notifier *notifier,
@@ -236,22 +240,24 @@ static bool tp_gup_postpone(struct tp_pin *pin, unsigned long first, unsigned lo
 
 /*
  * Looks at the pages that are to be looked at: 0, or the error of tp_gup_check_range, which makes
- * first and last the pages that are left.
+ * first and last the pages that are left. Until an invalidation ends the mapping may still be what
+ * it was, so the pages of one that begins meanwhile are left to the next look.
  */
 static int tp_gup_look(struct tp_pin *pin, unsigned long *first, unsigned long *last)
 {
-	/*
-	 * Until the invalidation ends the mapping may still be what it was. One that begins now
-	 * has its pages looked at again.
-	 */
-	mmu_interval_read_begin(&pin->gup.notifier);
+	unsigned long seq = mmu_interval_read_begin(&pin->gup.notifier);
+	bool begun;
+
 	mutex_lock(&pin->lock);
+	begun = mmu_interval_read_retry(&pin->gup.notifier, seq);
 	*first = pin->gup.check_first;
 	*last = pin->gup.check_last;
-	pin->gup.check_first = ULONG_MAX;
-	pin->gup.check_last = 0;
+	if (!begun) {
+		pin->gup.check_first = ULONG_MAX;
+		pin->gup.check_last = 0;
+	}
 	mutex_unlock(&pin->lock);
-	return *first <= *last ? tp_gup_check_range(pin, first, last) : 0;
+	return !begun && *first <= *last ? tp_gup_check_range(pin, first, last) : 0;
 }
 
 static void tp_gup_check(struct tp_pin *pin)
@@ -308,15 +314,12 @@ static int tp_gup_pages(struct tp_pin *pin)
 	return err;
 }
 
-/*
- * Whether pages are in a file, or were, when it was truncated since they were pinned. What a driver
- * maps is in none.
- */
+/* Whether any page belongs to a file, or did until the file was truncated. */
 static void tp_gup_files(struct tp_pin *pin)
 {
 	unsigned long i;
 
-	pin->gup.files = pin->no_fault && !pin->of_driver;
+	pin->gup.files = pin->cached;
 	for (i = 0; i < pin->gup.n && !pin->gup.files; i++)
 		pin->gup.files = tp_gup_in_file(pin->gup.pages[i]);
 }

@@ -258,6 +258,7 @@ struct tp_pin {
 	u64 va, cookie;
 	bool writable;			/* the caller may write the memory */
 	bool of_driver;			/* it is of a character device, not of a file or nobody's */
+	bool cached;			/* of a file in the page cache */
 	bool no_fault;			/* a file's, which is not read in with mmap_lock held */
 	enum dma_data_direction direction;
 	u32 attr;			/* TEGRA_P2P_ATTR_* */

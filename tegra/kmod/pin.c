@@ -49,6 +49,7 @@ int tp_check_vma(struct tp_pin *pin)
 		return -EFAULT;
 	pin->writable = vma->vm_flags & VM_WRITE;
 	pin->of_driver = vma->vm_file && S_ISCHR(file_inode(vma->vm_file)->i_mode);
+	pin->cached = vma->vm_file && vma->vm_ops && vma->vm_ops->map_pages;
 	pin->no_fault = tp_vma_kept_in_file(vma);
 	if (vma->vm_flags & (VM_IO | VM_PFNMAP) || !(vma->vm_flags & VM_READ))
 		return -EFAULT;

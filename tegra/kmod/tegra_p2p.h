@@ -104,7 +104,7 @@ struct tegra_p2p_pin {
 	__u64 cookie;		/* in: QUERY returns it */
 	__u64 segs;		/* in: address of segments to fill */
 	__u32 seg_cap;		/* in: how many there is room for */
-	__u32 nsegs;		/* out: how many there are; QUERY fetches those without room */
+	__u32 nsegs;		/* out: none: revoked already; QUERY fetches those without room */
 	__u32 handle;		/* out */
 	__u32 attr;		/* out: TEGRA_P2P_ATTR_* */
 	/* out: maps a driver's pages, with the attribute and rights of the caller's mapping */

@@ -109,7 +109,7 @@ type Pin struct {
 	Cookie     uint64 // in: Query returns it
 	Segs       uint64 // in: address of Segments to fill
 	SegCap     uint32 // in: number of Segments that fit at Segs
-	NSegs      uint32 // out: number of Segments; Query returns those that did not fit
+	NSegs      uint32 // out: number of Segments, 0 if it is revoked already; Query returns those that did not fit
 	Handle     uint32 // out
 	Attr       uint32 // out: AttrWB, AttrWC
 	MmapOffset uint64 // out: offset for mmap of a driver's pages with the attribute and rights of the caller's mapping
