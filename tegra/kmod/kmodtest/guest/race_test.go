@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -158,6 +159,100 @@ func raceChild() {
 		<-over
 	}
 	fmt.Println(done, lost)
+}
+
+// TestPinAgainstChange pins memory of which another thread replaces a page meanwhile. The pin is revoked, unless it has the
+// new page: then the device reads what the program writes to that.
+func TestPinAgainstChange(t *testing.T) {
+	s := newScene(t)
+	if s.nv {
+		return // fails, or is revoked, whenever anything happens
+	}
+	const size, rounds = 2 << 20, 16
+	to := anonymous(t, page)
+	back, copied := s.mustPin(t, to)
+	file := memfd(t, size, 0)
+	for name, c := range map[string]struct {
+		memory []byte
+		change func(b []byte) error
+	}{
+		"MADV_DONTNEED": {anonymous(t, size), func(b []byte) error { return unix.Madvise(b[size-page:], unix.MADV_DONTNEED) }},
+		"hole": {mapping(t, file, size, readWrite, unix.MAP_SHARED), func([]byte) error {
+			return unix.Fallocate(file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, size-page, page)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := c.memory
+			began := time.Now()
+			p, _ := s.mustPin(t, b)
+			usual := time.Since(began)
+			s.put(t, p.Handle)
+			counts := map[string]int{}
+			for round := range rounds {
+				counts[s.pinAgainst(t, b, round, time.Duration(rand.Int64N(int64(usual)+1)), c.change, copied, to)]++
+			}
+			t.Log(counts)
+			if counts["failed"] == rounds {
+				t.Error("no PIN succeeds")
+			}
+		})
+	}
+	s.put(t, back.Handle)
+}
+
+// pinAgainst pins b while another thread replaces its last page, after a delay, and returns what came of it: "failed",
+// "revoked" or "right". Afterwards the program writes a pattern from first on to that page, and the device copies it to the
+// memory to, which is pinned at copied.
+func (s *scene) pinAgainst(t *testing.T, b []byte, first int, delay time.Duration, change func([]byte) error, copied uint64, to []byte) string {
+	t.Helper()
+	last, changed := b[len(b)-page:], make(chan error, 1)
+	last[0] = 0
+	s.live(t)
+	go func() {
+		for begin := time.Now(); time.Since(begin) < delay; {
+		}
+		changed <- change(b)
+	}()
+	p, segs, err := s.pin(b, bothWays)
+	if err := <-changed; err != nil {
+		t.Fatal(err)
+	}
+	if err != nil {
+		wantErrno(t, "PIN", err, unix.EAGAIN)
+		return "failed"
+	}
+	for i := range eduTransfer {
+		last[i] = pattern(first + i)
+	}
+	result := "revoked" // before PIN returned
+	if len(segs) > 0 {
+		result = s.judge(t, p.Handle, segs[0].IOVA+uint64(len(b)-page), copied, func() bool { return bytes.Equal(to[:eduTransfer], last[:eduTransfer]) })
+	}
+	s.live(t).put(t, p.Handle)
+	return result
+}
+
+// judge lets the device copy memory of a pin until the copy is right or the pin is revoked, and returns which it was.
+func (s *scene) judge(t *testing.T, handle uint32, from, to uint64, right func() bool) string {
+	t.Helper()
+	for end := time.Now().Add(patience); ; {
+		if s.query(t, handle).State == uapi.PinRevoked {
+			return "revoked"
+		}
+		for _, dma := range []struct {
+			command uint32
+			iova    uint64
+		}{{toDevice, from}, {fromDevice, to}} {
+			s.edu.start(dma.command, dma.iova)
+			s.edu.idle()
+		}
+		if right() {
+			return "right"
+		}
+		if time.Now().After(end) {
+			t.Fatal("the device reads another page than the program, and the pin is live")
+		}
+	}
 }
 
 // spin executes a number of turns of a loop.

@@ -5,7 +5,6 @@ package guest
 import (
 	"bytes"
 	"context"
-	"math/rand/v2"
 	"os"
 	"sync"
 	"testing"
@@ -197,93 +196,6 @@ func TestRestless(t *testing.T) {
 		s.stays(t, p, iova, b)
 		s.put(t, p.Handle)
 		unmap(t, b, 0) // clear_refs takes longer for more memory
-	}
-}
-
-// TestPinAgainstChange pins memory of which another thread replaces a page meanwhile. The pin is revoked, unless it has the
-// new page: then the device reads what the program writes to that.
-func TestPinAgainstChange(t *testing.T) {
-	s := newScene(t)
-	if s.nv {
-		return // fails, or is revoked, whenever anything happens
-	}
-	const size, rounds = 2 << 20, 16
-	to := anonymous(t, page)
-	back, copied := s.mustPin(t, to)
-	file := memfd(t, size, 0)
-	for name, c := range map[string]struct {
-		memory []byte
-		change func(b []byte) error
-	}{
-		"MADV_DONTNEED": {anonymous(t, size), func(b []byte) error { return unix.Madvise(b[size-page:], unix.MADV_DONTNEED) }},
-		"hole": {mapping(t, file, size, readWrite, unix.MAP_SHARED), func([]byte) error {
-			return unix.Fallocate(file, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, size-page, page)
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b, last := c.memory, c.memory[size-page:]
-			began := time.Now()
-			p, _ := s.mustPin(t, b)
-			usual := time.Since(began)
-			s.put(t, p.Handle)
-			counts := map[string]int{}
-			for round := range rounds {
-				delay, changed := time.Duration(rand.Int64N(int64(usual)+1)), make(chan error, 1)
-				last[0] = 0
-				s.live(t)
-				go func() {
-					for begin := time.Now(); time.Since(begin) < delay; {
-					}
-					changed <- c.change(b)
-				}()
-				p, segs, err := s.pin(b, bothWays)
-				if err := <-changed; err != nil {
-					t.Fatal(err)
-				}
-				if err != nil {
-					wantErrno(t, "PIN", err, unix.EAGAIN)
-					counts["failed"]++
-					continue
-				}
-				for i := range eduTransfer {
-					last[i] = pattern(i + round)
-				}
-				result := "revoked" // before PIN returned
-				if len(segs) > 0 {
-					result = s.judge(t, p.Handle, segs[0].IOVA+size-page, copied, func() bool { return bytes.Equal(to[:eduTransfer], last[:eduTransfer]) })
-				}
-				counts[result]++
-				s.live(t).put(t, p.Handle)
-			}
-			t.Log(counts)
-			if counts["failed"] == rounds {
-				t.Error("no PIN succeeds")
-			}
-		})
-	}
-	s.put(t, back.Handle)
-}
-
-// judge lets the device copy memory of a pin until the copy is right or the pin is revoked, and returns which it was.
-func (s *scene) judge(t *testing.T, handle uint32, from, to uint64, right func() bool) string {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		if s.query(t, handle).State == uapi.PinRevoked {
-			return "revoked"
-		}
-		for _, dma := range []struct {
-			command uint32
-			iova    uint64
-		}{{toDevice, from}, {fromDevice, to}} {
-			s.edu.start(dma.command, dma.iova)
-			s.edu.idle()
-		}
-		if right() {
-			return "right"
-		}
-		if time.Now().After(end) {
-			t.Fatal("the device reads another page than the program, and the pin is live")
-		}
 	}
 }
 
