@@ -96,6 +96,61 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 	})
 }
 
+// TestZeroCopyAfterDroppedMessages checks that no frame is held for ever after a queue below the socket has dropped
+// messages, which the kernel counts, but reports as errors, or not at all if one of the same call was taken.
+func TestZeroCopyAfterDroppedMessages(t *testing.T) {
+	rtptest.InNamespace(t, func() {
+		rtptest.TransmitOnly(t)
+		plain := rtptest.Format(t, pipeline.UYVY, 1920, 64, 30)
+		c := Config{Destinations: []string{"10.9.0.2:5004"}, Pacing: PaceBurst, Burst: 50}
+		f, _ := c.PacketReady(plain)
+		s := testSink(t, c, f)
+		d, train := (*s.sender.dests.Load())[0], s.trains[0]
+		const free, full = "pfifo limit 1000", "pfifo limit 0"
+		const narrow, roomy = "tbf rate 8kbit burst 4000 limit 100000", "tbf rate 8kbit burst 4000 limit 1000000"
+		queue := func(by string) {
+			args := append([]string{"qdisc", "replace", "dev", "x", "root"}, strings.Fields(by)...)
+			if out, err := exec.Command("tc", args...).CombinedOutput(); err != nil {
+				t.Skipf("NEEDS tc, with pfifo and tbf: %v %s", err, out)
+			}
+		}
+		finished := func(what string) {
+			for deadline := time.Now().Add(5 * time.Second); train.inFlight.Load() > 0; time.Sleep(time.Millisecond) {
+				s.sender.reap()
+				if time.Now().After(deadline) {
+					t.Fatalf("%s: %d messages are in flight for ever", what, train.inFlight.Load())
+				}
+			}
+		}
+		for n, by := range []string{free, free, full, free, free, full, full, free, free} {
+			queue(by)
+			before := d.counters.errors.Load()
+			send(t, s, rtptest.PackReady(rtptest.Frame(plain, n), f))
+			if dropped := d.counters.errors.Load() > before; dropped != (by == full) {
+				t.Errorf("frame %d, %s: messages dropped: %v", n, by, dropped)
+			}
+			finished(by)
+		}
+		queue(narrow)
+		zero := d.way.zero
+		part, _, errno := zero.send(d.socket.fd, train, 0, train.Len())
+		if part == 0 || part == train.Len() || errno != 0 {
+			t.Fatalf("%d of %d packets: %v", part, train.Len(), errno)
+		}
+		queue(roomy) // so nobody hears of what was dropped before
+		rest, _, errno := zero.send(d.socket.fd, train, part, train.Len())
+		s.sender.reap()
+		if held, want := int(train.inFlight.Load()), (part+rest)/c.Burst; errno != 0 || held != want {
+			t.Errorf("%d and %d packets, %v; %d messages are in flight, want %d", part, rest, errno, held, want)
+		}
+		queue(free)
+		finished("a part of a call")
+		if d.way.kind != ZeroCopy {
+			t.Errorf("sends by %v", d.way.kind)
+		}
+	})
+}
+
 // TestAnOutputEndsWhileTheKernelHoldsItsFrames checks that an output ends in time even if a link that drains slowly (a
 // shaper, flow control) holds frames for half a minute.
 func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
