@@ -174,6 +174,7 @@ func (d *destination) offer(t *train, to int) {
 			return
 		default:
 			d.counters.errors.Add(1)
+			d.reap()
 			d.giveUp(t, errno)
 		}
 	}

@@ -45,7 +45,7 @@ func (z *zeroCopy) send(fd int, t *train, from, to int) (packets, bytes int, err
 		z.trains[z.next%maxInFlight] = t
 		z.next++
 	}
-	if z.caller.alone || errno != 0 && errno != unix.EAGAIN {
+	if z.caller.alone || errno != 0 {
 		z.reap(fd) // the kernel may have counted the message that it did not take
 	}
 	return packets, bytes, errno
@@ -59,15 +59,15 @@ func (z *zeroCopy) room() (n int) {
 	return n
 }
 
-// reap reads the kernel's notifications of finished messages. Among them are those that a queue or a filter below the
-// socket has dropped: for UDP the kernel counts them, in spite of msg_zerocopy.rst, although sending them fails
-// (ENOBUFS, EPERM). Their notifications are there when the call returns.
+// reap reads the kernel's notifications of finished messages. For UDP, contrary to msg_zerocopy.rst, the kernel also
+// counts messages that it fails to send after it has built them (ENOBUFS from a queue, EPERM from a filter, EMSGSIZE,
+// EIO). As a rule it reports these as finished before sendmmsg returns.
 func (z *zeroCopy) reap(fd int) {
 	for e := z.errors.next(fd); e != nil; e = z.errors.next(fd) {
 		z.copied = z.copied || e.Code&unix.SO_EE_CODE_ZEROCOPY_COPIED != 0
 		for from, to := e.Info, e.Data; ; from++ {
-			if from == z.next { // of a message that was dropped
-				z.next++
+			if int32(from-z.next) >= 0 { // of a message that was counted, but not sent
+				z.next = from + 1
 			} else if at := &z.trains[from%maxInFlight]; *at != nil {
 				(*at).inFlight.Add(-1)
 				*at = nil
