@@ -5,6 +5,7 @@ package send
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -16,6 +17,26 @@ import (
 	"github.com/tegracast/tegracast/pipeline"
 	"github.com/tegracast/tegracast/pipeline/rtp/rtptest"
 )
+
+// discipline gives the interface of TransmitOnly another queueing discipline.
+func discipline(by string) error {
+	args := append([]string{"qdisc", "replace", "dev", "x", "root"}, strings.Fields(by)...)
+	if out, err := exec.Command("tc", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("tc %s: %w: %s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}
+
+// finished waits until the kernel has finished with the first train.
+func finished(t *testing.T, s *Sink, what string) {
+	t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); s.trains[0].inFlight.Load() > 0; time.Sleep(time.Millisecond) {
+		s.sender.reap()
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d messages are in flight for ever", what, s.trains[0].inFlight.Load())
+		}
+	}
+}
 
 // TestLinkFaults checks that frames are cut and counted, and that nothing stays in flight, while an interface is down
 // or too slow, and that the stream recovers on its own afterwards.
@@ -59,12 +80,7 @@ func TestLinkFaults(t *testing.T) {
 				}
 				rtptest.IP(t, "link", "set", "x", "mtu", "1500")
 				play("MTU large again", true)
-				for deadline := time.Now().Add(5 * time.Second); s.trains[0].inFlight.Load() > 0; time.Sleep(time.Millisecond) {
-					s.sender.reap()
-					if time.Now().After(deadline) {
-						t.Fatalf("%d calls are in flight for ever", s.trains[0].inFlight.Load())
-					}
-				}
+				finished(t, s, "at last")
 			})
 		})
 	}
@@ -82,12 +98,7 @@ func TestZeroCopyHoldsTheFrame(t *testing.T) {
 		for n := range 20 {
 			send(t, s, rtptest.PackReady(rtptest.Frame(plain, n), f))
 		}
-		for deadline := time.Now().Add(5 * time.Second); s.trains[0].inFlight.Load() > 0; time.Sleep(time.Millisecond) {
-			s.sender.reap()
-			if time.Now().After(deadline) {
-				t.Fatalf("%d calls are in flight for ever", s.trains[0].inFlight.Load())
-			}
-		}
+		finished(t, s, "20 frames")
 		d := (*s.sender.dests.Load())[0]
 		const want = 19 * 5 // messages of 50, 14, 50, 50 and 28 packets; the first frame only shows that packets leave
 		if d.way.kind != ZeroCopy || d.way.zero.next != want {
@@ -108,24 +119,12 @@ func TestZeroCopyAfterDroppedMessages(t *testing.T) {
 		d, train := (*s.sender.dests.Load())[0], s.trains[0]
 		const free, full = "pfifo limit 1000", "pfifo limit 0"
 		const narrow, roomy = "tbf rate 8kbit burst 2700 limit 100000", "tbf rate 8kbit burst 2700 limit 1000000"
-		tc := func(by string) ([]byte, error) {
-			args := append([]string{"qdisc", "replace", "dev", "x", "root"}, strings.Fields(by)...)
-			return exec.Command("tc", args...).CombinedOutput()
-		}
-		if out, err := tc(narrow); err != nil {
-			t.Skipf("NEEDS tc, with tbf: %v %s", err, out)
+		if err := discipline(narrow); err != nil {
+			t.Skipf("NEEDS tc, with tbf: %v", err)
 		}
 		queue := func(by string) {
-			if out, err := tc(by); err != nil {
-				t.Fatalf("%s: %v %s", by, err, out)
-			}
-		}
-		finished := func(what string) {
-			for deadline := time.Now().Add(5 * time.Second); train.inFlight.Load() > 0; time.Sleep(time.Millisecond) {
-				s.sender.reap()
-				if time.Now().After(deadline) {
-					t.Fatalf("%s: %d messages are in flight for ever", what, train.inFlight.Load())
-				}
+			if err := discipline(by); err != nil {
+				t.Fatal(err)
 			}
 		}
 		for n, by := range []string{free, free, full, free, free, full, full, free, free} {
@@ -135,7 +134,7 @@ func TestZeroCopyAfterDroppedMessages(t *testing.T) {
 			if dropped := d.counters.errors.Load() > before; dropped != (by == full) {
 				t.Errorf("frame %d, %s: messages dropped: %v", n, by, dropped)
 			}
-			finished(by)
+			finished(t, s, by)
 		}
 		queue(narrow)
 		zero := d.way.zero
@@ -150,7 +149,7 @@ func TestZeroCopyAfterDroppedMessages(t *testing.T) {
 			t.Errorf("%d and %d packets, %v; %d messages are in flight, want %d", part, rest, errno, held, want)
 		}
 		queue(free)
-		finished("a part of a call")
+		finished(t, s, "a part of a call")
 		if d.way.kind != ZeroCopy {
 			t.Errorf("sends by %v", d.way.kind)
 		}
@@ -183,9 +182,8 @@ func TestAnOutputEndsWhileTheKernelHoldsItsFrames(t *testing.T) {
 			}
 		}
 		until("frames leave", func() bool { return s.Stats().Frames > 3 })
-		shape := []string{"qdisc", "replace", "dev", "x", "root", "tbf", "rate", "64kbit", "burst", "4000", "limit", "100000000"}
-		if out, err := exec.Command("tc", shape...).CombinedOutput(); err != nil {
-			t.Skipf("NEEDS tc, with tbf: %v %s", err, out)
+		if err := discipline("tbf rate 64kbit burst 4000 limit 100000000"); err != nil {
+			t.Skipf("NEEDS tc, with tbf: %v", err)
 		}
 		until("the kernel holds all frames", func() bool {
 			return !slices.ContainsFunc(s.trains, func(t *train) bool { return t.inFlight.Load() == 0 })
