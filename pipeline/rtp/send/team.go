@@ -54,9 +54,10 @@ type helper struct {
 }
 
 const (
-	shareTime  = 0.5  // part of a frame period that a thread may spend sending a train before destinations move to another one
-	calmTrains = 500  // trains for which fewer shares must do before there are fewer
-	loadWeight = 0.25 // of the latest train in load
+	shareTime   = 0.5  // part of a frame period that a thread may spend sending a train before destinations move to another one
+	calmTrains  = 500  // trains for which fewer shares must do before there are fewer
+	loadWeight  = 0.25 // of the latest train in load
+	machineTime = 0.8  // part of all processors' time that sending may take before that is logged
 )
 
 // init makes m the team of x, without helpers.
@@ -168,7 +169,7 @@ func (m *team) await() {
 	was := m.load
 	m.load += loadWeight * (busy.Seconds()/m.sender.period.Seconds() - m.load)
 	total, n := m.threads.addLoad(m.load-was), len(*m.sender.dests.Load())
-	if n > 1 && total > tooBusy*float64(m.threads.most) && time.Since(m.logged) > logEvery {
+	if n > 1 && total > machineTime*float64(m.threads.most) && time.Since(m.logged) > logEvery {
 		m.logged = time.Now()
 		m.sender.config.Logger.Warn("rtp: the processors have too little time for all streams and their destinations: frames may be lost",
 			"destinations", n, "processors_needed", math.Ceil(10*total)/10, "processors", m.threads.most)

@@ -34,8 +34,12 @@ func NewThreads(processors int) *Threads { return &Threads{most: processors} }
 const ProcessorBits = 9e9
 
 const (
-	fullThread  = ProcessorBits          // bits per second assigned to a thread while more threads may be started
-	tooBusy     = 0.8                    // load at which a thread gives streams away, as a part of its time
+	fullThread = ProcessorBits // bits per second assigned to a thread while more threads may be started
+
+	// Part of its time that a thread may be busy before streams move to another one: frames that come at the same time wait
+	// for each other long before no time is left.
+	threadTime = 0.5
+
 	reviewEvery = 250 * time.Millisecond // interval at which a thread checks its load
 )
 
@@ -195,7 +199,7 @@ func (l *thread) review(now time.Duration) {
 	if took < reviewEvery {
 		return
 	}
-	if float64(took-l.slept) > tooBusy*float64(took) && len(l.turns) > 1 {
+	if float64(took-l.slept) > threadTime*float64(took) && len(l.turns) > 1 {
 		l.threads.relieve(l)
 	}
 	l.since, l.slept = now, 0

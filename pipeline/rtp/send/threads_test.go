@@ -184,6 +184,17 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 	}
 }
 
+// A thread with two streams is too busy once it is busy for more than half of its time.
+func TestAThreadKeepsHalfOfItsTime(t *testing.T) {
+	for busy, full := range map[float64]bool{0.45: false, 0.55: true} {
+		l := &thread{threads: &Threads{most: 1}, turns: []*turn{{}, {}}, slept: time.Duration((1 - busy) * float64(reviewEvery))}
+		l.threads.list = []*thread{l}
+		if l.review(reviewEvery); l.full != full {
+			t.Errorf("%.0f %% busy: too busy: %v", 100*busy, l.full)
+		}
+	}
+}
+
 // beside streams frames to a healthy destination, on one thread with a stream whose destination accepts no data if
 // stalled is true, and returns the median latency.
 func beside(t *testing.T, frames, fps int, pacing Pacing, stalled bool) (time.Duration, error) {
