@@ -77,6 +77,7 @@ const (
 	threadsX   = 32
 	threadsY   = 8
 	stripWidth = 240 // pixels that a warp makes at a time: STRIP of kernels/lines.cu
+	leastLines = 4   // lines that it makes at least: it also reads lines above and below, which others read, too
 )
 
 // settle enqueues the repair of defects in memory, and sets args.there to the number of lines that are then repaired. A
@@ -284,11 +285,7 @@ func (s *Stage) launchStrips(k *cudahost.Kernel, j *job, made *int, lines int) e
 	}
 	*made = lines
 	across := over(int(a.outWidth), stripWidth)
-	least := 4 // lines of a strip: its warp also reads lines above and below, which another one reads, too
-	if s.heavy() {
-		least = 8
-	}
-	a.stripRows = int32(min(max(1, s.warps()/across), over(height, least)))
+	a.stripRows = int32(min(max(1, s.warps()/across), over(height, leastLines)))
 	return s.launch(k, j, over(across*int(a.stripRows), threadsY), 1)
 }
 

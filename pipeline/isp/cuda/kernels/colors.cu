@@ -25,34 +25,36 @@ INLINE int clip(int v)
 // The lines that a lane looks at: from two above its first to two below its second.
 struct Window { Line s[6]; };
 
-// What the demosaicing of a line looks at, by word: in its halves are sums of two or four samples around each of a word's.
-// There are no more than 16 bits of them.
+// What the demosaicing of a line looks at, by word: sums for each of a word's two samples, in its halves, of no more than 16 bits.
 struct Around {
-	u32 here[WORDS];
-	u32 beside[WORDS], over[WORDS], diagonal[WORDS]; // beside: to the left and to the right; over: above and below
-	u32 beside2[WORDS], over2[WORDS];                // two samples away
+	u32 here[WORDS], over[WORDS]; // over: of the samples above and below
+	// Of a word and the next. For the second sample of word j, what is beside it stands in the low half of j + 1; for the
+	// first, in the high half of j.
+	u32 beside[1 + WORDS], diagonal[1 + WORDS];
+	u32 bentAcross[WORDS], bentAlong[WORDS]; // twice the sample less those two away, in its line and in its column, and BIAS
 };
+
+#define BIAS 0x8000 // what is negative by itself stays above 0
 
 INLINE void lookAround(const Window &w, int i, Around &k)
 {
-	u32 over[2 + WORDS], beside[1 + WORDS], diagonal[1 + WORDS];
+	u32 over[2 + WORDS];
 #pragma unroll
 	for (int j = 0; j < 2 + WORDS; j++)
 		over[j] = w.s[i - 1].v[j] + w.s[i + 1].v[j];
 #pragma unroll
 	for (int j = 0; j < 1 + WORDS; j++) {
-		beside[j] = between(w.s[i].v[j], w.s[i].v[j + 1]);
-		diagonal[j] = between(over[j], over[j + 1]);
+		k.beside[j] = w.s[i].v[j] + w.s[i].v[j + 1];
+		k.diagonal[j] = over[j] + over[j + 1];
 	}
 #pragma unroll
 	for (int j = 0; j < WORDS; j++) {
 		k.here[j] = w.s[i].v[1 + j];
 		k.over[j] = over[1 + j];
-		k.beside[j] = beside[j] + beside[j + 1];
-		k.diagonal[j] = diagonal[j] + diagonal[j + 1];
-		k.beside2[j] = w.s[i].v[j] + w.s[i].v[j + 2];
 #ifdef MALVAR
-		k.over2[j] = w.s[i - 2].v[1 + j] + w.s[i + 2].v[1 + j];
+		const u32 twice = 2 * k.here[j] + both(BIAS, BIAS);
+		k.bentAcross[j] = twice - w.s[i].v[j] - w.s[i].v[j + 2];
+		k.bentAlong[j] = twice - w.s[i - 2].v[1 + j] - w.s[i + 2].v[1 + j];
 #endif
 	}
 }
@@ -70,33 +72,35 @@ INLINE int times(u32 pair, int first, int second, int sum)
 }
 
 // By one half of the pair.
-#define TIMES(pair, factor, sum) (at ? times(pair, 0, factor, sum) : times(pair, factor, 0, sum))
+INLINE int timesHalf(u32 pair, int at, int factor, int sum) { return at ? times(pair, 0, factor, sum) : times(pair, factor, 0, sum); }
 
 // §6.1, §6.2 of pixel c of a line; r has its parity.
 INLINE Color demosaic(const Around &k, int r, int c)
 {
 	const int j = c / 2, at = c & 1;
 	const bool redLine = (r & 1) == RED_Y, atOwn = at == (redLine ? RED_X : 1 - RED_X);
+	const u32 beside = k.beside[j + at], diagonal = k.diagonal[j + at];
+	const int atBeside = 1 - at;
 	int own, green, third;
 	own = green = half(k.here[j], at);
 #ifdef MALVAR
+	const u32 bent = __byte_perm(k.bentAcross[j], k.bentAlong[j], at ? 0x7632 : 0x5410); // across and along
 	if (atOwn) {
-		const u32 cross = k.beside[j] + k.over[j], cross2 = k.beside2[j] + k.over2[j];
-		green = clip(TIMES(k.here[j], 4, TIMES(cross, 2, TIMES(cross2, -1, 4))) >> 3);
-		third = clip(TIMES(k.here[j], 12, TIMES(k.diagonal[j], 4, TIMES(cross2, -3, 8))) >> 4);
+		const int common = times(bent, 1, 1, 4 - 2 * BIAS);
+		green = clip(timesHalf(k.over[j], at, 2, timesHalf(beside, atBeside, 2, common)) >> 3);
+		third = clip(timesHalf(diagonal, atBeside, 4, 3 * common - 4) >> 4);
 	} else {
-		const int common = TIMES(k.here[j], 10, TIMES(k.diagonal[j], -2, 8));
-		const u32 far = at ? __byte_perm(k.beside2[j], k.over2[j], 0x7632) : __byte_perm(k.beside2[j], k.over2[j], 0x5410);
-		own = clip(TIMES(k.beside[j], 8, times(far, -2, 1, common)) >> 4);
-		third = clip(TIMES(k.over[j], 8, times(far, 1, -2, common)) >> 4);
+		const int common = times(__byte_perm(k.here[j], diagonal, at ? 0x5432 : 0x7610), 8, -2, 8 - BIAS);
+		own = clip(times(bent, 2, -1, timesHalf(beside, atBeside, 8, common)) >> 4);
+		third = clip(times(bent, -1, 2, timesHalf(k.over[j], at, 8, common)) >> 4);
 	}
 #else
 	if (atOwn) {
-		green = half((k.beside[j] + k.over[j] + 0x00020002) >> 2 & 0x3fff3fff, at);
-		third = half((k.diagonal[j] + 0x00020002) >> 2 & 0x3fff3fff, at);
+		green = (half(beside, atBeside) + half(k.over[j], at) + 2) >> 2;
+		third = (half(diagonal, atBeside) + 2) >> 2;
 	} else {
-		own = half((k.beside[j] + 0x00010001) >> 1 & 0x7fff7fff, at);
-		third = half((k.over[j] + 0x00010001) >> 1 & 0x7fff7fff, at);
+		own = (half(beside, atBeside) + 1) >> 1;
+		third = (half(k.over[j], at) + 1) >> 1;
 	}
 #endif
 	Color p = {redLine ? own : third, green, redLine ? third : own};

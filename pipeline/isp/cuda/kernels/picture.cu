@@ -298,8 +298,14 @@ INLINE void makeStrip(const Args &a, void *tone, Staged<FORMAT> &staged, int str
 }
 
 template <int SIZE, int FORMAT, bool KEPT, bool FAST, bool HALVED>
-INLINE void makePicture(const Args &a)
+INLINE void makePicture(const Args &given)
 {
+	// Taken from one lane, so that the compiler keeps them in registers: a multiplication and addition takes one operand from
+	// the kernel's parameters, which is the factor.
+	Args a = given;
+	a.luma.offset = __shfl_sync(ALL_LANES, a.luma.offset, 0);
+	a.cb.offset = __shfl_sync(ALL_LANES, a.cb.offset, 0);
+	a.cr.offset = __shfl_sync(ALL_LANES, a.cr.offset, 0);
 	__shared__ __align__(16) u8 tone[Tone<FORMAT, KEPT>::SIZE];
 	__shared__ Staged<FORMAT> staged[THREADS_Y];
 	// Taken from one lane, so that the compiler knows it to be the same in all, and uses uniform registers.
