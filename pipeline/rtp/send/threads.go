@@ -34,13 +34,12 @@ func NewThreads(processors int) *Threads { return &Threads{most: processors} }
 const ProcessorBits = 9e9
 
 const (
-	fullThread = ProcessorBits // bits per second assigned to a thread while more threads may be started
-
 	// Part of its time that a thread may be busy before streams move to another one: frames that come at the same time wait
 	// for each other long before no time is left.
 	threadTime = 0.5
 
-	reviewEvery = 250 * time.Millisecond // interval at which a thread checks its load
+	fullThread  = threadTime * ProcessorBits // bits per second assigned to a thread while more threads may be started
+	reviewEvery = 250 * time.Millisecond     // interval at which a thread checks its load
 )
 
 // A thread runs the turns of its streams.

@@ -98,11 +98,11 @@ func TestStreamsChooseThreads(t *testing.T) {
 		gbits []float64
 		want  []int
 	}{
-		"together":            {4, []float64{2, 2, 2, 2, 2}, []int{0, 0, 0, 0, 1}},
-		"large ones":          {4, []float64{16, 8, 8, 1}, []int{0, 1, 2, 1}},
-		"the fullest":         {4, []float64{6, 8, 2, 1}, []int{0, 1, 0, 0}},
-		"more than there are": {2, []float64{8, 7, 3, 3, 1}, []int{0, 1, 1, 0, 1}},
-		"one processor":       {1, []float64{8, 8, 8}, []int{0, 0, 0}},
+		"together":            {4, []float64{1, 1, 1, 1, 1}, []int{0, 0, 0, 0, 1}},
+		"large ones":          {4, []float64{8, 4, 4, 0.5}, []int{0, 1, 2, 1}},
+		"the fullest":         {4, []float64{3, 4, 1, 0.5}, []int{0, 1, 0, 0}},
+		"more than there are": {2, []float64{4, 3.5, 1.5, 1.5, 0.5}, []int{0, 1, 1, 0, 1}},
+		"one processor":       {1, []float64{4, 4, 4}, []int{0, 0, 0}},
 	} {
 		s := &Threads{most: tt.most}
 		var turns []*turn
