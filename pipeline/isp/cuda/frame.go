@@ -77,7 +77,7 @@ const (
 	threadsX   = 32
 	threadsY   = 8
 	stripWidth = 240 // pixels that a warp makes at a time: STRIP of kernels/lines.cu
-	leastLines = 4   // lines that it makes at least: it also reads lines above and below, which others read, too
+	leastLines = 4   // lines that it makes at least, about: it also reads lines above and below, which others read, too
 )
 
 // settle enqueues the repair of defects in memory, and sets args.there to the number of lines that are then repaired. A

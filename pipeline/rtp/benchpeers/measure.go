@@ -198,19 +198,19 @@ func segmentSize(control []byte, n int) int {
 func table(p path, results []result) string {
 	var b strings.Builder
 	var others []result
-	fmt.Fprintf(&b, "### %s\n\n| sender | frames / CPU-s |", p.title)
+	fmt.Fprintf(&b, "### %s\n\n|sender|frames / CPU-s|", p.title)
 	for _, name := range p.against {
 		i := slices.IndexFunc(results, func(r result) bool { return strings.HasPrefix(r.sender.name, name) })
 		others = append(others, results[i])
-		fmt.Fprintf(&b, " × %s |", name)
+		fmt.Fprintf(&b, "× %s|", name)
 	}
 	b.WriteString("\n|---|---|" + strings.Repeat("---|", len(others)) + "\n")
 	for _, r := range results {
 		low, high := slices.Min(r.figures), slices.Max(r.figures)
 		m := median(r.figures)
-		fmt.Fprintf(&b, "| %s | %.0f (%.0f–%.0f) |", r.sender.name, m, low, high)
+		fmt.Fprintf(&b, "|%s|%.0f (%.0f–%.0f)|", r.sender.name, m, low, high)
 		for _, other := range others {
-			fmt.Fprintf(&b, " %.2f |", median(ratios(r.figures, other.figures)))
+			fmt.Fprintf(&b, "%.2f|", median(ratios(r.figures, other.figures)))
 		}
 		if r.short > 0 {
 			fmt.Fprintf(&b, " lost packets in %d of %d runs", r.short, len(r.figures))

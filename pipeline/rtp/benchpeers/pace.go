@@ -31,7 +31,7 @@ const pacedRate = 60
 func measurePacing(ctx context.Context, seconds int) (string, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "### Pacing at %d frames a second for %d s: p50/p99/p99.9\n\n"+
-		"| pacing | frames right | lost packets | receiver's buffer, and at most, packets | gap, ms | DMA done to first packet, ms | to last, ms |\n|---|---|---|---|---|---|---|\n",
+		"|pacing|frames right|lost packets|receiver's buffer, and at most, packets|gap, ms|DMA done to first packet, ms|to last, ms|\n|---|---|---|---|---|---|---|\n",
 		pacedRate, seconds)
 	for p := send.PaceFrame; p <= send.PaceBurst; p++ {
 		fmt.Fprintf(os.Stderr, "pacing %v for %d s\n", p, seconds)
@@ -39,7 +39,7 @@ func measurePacing(ctx context.Context, seconds int) (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("%v: %w", p, err)
 		}
-		fmt.Fprintf(&b, "| %v | %d of %d | %d | %d/%d/%d/%d | %s | %s | %s |\n", p, got.Matched, sent.Frames, got.Lost,
+		fmt.Fprintf(&b, "|%v|%d of %d|%d|%d/%d/%d/%d|%s|%s|%s|\n", p, got.Matched, sent.Frames, got.Lost,
 			sent.Bucket.P50, sent.Bucket.P99, sent.Bucket.P999, sent.Bucket.Max, times(sent.Gap), times(sent.First), times(sent.Last))
 	}
 	return b.String(), nil

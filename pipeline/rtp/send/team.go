@@ -121,6 +121,10 @@ func (m *team) divide(n int) {
 		m.retired = append(m.retired, h)
 	}
 	m.helpers = m.helpers[:need-1]
+	m.sender.turn.apart = nil
+	for _, h := range m.helpers {
+		m.sender.turn.apart = append(m.sender.turn.apart, &h.turn)
+	}
 }
 
 // push sends packets before to, as destination.push does, and makes the helpers do the same. Because waking a thread

@@ -46,9 +46,10 @@ const (
 type thread struct {
 	threads *Threads
 
-	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next two fields
+	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next three fields
 	streams int     // streams on this thread or moving to it
-	full    bool    // was once too busy; gets further streams only if all threads are full and none can be started
+	load    float64 // part of its time for which it was busy lately, less or more what has moved since
+	full    bool    // was too busy, and not nearly idle since; gets further streams only if no thread can be started
 
 	mu    sync.Mutex
 	fresh []*turn // turns that have not yet begun on this thread
@@ -102,14 +103,11 @@ func (t *turn) setBits(bits float64) {
 }
 
 // choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
-// if possible; otherwise the one with the fewest bits, full threads last. The caller must hold mu.
+// if possible; otherwise the one with the fewest bits. The caller must hold mu.
 func (s *Threads) choose(t *turn) *thread {
 	var best *thread
-	apart := func(l *thread) bool {
-		return slices.ContainsFunc(t.apart, func(o *turn) bool { return o.thread.Load() == l })
-	}
 	for _, l := range s.list {
-		if !apart(l) && !l.full && l.bits+t.bits <= fullThread && (best == nil || l.bits > best.bits) {
+		if !t.isApart(l) && !l.full && l.bits+t.bits <= fullThread && (best == nil || l.bits > best.bits) {
 			best = l
 		}
 	}
@@ -124,19 +122,21 @@ func (s *Threads) choose(t *turn) *thread {
 		return l
 	}
 	return slices.MinFunc(s.list, func(a, b *thread) int {
-		if apart(a) != apart(b) {
-			return order(apart(a))
-		}
-		if a.full != b.full {
-			return order(a.full)
-		}
-		return cmp.Compare(a.bits, b.bits)
+		return cmp.Or(order(t.isApart(a), t.isApart(b)), cmp.Compare(a.bits, b.bits))
 	})
 }
 
-// order returns how something compares that is worse than the other, or better.
-func order(worse bool) int {
-	if worse {
+// isApart reports whether the stream should not be on l.
+func (t *turn) isApart(l *thread) bool {
+	return slices.ContainsFunc(t.apart, func(o *turn) bool { return o.thread.Load() == l })
+}
+
+// order compares two things of which the one that is worse comes last.
+func order(worse, other bool) int {
+	switch {
+	case worse == other:
+		return 0
+	case worse:
 		return 1
 	}
 	return -1
@@ -150,26 +150,67 @@ func (s *Threads) addLoad(processors float64) float64 {
 	return s.load
 }
 
-// relieve moves half of the streams of l to threads that are not full, as long as there is one or a new one can be
-// started. It marks l as full.
-func (s *Threads) relieve(l *thread) {
+// relieve takes note of the load of l, and if it is too busy, marks it as full and moves half of its streams to threads that
+// are not full, as long as there is one or a new one can be started; otherwise one stream to the thread that is least busy.
+func (s *Threads) relieve(l *thread, load float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if l.load = load; load < threadTime/2 {
+		l.full = false
+	}
+	if load <= threadTime || len(l.turns) < 2 {
+		return
+	}
 	l.full = true
 	left := len(l.turns) / 2
 	for _, t := range l.turns {
-		if t.moves() { // already about to move
-			left--
-		}
 		if left <= 0 {
 			return
 		}
-		if to := s.choose(t); !t.moves() && !to.full {
-			to.countTurn(t)
-			t.move(to)
+		if t.moves() { // already
+			left--
+		} else if to := s.choose(t); !to.full {
+			l.give(t, to)
 			left--
 		}
 	}
+	if left == len(l.turns)/2 {
+		s.level(l)
+	}
+}
+
+// level moves a stream of l to the thread that is least busy, if that one is less busy than l was even with it. It does so
+// when no thread has room.
+func (s *Threads) level(l *thread) {
+	for _, t := range l.turns {
+		var to *thread
+		for _, o := range s.list {
+			if o != l && !t.isApart(o) && (to == nil || o.load < to.load) {
+				to = o
+			}
+		}
+		if to != nil && to.load+l.share(t) < l.load {
+			l.give(t, to)
+			return
+		}
+	}
+}
+
+// share returns the part of the load of l that t is likely to have. The caller must hold threads.mu.
+func (l *thread) share(t *turn) float64 {
+	if l.bits > 0 {
+		return l.load * t.bits / l.bits
+	}
+	return l.load / float64(max(1, l.streams))
+}
+
+// give makes t continue on another thread. The caller must hold threads.mu.
+func (l *thread) give(t *turn, to *thread) {
+	part := l.share(t)
+	l.load -= part
+	to.load += part
+	to.countTurn(t)
+	t.move(to)
 }
 
 // run continues turns when they are due, until there are none.
@@ -192,15 +233,13 @@ func (l *thread) run() {
 	}
 }
 
-// review checks every reviewEvery how busy the thread was, and if it was too busy, moves some of its streams away.
+// review looks every reviewEvery at how busy the thread was.
 func (l *thread) review(now time.Duration) {
 	took := now - l.since
 	if took < reviewEvery {
 		return
 	}
-	if float64(took-l.slept) > threadTime*float64(took) && len(l.turns) > 1 {
-		l.threads.relieve(l)
-	}
+	l.threads.relieve(l, float64(took-l.slept)/float64(took))
 	l.since, l.slept = now, 0
 }
 

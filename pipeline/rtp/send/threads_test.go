@@ -149,8 +149,8 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 			x := &turns[i]
 			s.startTurn(x, 1, func() {
 				if i == 2 { // all have joined
-					s.relieve(x.thread.Load())
-					s.relieve(x.thread.Load()) // still too busy, before they have moved
+					s.relieve(x.thread.Load(), 1)
+					s.relieve(x.thread.Load(), 1) // still too busy, before they have moved
 					close(relieved)
 				}
 				rests(x, rest)
@@ -184,13 +184,71 @@ func TestABusyThreadGivesStreamsAway(t *testing.T) {
 	}
 }
 
-// A thread with two streams is too busy once it is busy for more than half of its time.
+// stopped returns threads with so many streams of a bit a second each, which do not run.
+func stopped(streams ...int) (s *Threads) {
+	s = &Threads{most: len(streams)}
+	for _, n := range streams {
+		l := &thread{threads: s}
+		for range n {
+			t := &turn{bits: 1}
+			t.thread.Store(l)
+			l.countTurn(t)
+			l.turns = append(l.turns, t)
+		}
+		s.list = append(s.list, l)
+	}
+	return s
+}
+
+// TestAThreadKeepsHalfOfItsTime lets threads be busy for parts of their time, and checks which are full after that.
 func TestAThreadKeepsHalfOfItsTime(t *testing.T) {
-	for busy, full := range map[float64]bool{0.45: false, 0.55: true} {
-		l := &thread{threads: &Threads{most: 1}, turns: []*turn{{}, {}}, slept: time.Duration((1 - busy) * float64(reviewEvery))}
-		l.threads.list = []*thread{l}
-		if l.review(reviewEvery); l.full != full {
-			t.Errorf("%.0f %% busy: too busy: %v", 100*busy, l.full)
+	l := stopped(2).list[0]
+	for _, step := range []struct {
+		busy float64
+		full bool
+	}{{0.45, false}, {0.55, true}, {0.3, true}, {0.2, false}} {
+		l.since, l.slept = 0, time.Duration((1-step.busy)*float64(reviewEvery))
+		if l.review(reviewEvery); l.full != step.full {
+			t.Errorf("%.0f %% busy: full: %v", 100*step.busy, l.full)
+		}
+	}
+}
+
+// Where all threads were too busy, one gives a stream to another that is much less busy, and does not get it back.
+func TestFullThreadsLevel(t *testing.T) {
+	for _, tt := range []struct {
+		streams []int
+		loads   []float64
+		moved   []int // per thread
+	}{
+		{[]int{4, 1}, []float64{0.95, 0.3}, []int{1, 0}},
+		{[]int{4, 1}, []float64{0.95, 0.8}, []int{0, 0}},           // it would be as busy as the first is now
+		{[]int{2, 2, 2}, []float64{0.9, 0.6, 0.4}, []int{1, 0, 0}}, // to the third, which is then no better than the second
+		{[]int{1, 1}, []float64{1, 0.1}, []int{0, 0}},              // its only stream
+	} {
+		s := stopped(tt.streams...)
+		for i, l := range s.list {
+			l.full, l.load = true, tt.loads[i]
+		}
+		for range 3 { // more reviews before the stream has moved
+			for i, l := range s.list {
+				s.relieve(l, tt.loads[i])
+			}
+			tt.loads = tt.loads[:0:0]
+			for _, l := range s.list {
+				tt.loads = append(tt.loads, l.load)
+			}
+		}
+		for i, l := range s.list {
+			n := 0
+			for _, x := range l.turns {
+				if x.moves() {
+					n++
+				}
+			}
+			if n != tt.moved[i] {
+				t.Errorf("%v: %d streams of thread %d move, want %d", tt.streams, n, i, tt.moved[i])
+			}
 		}
 	}
 }

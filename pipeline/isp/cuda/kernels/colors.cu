@@ -25,16 +25,17 @@ INLINE int clip(int v)
 // The lines that a lane looks at: from two above its first to two below its second.
 struct Window { Line s[6]; };
 
-// What the demosaicing of a line looks at, by word: sums for each of a word's two samples, in its halves, of no more than 16 bits.
+// What the demosaicing of a line looks at, by word. Its halves have sums of no more than 16 bits.
 struct Around {
-	u32 here[WORDS], over[WORDS]; // over: of the samples above and below
-	// Of a word and the next. For the second sample of word j, what is beside it stands in the low half of j + 1; for the
-	// first, in the high half of j.
+	u32 here[WORDS], over[WORDS]; // of each of a word's samples; over: the samples above and below it
+	// Sums of a word and the next. What is beside the second sample of word j stands in the low half of j + 1, what is beside
+	// the first in the high half of j.
 	u32 beside[1 + WORDS], diagonal[1 + WORDS];
-	u32 bentAcross[WORDS], bentAlong[WORDS]; // twice the sample less those two away, in its line and in its column, and BIAS
+	// BIAS, plus twice the sample less the two samples two away, in its line and in its column.
+	u32 bentAcross[WORDS], bentAlong[WORDS];
 };
 
-#define BIAS 0x8000 // what is negative by itself stays above 0
+#define BIAS 0x8000 // so that a negative difference fits into an unsigned half
 
 INLINE void lookAround(const Window &w, int i, Around &k)
 {

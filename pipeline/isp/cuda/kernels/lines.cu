@@ -12,9 +12,6 @@ struct Words { u32 v[WORDS]; };
 INLINE u32 both(u32 first, u32 second) { return first | second << 16; }
 INLINE u32 half(u32 word, int i) { return i ? word >> 16 : word & 0xffff; }
 
-// The second sample of one word and the first of the next.
-INLINE u32 between(u32 word, u32 next) { return __byte_perm(word, next, 0x5432); }
-
 // What is loaded is not looked at before it is needed (complete), so that loads of several lines are on their way at a time.
 // Kernels only read it: its path is that of read-only data.
 template <typename T>

@@ -300,8 +300,8 @@ INLINE void makeStrip(const Args &a, void *tone, Staged<FORMAT> &staged, int str
 template <int SIZE, int FORMAT, bool KEPT, bool FAST, bool HALVED>
 INLINE void makePicture(const Args &given)
 {
-	// Taken from one lane, so that the compiler keeps them in registers: a multiplication and addition takes one operand from
-	// the kernel's parameters, which is the factor.
+	// Taken from one lane, so that the compiler keeps these in registers: a multiply-add takes only one operand from the kernel's
+	// parameters, and that is the factor.
 	Args a = given;
 	a.luma.offset = __shfl_sync(ALL_LANES, a.luma.offset, 0);
 	a.cb.offset = __shfl_sync(ALL_LANES, a.cb.offset, 0);
