@@ -253,7 +253,7 @@ func TestMain(m *testing.M) {
 		}
 	case "none", "cpu", "device":
 		if mode != "none" {
-			err = Enter(Limits{Memory: 512 << 20, Device: mode == "device"})
+			err = Enter(Limits{Memory: 1 << 30, Device: mode == "device"}) // with room for the stacks of the threads that a busy machine keeps
 		}
 		if err == nil {
 			_, err = io.Copy(io.Discard, os.Stdin) // ends: Start has returned

@@ -38,6 +38,11 @@ const (
 	// for each other long before no time is left.
 	threadTime = 0.5
 
+	idleThread  = 0.1 // part of its time below which a thread that was too busy may get streams again
+	worthMoving = 0.1 // part of a thread's time that moving a stream must save
+
+	unclearReviews = 2 // the first may end before a stream has arrived, the second is partly without it
+
 	fullThread  = threadTime * ProcessorBits // bits per second assigned to a thread while more threads may be started
 	reviewEvery = 250 * time.Millisecond     // interval at which a thread checks its load
 )
@@ -46,10 +51,11 @@ const (
 type thread struct {
 	threads *Threads
 
-	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next three fields
+	bits    float64 // bits per second of its streams; guarded by threads.mu, like the next four fields
 	streams int     // streams on this thread or moving to it
-	load    float64 // part of its time for which it was busy lately, less or more what has moved since
-	full    bool    // was too busy, and not nearly idle since; gets further streams only if no thread can be started
+	load    float64 // part of its time for which it was busy, by its last review
+	unclear int     // reviews until its load is that of its streams: some have just moved
+	full    bool    // was too busy, and not idle since; gets further streams only if no thread can be started
 
 	mu    sync.Mutex
 	fresh []*turn // turns that have not yet begun on this thread
@@ -103,7 +109,7 @@ func (t *turn) setBits(bits float64) {
 }
 
 // choose returns the thread for a stream: of the threads with enough room the one with most bits; otherwise a new one
-// if possible; otherwise the one with the fewest bits. The caller must hold mu.
+// if possible; otherwise the one with the fewest bits, full threads last. The caller must hold mu.
 func (s *Threads) choose(t *turn) *thread {
 	var best *thread
 	for _, l := range s.list {
@@ -122,7 +128,7 @@ func (s *Threads) choose(t *turn) *thread {
 		return l
 	}
 	return slices.MinFunc(s.list, func(a, b *thread) int {
-		return cmp.Or(order(t.isApart(a), t.isApart(b)), cmp.Compare(a.bits, b.bits))
+		return cmp.Or(order(t.isApart(a), t.isApart(b)), order(a.full, b.full), cmp.Compare(a.bits, b.bits))
 	})
 }
 
@@ -150,65 +156,63 @@ func (s *Threads) addLoad(processors float64) float64 {
 	return s.load
 }
 
-// relieve takes note of the load of l, and if it is too busy, marks it as full and moves half of its streams to threads that
-// are not full, as long as there is one or a new one can be started; otherwise one stream to the thread that is least busy.
+// relieve takes note of the load of l. If it is too busy, it marks l as full and moves half of its streams to threads that are
+// not full, as long as there is one or a new one can be started; otherwise one stream to the thread that is least busy, if that
+// makes up for the move. Only l itself may call it.
 func (s *Threads) relieve(l *thread, load float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l.load = load; load < threadTime/2 {
+	l.load = load
+	if load < idleThread {
 		l.full = false
+	}
+	if l.unclear > 0 {
+		l.unclear--
+		return
 	}
 	if load <= threadTime || len(l.turns) < 2 {
 		return
 	}
 	l.full = true
 	left := len(l.turns) / 2
-	for _, t := range l.turns {
-		if left <= 0 {
-			return
-		}
-		if t.moves() { // already
-			left--
-		} else if to := s.choose(t); !to.full {
+	for _, t := range l.turns[:left] {
+		if to := s.choose(t); !to.full {
 			l.give(t, to)
-			left--
 		}
 	}
-	if left == len(l.turns)/2 {
+	if l.unclear == 0 { // none has moved
 		s.level(l)
 	}
 }
 
-// level moves a stream of l to the thread that is least busy, if that one is less busy than l was even with it. It does so
-// when no thread has room.
+// level moves the stream of l that evens out l and the thread that is least busy best, if there is one. The caller must hold mu.
 func (s *Threads) level(l *thread) {
+	best, to := l.load-worthMoving, (*thread)(nil)
+	var moved *turn
 	for _, t := range l.turns {
-		var to *thread
 		for _, o := range s.list {
-			if o != l && !t.isApart(o) && (to == nil || o.load < to.load) {
-				to = o
+			busier := max(l.load-l.share(t), o.load+l.share(t)) // of the two, if t moves
+			if o != l && o.unclear == 0 && !t.isApart(o) && busier < best {
+				best, to, moved = busier, o, t
 			}
 		}
-		if to != nil && to.load+l.share(t) < l.load {
-			l.give(t, to)
-			return
-		}
+	}
+	if to != nil {
+		l.give(moved, to)
 	}
 }
 
 // share returns the part of the load of l that t is likely to have. The caller must hold threads.mu.
 func (l *thread) share(t *turn) float64 {
-	if l.bits > 0 {
+	if t.bits > 0 {
 		return l.load * t.bits / l.bits
 	}
-	return l.load / float64(max(1, l.streams))
+	return l.load / float64(l.streams)
 }
 
 // give makes t continue on another thread. The caller must hold threads.mu.
 func (l *thread) give(t *turn, to *thread) {
-	part := l.share(t)
-	l.load -= part
-	to.load += part
+	l.unclear, to.unclear = unclearReviews, unclearReviews
 	to.countTurn(t)
 	t.move(to)
 }

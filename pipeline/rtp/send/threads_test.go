@@ -206,7 +206,7 @@ func TestAThreadKeepsHalfOfItsTime(t *testing.T) {
 	for _, step := range []struct {
 		busy float64
 		full bool
-	}{{0.45, false}, {0.55, true}, {0.3, true}, {0.2, false}} {
+	}{{0.45, false}, {0.55, true}, {0.2, true}, {0.05, false}} {
 		l.since, l.slept = 0, time.Duration((1-step.busy)*float64(reviewEvery))
 		if l.review(reviewEvery); l.full != step.full {
 			t.Errorf("%.0f %% busy: full: %v", 100*step.busy, l.full)
@@ -214,40 +214,58 @@ func TestAThreadKeepsHalfOfItsTime(t *testing.T) {
 	}
 }
 
-// Where all threads were too busy, one gives a stream to another that is much less busy, and does not get it back.
+// Where all threads were too busy, one that is much busier than another gives it a stream. Streams have loads of their own here
+// and move at once; after some reviews none moves any more.
 func TestFullThreadsLevel(t *testing.T) {
 	for _, tt := range []struct {
-		streams []int
-		loads   []float64
-		moved   []int // per thread
+		loads [][]float64 // of streams, by thread
+		moves int
+		want  []float64 // of threads
 	}{
-		{[]int{4, 1}, []float64{0.95, 0.3}, []int{1, 0}},
-		{[]int{4, 1}, []float64{0.95, 0.8}, []int{0, 0}},           // it would be as busy as the first is now
-		{[]int{2, 2, 2}, []float64{0.9, 0.6, 0.4}, []int{1, 0, 0}}, // to the third, which is then no better than the second
-		{[]int{1, 1}, []float64{1, 0.1}, []int{0, 0}},              // its only stream
+		{[][]float64{{0.24, 0.24, 0.24, 0.24}, {0.1}}, 2, []float64{0.48, 0.58}},
+		{[][]float64{{0.3, 0.3, 0.3}, {0.3, 0.3}}, 0, []float64{0.9, 0.6}}, // the other would be as busy as the first is
+		{[][]float64{{0.2, 0.2, 0.2}, {0.36}}, 0, []float64{0.6, 0.36}}, // nearly so
+		{[][]float64{{0.3, 0.3, 0.3}, {0.3, 0.3, 0.3}, {0.3}}, 1, []float64{0.6, 0.9, 0.6}},
+		{[][]float64{{1}, {0.1}}, 0, []float64{1, 0.1}}, // its only stream
 	} {
-		s := stopped(tt.streams...)
-		for i, l := range s.list {
-			l.full, l.load = true, tt.loads[i]
+		streams := []int{}
+		for _, l := range tt.loads {
+			streams = append(streams, len(l))
 		}
-		for range 3 { // more reviews before the stream has moved
-			for i, l := range s.list {
-				s.relieve(l, tt.loads[i])
-			}
-			tt.loads = tt.loads[:0:0]
-			for _, l := range s.list {
-				tt.loads = append(tt.loads, l.load)
-			}
-		}
-		for i, l := range s.list {
-			n := 0
+		s, costs, moves := stopped(streams...), map[*turn]float64{}, 0
+		load := func(l *thread) (sum float64) {
 			for _, x := range l.turns {
-				if x.moves() {
-					n++
+				sum += costs[x]
+			}
+			return sum
+		}
+		for i, l := range s.list {
+			l.full = true
+			for k, x := range l.turns {
+				costs[x] = tt.loads[i][k]
+			}
+			l.load = load(l)
+		}
+		for range 20 {
+			for _, l := range s.list {
+				s.relieve(l, load(l))
+			}
+			for _, l := range s.list {
+				for _, x := range slices.Clone(l.turns) {
+					if to := x.to; to != nil {
+						moves++
+						x.to = nil
+						x.thread.Store(to)
+						to.turns = append(to.turns, x)
+						l.turns = slices.DeleteFunc(l.turns, func(o *turn) bool { return o == x })
+						l.streams, l.bits = l.streams-1, l.bits-1
+					}
 				}
 			}
-			if n != tt.moved[i] {
-				t.Errorf("%v: %d streams of thread %d move, want %d", tt.streams, n, i, tt.moved[i])
+		}
+		for i, l := range s.list {
+			if got := load(l); moves != tt.moves || got < tt.want[i]-1e-9 || got > tt.want[i]+1e-9 {
+				t.Errorf("%v: thread %d has a load of %.2f after %d moves, want %.2f after %d", tt.loads, i, got, moves, tt.want[i], tt.moves)
 			}
 		}
 	}
