@@ -224,7 +224,7 @@ func TestFullThreadsLevel(t *testing.T) {
 	}{
 		{[][]float64{{0.24, 0.24, 0.24, 0.24}, {0.1}}, 2, []float64{0.48, 0.58}},
 		{[][]float64{{0.3, 0.3, 0.3}, {0.3, 0.3}}, 0, []float64{0.9, 0.6}}, // the other would be as busy as the first is
-		{[][]float64{{0.2, 0.2, 0.2}, {0.36}}, 0, []float64{0.6, 0.36}}, // nearly so
+		{[][]float64{{0.2, 0.2, 0.2}, {0.36}}, 0, []float64{0.6, 0.36}},    // nearly so
 		{[][]float64{{0.3, 0.3, 0.3}, {0.3, 0.3, 0.3}, {0.3}}, 1, []float64{0.6, 0.9, 0.6}},
 		{[][]float64{{1}, {0.1}}, 0, []float64{1, 0.1}}, // its only stream
 	} {
