@@ -187,7 +187,7 @@ func (c *contender) times(other *contender) float64 {
 
 // cells returns the median and the range as table cells.
 func (c *contender) cells() string {
-	return fmt.Sprintf("| %s | %.1f (%.1f–%.1f) |", c.name, middle(c.figures), slices.Min(c.figures), slices.Max(c.figures))
+	return fmt.Sprintf("|%s|%.1f (%.1f–%.1f)|", c.name, middle(c.figures), slices.Min(c.figures), slices.Max(c.figures))
 }
 
 func middle(v []float64) float64 {

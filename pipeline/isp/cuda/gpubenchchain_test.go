@@ -142,20 +142,20 @@ func (b *gpuBench) peers(add func(string, func(*benchFrame) error) *contender, f
 
 func chainTable(list []*contender, copied, wide, whole *contender) string {
 	var t strings.Builder
-	t.WriteString("| kernels | µs a frame | × NPP to 16 bits | × NPP to 8 bits | of the copy's speed |\n|---|---|---|---|---|\n")
+	t.WriteString("|kernels|µs a frame|× NPP to 16 bits|× NPP to 8 bits|of the copy's speed|\n|---|---|---|---|---|\n")
 	for _, c := range list {
 		t.WriteString(c.cells())
 		for _, other := range []*contender{wide, whole} {
 			if other == nil {
-				t.WriteString(" – |")
+				t.WriteString("–|")
 			} else {
-				fmt.Fprintf(&t, " %.2f |", c.times(other))
+				fmt.Fprintf(&t, "%.2f|", c.times(other))
 			}
 		}
 		if strings.HasPrefix(c.name, "NPP") {
-			t.WriteString(" – |\n") // it moves a different amount of data
+			t.WriteString("–|\n") // it moves a different amount of data
 		} else {
-			fmt.Fprintf(&t, " %.0f %% |\n", 100*c.times(copied))
+			fmt.Fprintf(&t, "%.0f %%|\n", 100*c.times(copied))
 		}
 	}
 	return t.String()

@@ -71,16 +71,16 @@ func (b *gpuBench) link(w, h int) string {
 	b.measure(list, 12)
 	var t strings.Builder
 	fmt.Fprintf(&t, "### The link to host memory, %dx%d: 2 bytes a pixel in, 3 out\n\n"+
-		"| transfer | µs a frame | GB/s in | GB/s out | of the copy engines' speed | of the copying kernel's |\n|---|---|---|---|---|---|\n", w, h)
+		"|transfer|µs a frame|GB/s in|GB/s out|of the copy engines' speed|of the copying kernel's|\n|---|---|---|---|---|---|\n", w, h)
 	for _, c := range list {
 		rate := func(bytes int) string { return fmt.Sprintf("%.1f", float64(bytes*w*h)/middle(c.figures)/1e3) }
 		switch c {
 		case in:
-			fmt.Fprintf(&t, "%s %s | – | – | – |\n", c.cells(), rate(2))
+			fmt.Fprintf(&t, "%s%s|–|–|–|\n", c.cells(), rate(2))
 		case out:
-			fmt.Fprintf(&t, "%s – | %s | – | – |\n", c.cells(), rate(3))
+			fmt.Fprintf(&t, "%s–|%s|–|–|\n", c.cells(), rate(3))
 		default:
-			fmt.Fprintf(&t, "%s %s | %s | %.0f %% | %.0f %% |\n", c.cells(), rate(2), rate(3), 100*c.times(both), 100*c.times(pass))
+			fmt.Fprintf(&t, "%s%s|%s|%.0f %%|%.0f %%|\n", c.cells(), rate(2), rate(3), 100*c.times(both), 100*c.times(pass))
 		}
 	}
 	return t.String()
@@ -110,9 +110,9 @@ func (b *gpuBench) overlap(w, h int) string {
 	}
 	var t strings.Builder
 	fmt.Fprintf(&t, "### Staged, %dx%d: frames in work at a time, copied in, processed (Malvar) and copied out\n\n"+
-		"| frames in work | µs a frame | × one |\n|---|---|---|\n", w, h)
+		"|frames in work|µs a frame|× one|\n|---|---|---|\n", w, h)
 	for _, c := range list {
-		fmt.Fprintf(&t, "%s %.2f |\n", c.cells(), c.times(list[0]))
+		fmt.Fprintf(&t, "%s%.2f|\n", c.cells(), c.times(list[0]))
 	}
 	return t.String()
 }

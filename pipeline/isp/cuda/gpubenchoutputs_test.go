@@ -63,16 +63,16 @@ func (c *outputCase) formats(b *gpuBench, w, h int) (in pipeline.Format, want []
 
 // outputs compares the kernels of the most used pictures, by Malvar, with the faster of two copies of as many bytes.
 func (b *gpuBench) outputs(sizes [][2]int) string {
-	head, line := "| kernels |", "|---|"
+	head, line := "|kernels|", "|---|"
 	rows := make([]string, len(outputCases()))
 	for _, size := range sizes {
-		head, line = head+fmt.Sprintf(" %dx%d |", size[0], size[1]), line+"---|"
+		head, line = head+fmt.Sprintf("%dx%d|", size[0], size[1]), line+"---|"
 		for i, cell := range b.outputsOf(size[0], size[1]) {
-			rows[i] += " " + cell + " |"
+			rows[i] += cell + "|"
 		}
 	}
 	for i, c := range outputCases() {
-		rows[i] = "| " + c.String() + " |" + rows[i]
+		rows[i] = "|" + c.String() + "|" + rows[i]
 	}
 	return "### Kernels by Malvar, in the device's memory: µs a frame, and the speed of the faster of two copies of as many bytes, by the driver and by a kernel\n\n" +
 		strings.Join(append([]string{head, line}, rows...), "\n") + "\n"
