@@ -74,7 +74,7 @@ func (b *gpuBench) outputs(sizes [][2]int) string {
 	for i, c := range outputCases() {
 		rows[i] = "|" + c.String() + "|" + rows[i]
 	}
-	return "### Kernels by Malvar, in the device's memory: µs a frame, and the speed of the faster of two copies of as many bytes, by the driver and by a kernel\n\n" +
+	return "### Kernels by Malvar, in the device's memory: µs a frame, and the speed relative to the faster of two copies of as many bytes, by the driver and by a kernel\n\n" +
 		strings.Join(append([]string{head, line}, rows...), "\n") + "\n"
 }
 

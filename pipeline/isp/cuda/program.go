@@ -202,7 +202,7 @@ func newProgram(d *cudahost.Device, c *cudahost.Compiler, r *isp.Recipe, observe
 	return p, nil
 }
 
-// kernel returns a kernel of a part, which it compiles if no frame has needed it before: that takes a second or more. What
+// kernel returns a kernel of a part, which it compiles if no frame has needed it before: that can take a second. What
 // could not be compiled is not tried again.
 func (p *program) kernel(key kernelKey, part func() string) (*cudahost.Kernel, error) {
 	if k := p.kernels[key]; k != nil {

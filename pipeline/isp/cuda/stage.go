@@ -113,7 +113,7 @@ func (s *Stage) Needs(pipeline.Format) (pipeline.StageNeeds, error) {
 }
 
 // Plan accepts the formats that isp.Stage accepts, and also input in write-combined memory. For other formats it
-// returns the same errors. It compiles the kernels for the formats, which takes seconds, or no time if they are in the
+// returns the same errors. It compiles the kernels for the formats, which takes about a second, or no time if they are in the
 // cache; those for memory that is not aligned to 16 bytes are compiled when a frame needs them. Compile errors wrap
 // cudahost.ErrCompile.
 func (s *Stage) Plan(in pipeline.Format, want []pipeline.Format) error {

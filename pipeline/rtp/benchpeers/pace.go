@@ -30,9 +30,9 @@ const pacedRate = 60
 // the results.
 func measurePacing(ctx context.Context, seconds int) (string, error) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "### Pacing at %d frames a second for %d s: p50/p99/p99.9\n\n"+
-		"|pacing|frames right|lost packets|receiver's buffer, and at most, packets|gap, ms|DMA done to first packet, ms|to last, ms|\n|---|---|---|---|---|---|---|\n",
-		pacedRate, seconds)
+	fmt.Fprintf(&b, "### Pacing, %d frames due at %d a second: p50/p99/p99.9\n\n"+
+		"|pacing|frames right|lost packets|receiver's buffer by the sender's model, and its maximum, packets|gap, ms|DMA done to first packet, ms|to last, ms|\n|---|---|---|---|---|---|---|\n",
+		pacedRate*seconds, pacedRate)
 	for p := send.PaceFrame; p <= send.PaceBurst; p++ {
 		fmt.Fprintf(os.Stderr, "pacing %v for %d s\n", p, seconds)
 		sent, got, err := pace(ctx, p, seconds)
