@@ -166,6 +166,9 @@ func (s *Threads) relieve(l *thread, load float64) {
 	if load < idleThread {
 		l.full = false
 	}
+	if slices.ContainsFunc(l.turns, (*turn).moves) { // a frame lasts longer than a review
+		return
+	}
 	if l.unclear > 0 {
 		l.unclear--
 		return

@@ -214,6 +214,20 @@ func TestAThreadKeepsHalfOfItsTime(t *testing.T) {
 	}
 }
 
+// TestAStreamMovesOnce checks that a thread that is still too busy does not give away again what has not left it yet, as a frame
+// lasts longer than some reviews: a thread that counts a stream that never comes would never end.
+func TestAStreamMovesOnce(t *testing.T) {
+	s := stopped(4, 1)
+	for range unclearReviews + 3 {
+		s.relieve(s.list[0], 0.9)
+	}
+	for i, want := range []int{4, 3} { // each counts the two that are on their way
+		if got := s.list[i].streams; got != want {
+			t.Errorf("thread %d counts %d streams, want %d", i, got, want)
+		}
+	}
+}
+
 // Where all threads were too busy, one that is much busier than another gives it a stream. Streams have loads of their own here
 // and move at once; after some reviews none moves any more.
 func TestFullThreadsLevel(t *testing.T) {
@@ -254,11 +268,8 @@ func TestFullThreadsLevel(t *testing.T) {
 				for _, x := range slices.Clone(l.turns) {
 					if to := x.to; to != nil {
 						moves++
-						x.to = nil
-						x.thread.Store(to)
-						to.turns = append(to.turns, x)
-						l.turns = slices.DeleteFunc(l.turns, func(o *turn) bool { return o == x })
-						l.streams, l.bits = l.streams-1, l.bits-1
+						l.removeTurn(x)
+						to.turns, to.fresh, x.to = append(to.turns, x), nil, nil
 					}
 				}
 			}
